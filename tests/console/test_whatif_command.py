@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
-from refold.console import whatif
+from refold.console import whatif_text
 from refold.console.screen import Screen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay.cuts import cut
@@ -186,9 +186,9 @@ def test_money_where_prices_are_unknown(
         recorded_state="COMPLETED", until=spent, saved=spent,
     )  # fmt: skip
     screen = Screen()
-    whatif.tell(screen, "p", found)
+    whatif_text.tell(screen, "p", found)
     assert 2 == capsys.readouterr().out.count(told)
-    whatif.tell_totals(screen, "p", totals_of(found))
+    whatif_text.tell_totals(screen, "p", totals_of(found))
     said = capsys.readouterr().out
     assert told in said
 
@@ -298,7 +298,7 @@ def test_how_one_run_is_told(
     capsys: pytest.CaptureFixture[str], fields: dict[str, Any], said: str, unsaid: str
 ) -> None:
     """What is said of one run explains itself where it stands."""
-    whatif.tell(Screen(), "p", found_of(**fields))
+    whatif_text.tell(Screen(), "p", found_of(**fields))
     told = capsys.readouterr().out
     assert said in told
     assert unsaid not in told
@@ -306,23 +306,23 @@ def test_how_one_run_is_told(
 
 def test_totals_name_how_to_look_at_sessions(capsys: pytest.CaptureFixture[str]) -> None:
     """Where runs are done sooner, the totals say how to ask about the whole of them."""
-    whatif.tell_totals(Screen(), "p", totals_of(found_of()))
+    whatif_text.tell_totals(Screen(), "p", totals_of(found_of()))
     assert "--set end_of_turn=wait" in capsys.readouterr().out
 
 
 def test_of_many_runs_only_those_that_differ(refold: Refold, runs: Path) -> None:
-    """Of more than twenty runs those that agree are counted in a line; as JSON each is there."""
+    """Runs that agree are counted in a line; `--every`, and JSON, list each."""
     for number in range(20):
         Agent(model=ScriptedModel([say("Done.")]), store=str(runs)).run_sync("Look", run_id=f"n{number}")
     words = ("whatif", "--all", "--set", "limits.step=2", "--store", runs)
     said = refold(*words).out
     assert 1 == said.count("STOPS e")
     assert "AGREE\n" not in said
-    assert "and 21 runs agree under limits.step=2\n" in said
+    assert "and 21 runs AGREE under limits.step=2; --every lists them\n" in said
     assert "limits.step=2: 22 runs, AGREE 21, STOPS 1" in said
     assert 23 == len(lines(refold(*words, "-o", "json").out))
     assert refold("whatif", "--all", "--set", "limits.step=9", "--store", runs).out.startswith(
-        "22 runs agree"
+        "22 runs AGREE"
     )
 
 
@@ -331,3 +331,89 @@ def test_a_view_under_a_setting(refold: Refold, runs: Path) -> None:
     words = ("long@t1", "--set", "nudge=true", "--store", runs)
     said = refold("view", *words)
     assert (1, refold("whatif", "--view", *words).out) == (said.code, said.out)
+
+
+def pushed(store: Path, name: str, *commands: str) -> None:
+    """A run in the store whose model looks at these paths."""
+    script = [*(call("look", path=command) for command in commands), say("Done.")]
+    Agent(model=ScriptedModel(script), tools=[look], store=str(store)).run_sync(
+        f"Task of {name}", run_id=name
+    )
+
+
+@pytest.fixture
+def rule(tmp_path: Path) -> Path:
+    """A policy with a rule over arguments."""
+    policy = tmp_path / "rule.json"
+    guard = {
+        "guard": "arguments",
+        "tool": "look",
+        "matches": r"git\s+push",
+        "unless": "--dry-run",
+        "then": "stop",
+    }
+    policy.write_text(json.dumps({"schema": "refold/v1", "guards": [guard]}))
+    return policy
+
+
+def test_the_call_and_the_rule_are_named(refold: Refold, store: Path, rule: Path) -> None:
+    """Of one run the reason names tool, main argument and rule, on one harmless line, and the exit code is 1."""
+    pushed(store, "bad", "git push --dry-run", f"cd x && {EVIL}\n git  push")
+    said = refold("whatif", "bad", "--policy", rule, "--store", store)
+    why = next(line for line in said.out.splitlines() if line.startswith("  why"))
+    assert why.startswith("  why         blocked: look `cd x && \\x1b[31mred")
+    assert why.endswith(r"git push` matches rule guards[0] `git\s+push`, unless `--dry-run`")
+    assert (1, False) == (said.code, "\x1b" in said.out)
+
+
+def test_what_stops_comes_first(refold: Refold, store: Path, rule: Path) -> None:
+    """Of many runs those that stop come first, with when they began, their task and the call; those that agree are counted."""
+    for name, commands in (("a", ["ls"]), ("b", ["git push"]), ("c", ["ls", "git push"]), ("d", [])):
+        pushed(store, name, *commands)
+    words = ("whatif", "--all", "--policy", rule, "--policy", "paperbench", "--store", store)
+    head, *rows = refold(*words).out.splitlines()
+    assert ["RUN", "BEGAN", "TASK"] == head.split()[:3]
+    stops, diverges = [row for row in rows if "STOPS e" in row], [row for row in rows if "STOPS e" not in row]
+    assert rows[:2] == stops
+    assert {"b", "c"} == {row.split()[0] for row in stops}
+    assert all("Task of " in row and "look `git push`, rule guards[0]" in row for row in stops)
+    assert diverges
+    alone = refold(*words[:4], "--store", store).out
+    assert "and 2 runs AGREE under" in alone
+    assert "AGREE\n" in refold(*words[:4], "--every", "--store", store).out
+
+
+def test_json_has_no_json_in_its_texts(refold: Refold, store: Path, rule: Path) -> None:
+    """The decisions that part, the other run's state and the call are objects, in `whatif` and in `--view`."""
+    pushed(store, "bad", "git push")
+    found, totals = lines(refold("whatif", "bad", "--policy", rule, "--store", store, "-o", "json").out)
+    verdict = found["whatif"]
+    assert ("call_refused", "c1") == (verdict["derived"]["kind"], verdict["derived"]["call"])
+    assert "tools_dispatched" == verdict["recorded"]["kind"]
+    assert "ERROR" == verdict["state"]["agent_state"]
+    subject = {"call": "c1", "tool": "look", "argument": "git push", "rule": "guards[0]", "pattern": r"git\s+push", "unless": "--dry-run"}  # fmt: skip
+    assert subject == verdict["subject"]
+    assert ({}, []) == (totals["inconclusive"], totals["unfit"])
+    view = refold("whatif", "--view", "bad@t1", "--set", "nudge=true", "--store", store, "-o", "json").out
+    assert not isinstance(json.loads(view)["found"]["derived"], str)
+
+
+@pytest.mark.parametrize(
+    ("tool_", "code", "said"),
+    [
+        pytest.param("l*", 0, "AGREE", id="a glob that fits"),
+        pytest.param("lok", 125, "guards[0].tool fits nothing in any of these runs", id="a misspelt name"),
+        pytest.param("look|edit", 125, "guards[0].tool fits nothing in any of these runs", id="alternatives, which no glob has"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_fits_nothing_is_no_success(
+    tool_: str, code: int, said: str, refold: Refold, store: Path, tmp_path: Path
+) -> None:
+    """If a rule fits nothing in any of the runs, nothing was tested: the exit code is 125, though nothing differs."""
+    pushed(store, "a", "ls")
+    pushed(store, "b")
+    policy = tmp_path / "rule.json"
+    guard = {"guard": "arguments", "tool": tool_, "matches": "mkfs"}
+    policy.write_text(json.dumps({"schema": "refold/v1", "guards": [guard]}))
+    found = refold("whatif", "--all", "--policy", policy, "--store", store)
+    assert (code, True) == (found.code, said in found.out), found.out

@@ -151,7 +151,7 @@ def test_what_the_source_has_more_of_is_no_agreement(
     """Of a run whose source knows of a call or a request that no fact has, no other policy is said to agree; it says why."""
     refold("import", written(tmp_path, KNOWN[source]), "--store", store)
     said = refold("whatif", "@last", "--set", "limits.step=500", "--store", store)
-    assert (125, True) == (said.code, "not judged" in said.out), said.out + said.err
+    assert (125, True) == (said.code, "inconclusive" in said.out), said.out + said.err
 
 
 WORD: Json = {"role": "assistant", "content": "Done.", "stopReason": "pausedForReasons"}
@@ -171,3 +171,42 @@ def test_a_stop_reason_that_is_not_known(
     assert 0 == refold("import", written(tmp_path, pi(USER, WORD)), "--store", store).code
     said = refold("whatif", "@last", "--set", settings, "--store", store)
     assert (code, code == 125) == (said.code, "pausedForReasons" in said.out), said.out + said.err
+
+
+SEARCHED: Json = {
+    "type": "web_search_call",
+    "id": "w",
+    "action": {"type": "search", "query": "how to rm -rf"},
+}
+SHELL: Json = {
+    "type": "function_call",
+    "call_id": "c",
+    "name": "exec_command",
+    "arguments": '{"cmd": "rm -rf x"}',
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "rule", "code", "said"),
+    [
+        pytest.param(SEARCHED, {"tool": "exec_command"}, 1, "matches rule guards[0]", id="a rule of another tool"),
+        pytest.param(SEARCHED, {"tool": "web*"}, 125, "the provider ran web_search", id="a rule that finds it"),
+        pytest.param(SEARCHED, {}, 125, "the provider ran web_search", id="a rule of any tool that finds it"),
+        pytest.param(SEARCHED, {"field": "cmd"}, 1, "matches rule guards[0]", id="a rule of a field that it lacks"),
+        pytest.param({**SEARCHED, "action": {"query": "x"}}, {}, 1, "matches rule guards[0]", id="another query"),
+        pytest.param({**SEARCHED, "action": None}, {}, 125, "the provider ran them, or nobody knows", id="no query"),
+        pytest.param({**SEARCHED, "type": "computer_call"}, {"tool": "exec_command"}, 125, "nobody knows", id="whoever ran it"),
+    ],
+)  # fmt: skip
+def test_a_call_of_the_provider_is_judged_by_its_tool(
+    call: Json, rule: Json, code: int, said: str, refold: Refold, store: Path, tmp_path: Path
+) -> None:
+    """A rule that is not about a provider's search, or finds nothing in its query, is judged on behind it."""
+    rows = codex(call)
+    rows[4:4] = [{**rows[2], "payload": SHELL}]
+    refold("import", written(tmp_path, rows), "--store", store)
+    policy = tmp_path / "policy.json"
+    guard = {"guard": "arguments", "matches": "rm -rf", "then": "stop", **rule}
+    policy.write_text(json.dumps({"schema": "refold/v1", "preset": "observed", "guards": [guard]}))
+    found = refold("whatif", "@last", "--policy", policy, "--store", store)
+    assert (code, True) == (found.code, said in found.out), found.out + found.err

@@ -36,7 +36,7 @@ def test_what_is_not_known_is_no_agreement(
     """A policy that asks after what was not recorded is not judged, says so first, says what is missing, and is 125."""
     said = refold("whatif", "@last", *(f"--set={each}" for each in settings), "--store", bare)
     assert 125 == said.code
-    assert ": not judged from event " in said.out.splitlines()[0]
+    assert ": inconclusive from event " in said.out.splitlines()[0]
     assert missing in said.out
     assert "AGREE" not in said.out
 
@@ -46,8 +46,11 @@ def test_what_is_not_known_in_a_table(refold: Refold, bare: Path) -> None:
     assert 0 == refold("import", path_of(OTHER), "--store", bare).code
     said = refold("whatif", "--all", "--set", "limits.cost=1000", "--store", bare)
     assert 125 == said.code
-    assert 2 == said.out.count(" not judged e")
-    assert "limits.cost=1000: 2 runs, not judged 2\n" in said.out
+    assert 2 == refold("whatif", "--all", "--every", "--set", "limits.cost=1000", "--store", bare).out.count(
+        "inconclusive e"
+    )
+    assert "inconclusive  2 runs: cost limits" in said.out
+    assert "limits.cost=1000: 2 runs, inconclusive 2\n" in said.out
     assert "AGREE" not in said.out
 
 
@@ -97,7 +100,7 @@ def test_a_limit_that_the_least_reaches_is_reached(refold: Refold, bare: Path) -
     assert 1 == said.code
     assert said.out.splitlines()[0].endswith(", in turn 2, at the latest")
     assert "recorded, at least: it may have stopped before" in said.out
-    assert "not judged  token limits" in said.out
+    assert "inconclusive  token limits" in said.out
 
 
 @pytest.mark.parametrize("approver", ["reject", "human"])

@@ -45,7 +45,7 @@ HEAD = (
     "done sooner",
     "DIVERGES",
     "first in",
-    "not judged",
+    "inconclusive",
     "saved tokens",
 )
 RULES_ALONE = "only their limits, guards and approvals"

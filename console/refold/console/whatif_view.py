@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from refold.console import addresses, hostile, places
 from refold.console.contexts import chosen_contexts
 from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.places import StorePlace
 from refold.console.prices import chosen_prices
 from refold.console.screen import Screen
+from refold.console.whatif_table import json_of
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay.turns import request_of
@@ -29,7 +32,8 @@ async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], othe
         run, upto = await addresses.place_of(store, runs[0])
         at = upto or await request_of(store, run)
         found = await hypothesis(store, run, at, policy, registry, prices=prices, contexts=contexts)
-    screen.result(found, lambda: _tell(screen, name, found))
+    document = {**msgspec.structs.asdict(found), "found": json_of(found.found)}
+    screen.result(document, lambda: _tell(screen, name, found))
     same = found.asked and found.tools[0] == found.tools[1] and all(row.where == "both" for row in found.rows)
     return 0 if same else 1
 

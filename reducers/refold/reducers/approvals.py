@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from refold.reducers.errors import PolicyError
 from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import UNLESS, pattern_faults, quote
+from refold.reducers.patterns import UNLESS, pattern_faults, rule
 from refold.reducers.refusals import Fault
 from refold.reducers.values import Knob
 
@@ -70,9 +70,8 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
 
     @property
     def rule(self) -> str:
-        """The rule as a sentence quotes it: `` `git push`, unless `--dry-run` ``."""
-        excused = "" if self.unless is None else f", unless {quote(self.unless)}"
-        return f"{quote(self.matches)}{excused}"
+        """The rule as a sentence quotes it."""
+        return rule(self.matches, self.unless)
 
     def word(self, held: bool | None) -> Word:  # noqa: FBT001
         """What is said of a call that holds the pattern, or does not; None: nobody knows."""

@@ -46,6 +46,11 @@ def unfit(policy: Policy) -> Iterator[Fault]:
         if _ARGUMENTS.search(name):
             said = "never fits: no name of a tool holds blanks or parentheses"
             yield named.path, f"{shown(named.text)} {said}{_WAY}"
+        elif "|" in name:
+            yield (
+                named.path,
+                f"{shown(named.text)} never fits: | is no alternative here; write a rule for each tool",
+            )
         elif named.kind == "name" and set("*?[") & set(name):
             said = "never fits: it is a name to the letter here, and no pattern"
             yield named.path, f"{shown(named.text)} {said}"

@@ -77,6 +77,11 @@ def quote(pattern: str) -> str:
     return f"`{line if len(line) <= _QUOTED else f'{line[:_QUOTED]}…'}`"
 
 
+def rule(pattern: str, unless: str | None) -> str:
+    """Return a rule as a sentence quotes it: `` `git push`, unless `--dry-run` ``."""
+    return quote(pattern) if unless is None else f"{quote(pattern)}, unless {quote(unless)}"
+
+
 def matches(pattern: str, text: str, *, any_case: bool = False) -> bool:
     """Return whether a pattern is found in a text. The pattern must be fit: see `problem_of`."""
     found = _matches(pattern, _utf8(text), any_case=any_case)

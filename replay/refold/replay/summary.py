@@ -131,7 +131,7 @@ class Summing(Follower[Summary]):
         self.state, told = step.after, self._told
         told["started"] = told["started"] or stored.at
         if isinstance(event, RunStarted):
-            told |= {"task": self._task(event), "labels": event.labels}
+            told |= {"task": task_of(event, self._excerpt), "labels": event.labels}
         elif isinstance(event, RunForked):
             told["labels"] = {**told["labels"], **event.labels}
             told |= {"forked_from": event.parent, "forked_at": event.parent_seq}
@@ -173,10 +173,12 @@ class Summing(Follower[Summary]):
             **told_of(state, self._ended),
         )
 
-    def _task(self, started: RunStarted) -> str | None:
-        if not started.messages:
-            return ""
-        return started.content.messages[-1].text[: self._excerpt] if started.content else None
+
+def task_of(started: RunStarted, excerpt: int | None = EXCERPT) -> str | None:
+    """Return the beginning of a run's task; None where it was erased, "" where there is none."""
+    if not started.messages:
+        return ""
+    return started.content.messages[-1].text[:excerpt] if started.content else None
 
 
 async def goes_on_in(store: Store, run: str) -> str:

@@ -15,6 +15,7 @@ from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.events import (
     Decision,
     Fact,
+    RunStarted,
     kind_of,
 )
 from refold.reducers.guards import BUILTIN, Registry
@@ -25,6 +26,7 @@ from refold.reducers.refusals import complaints
 from refold.replay.following import Follower, Step, follow, follow_all
 from refold.replay.reader import stored_events
 from refold.replay.shards import Shard
+from refold.replay.summary import task_of
 from refold.replay.whatif.called import Called
 from refold.replay.whatif.contexts import Contexts, with_context
 from refold.replay.whatif.doubt import Doubt, Effect, proven
@@ -143,6 +145,7 @@ class Comparison(Follower[WhatIf]):
         self._ends = Ends(self._near, change, registry, self._doubt)
         self._called = Called()
         self._unsorted = Unsorted(self._near, self._doubt)
+        self._task: str | None = ""
         self._fact: Fact | None = None
         self._fact_seq = 0
         self._group: list[Decision] = []
@@ -168,6 +171,8 @@ class Comparison(Follower[WhatIf]):
                 raise DamagedLog(self._run, seq, f"a {kind_of(event)} that follows no fact")
             self._group.append(event)
             return
+        if isinstance(event, RunStarted):
+            self._task = task_of(event)
         self._losses.hear(event)
         self._finish()
         if isinstance(event, Fact):
@@ -192,6 +197,8 @@ class Comparison(Follower[WhatIf]):
         told = WhatIf(
             run=self._run,
             verdict=Verdict.AGREE if found is None else found.verdict,
+            began=one.lineage.at,
+            task=self._task,
             events=one.seq,
             fact=shared,
             agent_state=str(other.agent_state),
@@ -208,6 +215,7 @@ class Comparison(Follower[WhatIf]):
             contexts=self._contexts.name if self._contexts else "",
             context=self._context,
             unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
+            tools=len(self.derived.state.setup.tools),
             unfit=complaints(strangers(other.policy, self.derived.state.setup.tools, self._called.schemas)),
         )
         return told if found is None else self._parted(told, found)
@@ -238,6 +246,7 @@ class Comparison(Follower[WhatIf]):
             turn=found.turn,
             kind=found.parted.kind,
             why=found.parted.why,
+            subject=found.subject,
             recorded=found.recorded,
             derived=found.derived,
             saved=saved,

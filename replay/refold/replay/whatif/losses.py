@@ -29,6 +29,7 @@ from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay.lost import is_lost, lost
 from refold.replay.source_words import HOSTED, INFERRED, UNCALLED, UNNAMED
 from refold.replay.whatif.doubt import Doubt, Effect
+from refold.replay.whatif.hosted import objection
 from refold.replay.whatif.most import reads, unlimited
 from refold.replay.whatif.pair import Pair
 from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict
@@ -52,6 +53,7 @@ class Losses:
     def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
         self._near, self._doubt = near, doubt
         self._lost = ""  # what of the source is in no fact
+        self._remarks: list[SourceRecorded] = []  # that are not weighed yet
         self._behind = self.more = self._failed = self._inferred = False
 
     @property
@@ -65,16 +67,28 @@ class Losses:
         if isinstance(event, Diagnosed) and is_lost(event):
             gone = lost(event.code)
             in_place = event.code in _IN_PLACE
-        elif isinstance(event, SourceRecorded):
-            gone = _BESIDE.get(event.what, "")
+        elif isinstance(event, SourceRecorded) and event.what in _BESIDE:
+            self._remarks.append(event)  # a policy is not known before its fact was taken
+        self._miss(gone, in_place=in_place)
+
+    def _miss(self, gone: str, *, in_place: bool) -> None:
         if gone and in_place and self._behind:
             self.more = True
         else:
             self._lost = self._lost or gone
 
+    def _weigh_remarks(self) -> None:
+        """Take what the source remarked of calls that no fact has; of some it is no loss to the other policy."""
+        one, other = self._near.recorded.state, self._near.derived.state
+        for event in self._remarks:
+            why = objection(event, one.policy, other.policy) if event.what == HOSTED else None
+            self._miss(_BESIDE[event.what] if why is None else why, in_place=True)
+        self._remarks.clear()
+
     def judge(self, seq: int, fact: Fact, *, parted: bool) -> None:
         """Both runs have taken a fact; `parted`: they had parted before it."""
         near = self._near
+        self._weigh_remarks()
         if not parted and isinstance(fact, ModelResponded) and self._minds_calls_of(fact):
             self._say(seq, _UNASKABLE, self._rule_of_any_call(seq))
         if near.reached and isinstance(fact, ToolReturned) and self._minds_result_of(fact):
@@ -92,6 +106,7 @@ class Losses:
     def finish(self) -> None:
         """The record ends: what is known only now, of runs that have not parted."""
         near = self._near
+        self._weigh_remarks()
         if near.found is not None:
             return
         if self._imported and near.differs:

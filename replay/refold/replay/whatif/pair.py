@@ -33,7 +33,8 @@ from refold.replay.causes import spoken
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
 from refold.replay.whatif.facts import Change, carried_over
 from refold.replay.whatif.places import place_of
-from refold.replay.whatif.shown import OF_THE_FACT, Parted, Side, Windows, apart
+from refold.replay.whatif.shown import OF_CALLS, OF_THE_FACT, Parted, Side, Windows, apart
+from refold.replay.whatif.subjects import ENDED_BY, Given, Subject, about
 from refold.replay.whatif.unseen import Unseen
 from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, spend_of
 from refold.replay.whatif.words import Changed
@@ -54,6 +55,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     turn: int
     parted: Parted
+    subject: Subject | None = None
     recorded: str | None = None
     derived: str | None = None
     other: RunState
@@ -73,6 +75,7 @@ class Pair:
         self.recorded, self.derived = Side(NEW), Side(NEW)
         self._windows, self.unseen = Windows(), Unseen()
         self._tools: tuple[Manifest, ...] = ()
+        self._given = Given()
         self.events: Sequence[Event] = ()
         """What the other run took last."""
         self.found: Found | None = None
@@ -108,6 +111,7 @@ class Pair:
     def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
         """Take a fact, with what was decided of it. Raises as `pass_by`."""
         self.fact = seq
+        self._given.take(fact)
         self._offer_more(fact)
         self.reached = self.found is None and self._reaches(fact)
         if not self.reached:
@@ -252,6 +256,12 @@ class Pair:
     ) -> None:
         state = self.derived.state
         place, recorded, other = place_of(state, group, derived)
+        subject = None
+        if code in ENDED_BY if stops else apart.kind in OF_CALLS:
+            subject = self._given.subject(state.policy, derived)
+            if not stops:
+                subject = subject or self._given.subject(self.recorded.state.policy, group)
+            apart = about(subject, apart, code) if subject else apart
         verdict = (
             Verdict.STOPS if stops else Verdict.UNJUDGED if apart.kind == "unknown" else Verdict.DIVERGES
         )
@@ -264,6 +274,7 @@ class Pair:
             seq=self.fact + place,
             turn=(state if stops or apart.kind in OF_THE_FACT else self.recorded.state).spent.steps,
             parted=apart,
+            subject=subject,
             recorded=recorded,
             derived=other,
             other=state,

@@ -34,6 +34,7 @@ Parting = Literal[
     "wait", "end", "clock", "cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown",
 ]  # fmt: skip
 """In what two runs part first: what is asked of the world, how the run ends, or the fact itself. `unknown` is no parting."""
+OF_CALLS = frozenset({"calls", "question", "request"})
 OF_THE_FACT = frozenset({"cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown"})
 
 _NO_LIMITS = Policy(limits=())

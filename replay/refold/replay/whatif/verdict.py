@@ -8,6 +8,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.refusals import Complaint
 from refold.reducers.state import RunState
 from refold.replay.whatif.shown import Parting
+from refold.replay.whatif.subjects import Subject
 
 MOST = 100
 """How many decisions of guards and limits are kept of a run; further ones are counted."""
@@ -62,8 +63,10 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """A run under another policy, as far as its record is evidence.
 
+    `began` is when the run did, in nanoseconds since the epoch (0: unknown), and `task` the beginning of its task, None where
+    it was erased.
     `fact` is the last event that both runs share, `seq` where they part (of the recorded log, 0: nowhere), in `turn`.
-    `kind` says in what, `why` in a sentence; `recorded` and `derived` are the decisions that part, JSON text, None
+    `kind` says in what, `why` in a sentence; `subject` is the call that a rule of either policy found there. `recorded` and `derived` are the decisions that part, JSON text, None
     where that side has none. `agent_state` and `code` are how the other run stands then, `recorded_state` and
     `recorded_code` how the recorded one ends; `state` is the other run's state there, JSON text, "" where both agree.
     `until` was spent by then and `saved` after it: of a run that stops, what the other policy would not have spent.
@@ -74,18 +77,21 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     and `priced` counts the answers that it had one for; `contexts` names that of context lengths, and `context` is what it
     says where the record does not. `unseen` are facts of a run that agrees, by their event and
     in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
-    `unfit` are names in the other policy of tools that the run lacks, and of fields that neither its tools nor its calls have:
+    `tools` is how many tools the run is known to have, `unfit` are names in the other policy of tools that the run lacks, and of fields that neither its tools nor its calls have:
     such a rule says nothing.
     """
 
     run: str
     verdict: Verdict
+    began: int = 0
+    task: str | None = ""
     events: int
     fact: int
     seq: int = 0
     turn: int = 0
     kind: Parting | str = ""
     why: str = ""
+    subject: Subject | None = None
     recorded: str | None = None
     derived: str | None = None
     agent_state: str
@@ -105,6 +111,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     contexts: str = ""
     context: int | None = None
     unseen: tuple[tuple[int, str], ...] = ()
+    tools: int = 0
     unfit: tuple[Complaint, ...] = ()
     state: str = ""
 

@@ -1,0 +1,203 @@
+"""What `refold whatif` found of many runs: JSON at once; as text a table, first the runs that stop, when all is there."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from refold.console import descriptions, verdicts
+from refold.console.asking import Question
+from refold.console.processes import Unchecked
+from refold.console.screen import Column, Screen
+from refold.console.whatif_text import cell, code_of, tell, tell_totals
+from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
+from refold.replay import figures
+from refold.replay.shards import Ended
+from refold.replay.whatif.totals import Totals, totals_of
+from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
+from refold.store.protocol import UnknownRun
+
+_RANKS = {Verdict.STOPS: 0, Verdict.DIVERGES: 1, Verdict.UNJUDGED: 3, Verdict.AGREE: 4}
+"""In which order runs are listed; between them stand those that could not be looked at."""
+_BROKEN = 2
+_COUNTED = 3
+"""Runs of this rank and later ones are counted, and not listed."""
+_TASK = 60
+
+
+class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A run under one of the policies, as JSON: a `WhatIf`, in which `null` stands for what the record does not say."""
+
+    policy: str
+    whatif: dict[str, Any]
+
+
+class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """All the runs under one of the policies, as JSON. `prices` and `contexts` as in `WhatIf`.
+
+    `inconclusive` counts runs by the first reason, `unfit` names what in the policy fits nothing in any of the runs.
+    """
+
+    policy: str
+    totals: Totals
+    inconclusive: dict[str, int] = {}
+    unfit: list[str] = []
+    prices: str = ""
+    contexts: str = ""
+
+
+class _Row(NamedTuple):
+    rank: int
+    cells: tuple[str, ...]
+
+
+class Table:
+    """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
+
+    def __init__(self, screen: Screen, question: Question, *, every: bool) -> None:
+        self._screen, self._names, self._alone = screen, list(question.policies), question.states
+        self._prices = question.prices.name if question.prices else ""
+        self._contexts = question.contexts.name if question.contexts else ""
+        self._every = every
+        self._rows: list[_Row] = []
+        self._hidden: Counter[int] = Counter()  # runs that are counted and not listed, by their rank
+        self._found: list[WhatIf] = []
+        self._totals = [Totals() for _ in self._names]
+        self._inconclusive: list[Counter[str]] = [Counter() for _ in self._names]  # runs by the first reason
+        # In how many runs each policy names what the run does not have, by the place in the policy.
+        self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
+        self._tooled = 0  # runs of which a tool is known: of others nobody knows what fits
+        self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
+        self._codes: list[int] = []
+
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes of all that was found."""
+        never = any(path for place in range(len(self._names)) for path in self._fit_nothing(place))
+        return [*self._codes, CannotJudge.exit_code] if never else self._codes
+
+    def _fit_nothing(self, place: int) -> list[str]:
+        """The places in a policy that fit nothing in any of the runs that were asked about."""
+        return sorted(path for path, count in self._unfit[place].items() if count == self._tooled)
+
+    def _unfit_in(self, place: int) -> list[str]:
+        never, counts = self._fit_nothing(place), sorted(self._unfit[place].items())
+        return [
+            f"{path} fits nothing in {'any' if path in never else count} of these runs"
+            for path, count in counts
+        ]
+
+    def take(self, run: str, found: Sequence[WhatIf] | RefoldError) -> None:
+        """One run more. Raises `WrongUse` for a policy that no run can have."""
+        if isinstance(found, NoSuchEntry):
+            if self._alone:
+                raise found
+            self._without.append(found)
+            found = CannotJudge(str(found))
+        if isinstance(found, WrongUse) and not isinstance(found, UnknownRun):
+            raise found
+        if isinstance(found, RefoldError):  # unknown: listed, and not one event of it is there
+            self._fail(run, found)
+            return
+        self._codes += [code_of(each) for each in found]
+        self._totals = [totals + totals_of(each) for totals, each in zip(self._totals, found, strict=True)]
+        self._tooled += bool(found[0].tools)
+        for unfit, each in zip(self._unfit, found, strict=True):
+            unfit.update({complaint.path for complaint in each.unfit})
+        for reasons, each in zip(self._inconclusive, found, strict=True):
+            if each.verdict is Verdict.UNJUDGED:
+                reasons[each.why] += 1
+        rank = min(_RANKS[each.verdict] for each in found)
+        if rank < _COUNTED or self._every:
+            first = found[0]
+            about = (run, figures.clock(first.began), descriptions.task(first.task, _TASK))
+            self._rows.append(_Row(rank, (*about, *map(cell, found))))
+        else:
+            self._hidden[rank] += 1
+        self._found += found if self._alone else ()
+        if self._screen.json:
+            for name, each in zip(self._names, found, strict=True):
+                self._screen.document(PolicyVerdict(policy=name, whatif=json_of(each)))
+
+    def finish(self) -> None:
+        """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""
+        if self._without and len(self._without) == len(self._codes):
+            raise self._without[0]
+        if self._screen.json:
+            for place, (name, totals) in enumerate(zip(self._names, self._totals, strict=True)):
+                told = PolicyTotals(
+                    policy=name,
+                    totals=totals,
+                    inconclusive=dict(self._inconclusive[place].most_common()),
+                    unfit=self._fit_nothing(place),
+                    prices=self._prices,
+                    contexts=self._contexts,
+                )
+                self._screen.document(told)
+            return
+        if self._found:
+            for name, each in zip(self._names, self._found, strict=True):
+                tell(self._screen, name, each)
+        elif self._rows or self._hidden:
+            self._tell_rows()
+            for place, (name, totals) in enumerate(zip(self._names, self._totals, strict=True)):
+                self._screen.say()
+                tell_totals(self._screen, name, totals, self._unfit_in(place), self._inconclusive[place])
+            if self._prices:
+                self._screen.say(f"what the record has no price of is priced by {self._prices}")
+            if self._contexts:
+                self._screen.say(
+                    f"models whose context the record does not say read what {self._contexts} says"
+                )
+
+    def _tell_rows(self) -> None:
+        rows = [each.cells for each in sorted(self._rows, key=lambda row: row.rank)]  # stable: as they came
+        if rows:
+            policies = [Column(name.upper(), elastic=True) for name in self._names]
+            about = [Column("RUN"), Column("BEGAN"), Column("TASK", elastic=True)]
+            self._screen.table([*about, *policies], rows)
+        counts = [
+            f"{figures.counted(self._hidden[rank], 'run')} {verb}"
+            for rank, verb in ((_RANKS[Verdict.AGREE], "AGREE"), (_COUNTED, "inconclusive"))
+            if self._hidden[rank]
+        ]
+        if counts:
+            every = "every policy" if len(self._names) > 1 else self._names[0]
+            listed = f"{'and ' if rows else ''}{', '.join(counts)} under {every}"
+            self._screen.say(f"{listed}; --every lists them")
+
+    def end(self, ended: Ended) -> None:
+        """There is no more from a part of the store, which nobody may have finished."""
+        if ended.problem:
+            self._codes.append(WorldFailed.exit_code)
+            row = self._broken(ended.shard.name, f"NOT ASKED: {ended.problem}")
+            unchecked = Unchecked(part=ended.shard.name, unchecked=ended.problem)
+            self._screen.result(unchecked, lambda: self._rows.append(row))
+
+    def _fail(self, run: str, error: RefoldError) -> None:
+        problem, code = verdicts.not_judged(run, error)
+        self._codes.append(code)
+        said = f"{'DAMAGED' if problem.damaged else 'cannot be judged'}: {error}"
+        row = self._broken(run, said)
+        self._screen.result(problem, lambda: self._rows.append(row))
+
+    def _broken(self, name: str, said: str) -> "_Row":
+        return _Row(_BROKEN, (name, "", "", said, *([""] * (len(self._names) - 1))))
+
+
+def json_of(found: WhatIf) -> dict[str, Any]:
+    """Return what was found for JSON: null for what the record does not say, and decisions and states as objects."""
+    told: dict[str, Any] = msgspec.to_builtins(found)
+    for part in ("until", "saved", "again"):
+        spend: Spend = getattr(found, part)
+        if spend.steps and not (spend.input or spend.output):
+            told[part].update(input=None, output=None)
+        if spend.unpriced and not spend.cost_nanousd:
+            told[part]["cost_nanousd"] = None
+        if spend.steps and not spend.duration:
+            told[part]["duration"] = None
+    for part in ("recorded", "derived", "state"):  # JSON, as text
+        text: str | None = getattr(found, part)
+        told[part] = msgspec.Raw(text.encode()) if text else None
+    return told

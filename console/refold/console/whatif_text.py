@@ -1,0 +1,207 @@
+"""What `refold whatif` found, as text: one run in full, a cell of a table, the totals of many."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from refold.console.screen import Screen
+from refold.reducers.errors import CannotJudge
+from refold.reducers.machine import AgentState
+from refold.replay import figures
+from refold.replay.whatif.totals import Totals
+from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
+
+_SHOWN = 300
+_AT_LEAST = ", at least: what was under way when it stopped counts as spent"
+_AT_LEAST_LATEST = ", at least: it may have stopped before"
+_VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.UNJUDGED: "inconclusive"}
+_HINT = "--set end_of_turn=wait looks at it as one session"
+_REASONS = 20  # that are listed of inconclusive runs; what is missing is mostly the same
+
+
+def code_of(found: WhatIf) -> int:
+    """The exit code that a verdict means."""
+    if found.verdict is Verdict.UNJUDGED:
+        return CannotJudge.exit_code
+    return 0 if found.verdict is Verdict.AGREE else 1
+
+
+def cell(found: WhatIf) -> str:
+    """A verdict in a few words: `STOPS e41 step_limit`."""
+    match found.verdict:
+        case Verdict.AGREE:
+            return "AGREE unfit" if found.unfit else "AGREE"
+        case Verdict.STOPS:
+            return f"STOPS e{found.seq} {found.code}{_latest(found)}{_subject(found)}"
+        case Verdict.DIVERGES:
+            return f"DIVERGES e{found.seq} {found.kind}{_subject(found)}"
+        case Verdict.UNJUDGED:
+            return f"inconclusive e{found.seq}: {found.why}"
+
+
+def _subject(found: WhatIf) -> str:
+    return f": {found.subject}, {found.subject.found_by}" if found.subject else ""
+
+
+def tell(screen: Screen, name: str, found: WhatIf) -> None:
+    """One run under one policy, in full."""
+    screen.heading(f"run {found.run} under {name}: {_headline(found)}")
+    stops, agrees = found.verdict is Verdict.STOPS, found.verdict is Verdict.AGREE
+    parts = not agrees and found.verdict is not Verdict.UNJUDGED
+    recorded = f"{found.recorded_state} {found.recorded_code}"
+    more = len(found.fired) - 10 + found.more
+    priced = f"{figures.counted(found.priced, 'answer')} without a price in the record, by {found.prices}"
+    screen.facts(
+        {
+            "why": found.why or None,
+            "recorded": _recorded(found) if parts else None,
+            "derived": _decision(found.derived) if parts else None,
+            "shared": None if agrees else f"events 1 to {found.fact} of {found.events} are evidence",
+            "until then": _spent(found.until),
+            "ends": f"{found.agent_state} ({found.code}); recorded: {recorded}" if stops else None,
+            "after it": f"{_spent(found.saved)} recorded{_least(found)}" if stops else None,
+            "hint": _HINT if _one_turn_of_many(found) else None,
+            "fired": (
+                *(f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]),
+                *([f"and {figures.counted(more, 'time')} more"] if more > 0 else []),
+            ),
+            "unseen": tuple(
+                f"event {seq}: {why}; it was not shown before the record ends"
+                for seq, why in found.unseen[:10]
+            ),
+            "unfit": tuple(str(complaint) for complaint in found.unfit),
+            "priced": priced if found.prices else None,
+            "context": _context(found) if found.contexts else None,
+            "inconclusive": [each for each in found.unknown if each != found.why],
+        }
+    )
+
+
+def tell_totals(
+    screen: Screen,
+    name: str,
+    totals: Totals,
+    unfit: Sequence[str] = (),
+    inconclusive: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """All the runs under one policy. What is saved is only what is exact, and said so."""
+    verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
+    screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
+    saved = [f"{_spent(totals.saved)}, as recorded"]
+    if totals.inexact:
+        lacking = f"in {figures.counted(totals.inexact, 'run')} with something under way, or unknown"
+        saved.append(f"{_spent(totals.at_least)} at least, {lacking}")
+    done = f"{figures.counted(totals.done, 'run')}, by an answer after which the record goes on: no saving"
+    fired = ", ".join(
+        f"{who} {n} in {figures.counted(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
+    )
+    forks = f"{totals.before} part in what they share with another run: counted there"
+    screen.facts(
+        {
+            "cut short": _counts(totals.earlier),
+            "saved": tuple(saved),
+            "done sooner": (done, f"where that is a finished turn, {_HINT}") if totals.done else None,
+            "fired": fired or "none",
+            "diverge in": _counts(totals.parted),
+            "in turn": _counts(_in_order(totals.in_turn)),
+            "unfit": tuple(unfit),
+            "forks": forks if totals.before else None,
+            "inconclusive": _reasons(totals, inconclusive),
+        }
+    )
+
+
+def _reasons(totals: Totals, inconclusive: Mapping[str, int]) -> tuple[str, ...] | None:
+    """Of how many runs no verdict is known, and why: by the first reason of each, the most common first."""
+    ranked = sorted(inconclusive.items(), key=lambda item: -item[1])
+    listed = [f"{figures.counted(count, 'run')}: {why}" for why, count in ranked[:_REASONS]]
+    if more := len(ranked) - _REASONS:
+        listed += [f"and {figures.counted(more, 'reason')} more"] if more > 0 else []
+    partly = totals.unknown - sum(inconclusive.values())
+    if partly > 0:
+        listed.append(f"{figures.counted(partly, 'run')} in part, behind a verdict")
+    return tuple(listed) or None
+
+
+def _headline(found: WhatIf) -> str:
+    match found.verdict:
+        case Verdict.AGREE:
+            return f"AGREES to the end of the record{', and has rules that fit nothing in it' if found.unfit else ''}"
+        case Verdict.STOPS:
+            return f"STOPS at event {found.seq}, in turn {found.turn}{_latest(found)}"
+        case Verdict.DIVERGES:
+            return f"DIVERGES at event {found.seq}, in turn {found.turn}: what follows is no evidence"
+        case Verdict.UNJUDGED:
+            return f"inconclusive from event {found.seq} on"
+
+
+def _context(found: WhatIf) -> str:
+    if found.context is None:
+        return f"nothing is taken from {found.contexts}"
+    return f"{figures.counted(found.context, 'token')}, which is not in the record, by {found.contexts}"
+
+
+def _least(found: WhatIf) -> str:
+    if found.exact:
+        return ""
+    return _AT_LEAST_LATEST if found.unknown else _AT_LEAST
+
+
+def _latest(found: WhatIf) -> str:
+    """Of a run that would have stopped all the same, where what is unknown may have stopped it before."""
+    return ", at the latest" if found.unknown else ""
+
+
+def _one_turn_of_many(found: WhatIf) -> bool:
+    """Whether the other run would have been over with a finished turn, and the record goes on behind it."""
+    done = found.verdict is Verdict.STOPS and found.agent_state == AgentState.COMPLETED
+    return done and found.code == "end_turn" and found.saved != Spend()
+
+
+def _code(fired: Fired) -> str:
+    return f" ({fired.code})" if fired.code else ""
+
+
+def _recorded(found: WhatIf) -> str:
+    """What was decided where the two part. Nothing was if that lies behind what they share and before the next fact."""
+    if found.recorded is None and found.derived is not None and found.fact < found.seq:
+        return "(nothing: a deadline passed between two events)"
+    return _decision(found.recorded)
+
+
+def _decision(text: str | None) -> str:
+    return figures.cut(text or "(nothing)", _SHOWN)
+
+
+def _spent(spend: Spend) -> str:
+    if spend == Spend():
+        return "nothing"
+    counted = spend.input or spend.output
+    tokens = (
+        f"{figures.count(spend.input)} + {figures.count(spend.output)} tokens"
+        if counted
+        else "tokens unknown"
+    )
+    return f"{figures.counted(spend.steps, 'step')}, {tokens}, {_cost(spend)}, {_time(spend)}"
+
+
+def _time(spend: Spend) -> str:
+    """How long it took, without the time in which a person was waited for: that is named by itself."""
+    if not spend.waited:
+        return figures.seconds(spend.duration) if spend.duration else "time unknown"
+    busy, waited = figures.seconds(spend.duration - spend.waited), figures.seconds(spend.waited)
+    return f"{busy} and {waited} of waiting for a person"
+
+
+def _cost(spend: Spend) -> str:
+    """What an answer without a known price adds is not known: there is only a least that it cost, or not even that."""
+    if not spend.unpriced and (spend.cost_nanousd or spend.input or spend.output):
+        return figures.dollars(spend.cost_nanousd)
+    return f"at least {figures.dollars(spend.cost_nanousd)}" if spend.cost_nanousd else "cost unknown"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{what} {count}" for what, count in counts.items()) or "none"
+
+
+def _in_order(turns: Mapping[str, int]) -> Mapping[str, int]:
+    return {turn: turns[turn] for turn in sorted(turns, key=int)}
