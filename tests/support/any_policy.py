@@ -144,7 +144,8 @@ _GUARDS = [
     _any({"guard": "handoff"}),
     _any({"guard": "one_call"}),
     _any(
-        {"guard": "arguments", "matches": "a|1", "unless": "b|2"},
+        {"guard": "arguments", "matches": "a|1"},
+        unless=st.sampled_from([None, "b|2"]),
         tool=st.sampled_from(["*", "l*"]),
         then=st.sampled_from(["refuse", "ask", "stop"]),
         timeout=_SECONDS,
@@ -156,7 +157,8 @@ _APPROVERS = st.one_of(
     _any({"approver": st.sampled_from(["approve", "reject"])}, tools=_TOOLS),
     _any({"approver": "gate", "then": _WORD, "else": _WORD, "sensitive": ["act", "look:zqx"]}, tools=_TOOLS),
     _any(
-        {"approver": "arguments", "matches": "[0-9]", "unless": "[02]", "then": _WORD, "else": _WORD},
+        {"approver": "arguments", "matches": "[0-9]", "then": _WORD, "else": _WORD},
+        unless=st.sampled_from([None, "[02]"]),
         tools=_TOOLS,
     ),
     _any({"approver": "rules", "rules": [{"tool": "l*", "decision": "escalate"}]}, tools=_TOOLS),

@@ -109,15 +109,14 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
     """Return the place and the pattern of the rule that a guard of this name, or this link of the chain, stands for."""
     for place, config in enumerate(policy.guards):
         if (config.get("name") or config["guard"]) == name:
-            patterns = (
-                (config["matches"], config.get("unless")) if config["guard"] == _MATCHED else ("", None)
-            )
-            return f"guards[{place}]", *patterns
+            searches = config["guard"] == _MATCHED
+            pattern, unless = (config["matches"], config.get("unless")) if searches else ("", None)
+            return f"guards[{place}]", pattern, unless
     if policy.approvals is None or not isinstance(link, int):
         return None
     chain = policy.approvals.chain
     if link >= len(chain):
         return "approvals.chain", "", None
     each = chain[link]
-    patterns = (each.matches, each.unless) if isinstance(each, Match) else ("", None)
-    return f"approvals.chain[{link}]", *patterns
+    pattern, unless = (each.matches, each.unless) if isinstance(each, Match) else ("", None)
+    return f"approvals.chain[{link}]", pattern, unless
