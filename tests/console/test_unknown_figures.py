@@ -20,8 +20,11 @@ UNCOUNTED = [
     # SWE-agent's own totals are of the whole run: of no answer they say anything.
     if (row["input_tokens"], row["output_tokens"]) == ("-", "-") or row["file"].startswith("swe_agent/")
 ]
+HALVES = ["copilot_cli/written-session.jsonl"]
+"""Of these each answer tells its output tokens only."""
 UNTIMED = [row["file"] for row in manifest() if row["first_timestamp"] == "-"]
 COUNTS = re.compile(r"(?<![\d.,])(?<!about )0 (\+ 0 )?tokens|(?<![\d.,])0 (in|out)\b")
+HALF_COUNTS = re.compile(r"(?<![\d.,])0 \+ |(?<![\d.,])0 (in|out)\b")
 PRICES = re.compile(r"\$0(?![\d.])")
 TIMES = re.compile(r"(?<![\d.,])0 s\b|1970-01-01 \d\d:")
 KEYS = re.compile(
@@ -94,6 +97,23 @@ def test_tokens_and_prices_that_nobody_counted(file: str, refold: Refold, store:
         )
     for command, document in documents(refold, store):
         assert [] == [*zeros(document, KEYS)], command
+
+
+@pytest.mark.parametrize("file", HALVES)
+def test_tokens_of_which_a_source_counted_one_kind(file: str, refold: Refold, store: Path) -> None:
+    """Of a run whose source counted output tokens alone no command says that 0 tokens were sent; what was counted is told."""
+    refold("import", path_of(file), "--store", store)
+    (run,) = runs(refold, store)
+    commands = [*asked(refold, store), ("show", refold("show", f"{run}@t2", "--store", store).out)]
+    commands += [("whatif", refold("whatif", run, "--set", "limits.step=2", "--store", store).out)]
+    for command, said in commands:
+        assert [] == [line for line in said.splitlines() if HALF_COUNTS.search(line)], command
+    judged = refold("whatif", run, "--set", "limits.step=2", "--store", store, "-o", "json").out
+    told = [*documents(refold, store), ("whatif", json.loads(judged.splitlines()[0])["whatif"]["until"])]
+    for command, document in told:
+        assert [] == [*zeros(document, KEYS)], command
+    assert "- in, 12 out" in dict(commands)["show"]
+    assert "- + 42 tokens" in dict(commands)["whatif"]
 
 
 @pytest.mark.parametrize("file", UNTIMED)

@@ -262,9 +262,9 @@ def _rows(turn: TurnRow) -> list[list[str]]:
     cut = ["answer cut at the output limit"] if turn.stop == "max_tokens" else []
     odd = [f"stop: {turn.stop}"] if turn.stop in ("content_filter", "stop_sequence", "other") else []
     retried = [f"{turn.attempts} attempts"] if turn.attempts > 1 else []
-    counts = [figures.count(turn.usage.input), figures.count(turn.usage.output)]
+    counts = [figures.count(known.sent(turn.usage)), figures.count(known.got(turn.usage))]
     figures_ = [
-        *(counts if known.counted(turn.usage) else ["-", "-"]),
+        *counts,
         figures.dollars(turn.cost_nanousd) if turn.stop else "-",
         figures.seconds(turn.duration),
         "; ".join([*cut, *odd, *retried, *turn.marks]),

@@ -191,8 +191,8 @@ def json_of(found: WhatIf) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(found)
     for part in ("until", "saved", "again"):
         spend: Spend = getattr(found, part)
-        if spend.steps and not (spend.input or spend.output):
-            told[part].update(input=None, output=None)
+        if spend.steps:
+            told[part].update(input=spend.input or None, output=spend.output or None)
         if spend.unpriced and not spend.cost_nanousd:
             told[part]["cost_nanousd"] = None
         if spend.steps and not spend.duration:

@@ -177,7 +177,7 @@ def _spent(spend: Spend) -> str:
         return "nothing"
     counted = spend.input or spend.output
     tokens = (
-        f"{figures.count(spend.input)} + {figures.count(spend.output)} tokens"
+        f"{figures.count(spend.input or None)} + {figures.count(spend.output or None)} tokens"
         if counted
         else "tokens unknown"
     )

@@ -1,6 +1,6 @@
 """What is known of what was used up, and of how a call went: None where nobody says, and never 0 or "ok".
 
-In a log 0 stands for both. An answer without a token is one that nobody counted, for no request is as short as that; a
+In a log 0 stands for both. An answer without tokens of a kind is one of which nobody counted that kind: nothing is as short as that. A
 duration of 0 nanoseconds is one that nobody took. A result without an error went well only where its source says so by more than words.
 """
 
@@ -27,6 +27,16 @@ def counted(usage: Usage) -> bool:
 def tokens(usage: Usage) -> int | None:
     """Input and output."""
     return usage.input + usage.output or None
+
+
+def sent(usage: Usage) -> int | None:
+    """Input tokens; a source may count those of the output alone."""
+    return usage.input or None
+
+
+def got(usage: Usage) -> int | None:
+    """Output tokens; a source may count those of the input alone."""
+    return usage.output or None
 
 
 def cost(spent: Spent) -> int | None:

@@ -50,6 +50,7 @@ SAID_ALL_THE_SAME = frozenset(
         "not_shown",
         "paired_by_order",
         "id_repeated",
+        "newer_version",
         "repeated",
         "result_repeated",
     }

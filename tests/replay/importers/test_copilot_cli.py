@@ -47,7 +47,7 @@ def prompt(said: str = "go", **data: Any) -> Json:
 def answer(said: str = "", *calls: str, **data: Any) -> Json:
     """A row of an answer."""
     asked = [{"toolCallId": call, "name": "bash", "arguments": {"z": 1, "a": 2}} for call in calls]
-    return event("assistant.message", messageId="m", content=said, toolRequests=asked, **data)
+    return event("assistant.message", content=said, toolRequests=asked, **{"messageId": "m", **data})
 
 
 def result(call: str, said: str = "7", **data: Any) -> Json:
@@ -258,3 +258,18 @@ def test_detection(events: list[Json], score: int | None) -> None:
     """The format is told by its header or its events."""
     match = COPILOT_CLI.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in events)))
     assert score == (match.score if match else None)
+
+
+def test_without_turns_each_message_is_an_answer() -> None:
+    """In a file that tells of no turn the ids of messages part answers; the calls that nothing answers stay without results."""
+    rows = [
+        prompt(),
+        answer("", "a", messageId="m1"),
+        answer("", "b", messageId="m2"),
+        answer("Done", messageId="m3"),
+    ]
+    items = read(*rows)
+    assert [["a"], ["b"], []] == [[call.id for call in i.calls] for i in items if isinstance(i, Answered)]
+    assert "finished" == only(RunEnded, items).end
+    pieces = [event("assistant.turn_start"), *rows]
+    assert 1 == sum(isinstance(item, Answered) for item in read(*pieces))

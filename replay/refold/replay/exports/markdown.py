@@ -275,7 +275,8 @@ def _argument(said: Answer | None, place: int) -> str | None:
 def _tokens(usage: Usage, *, uncounted: int = 0) -> str:
     if not known.counted(usage):
         return "not recorded"
-    return f"{usage.input} in, {usage.output} out" + (" at least" if uncounted else "")
+    counts = f"{known.sent(usage) or '-'} in, {known.got(usage) or '-'} out"
+    return counts + (" at least" if uncounted else "")
 
 
 def _clock(at: int) -> str:

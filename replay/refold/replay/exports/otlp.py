@@ -311,8 +311,8 @@ def _json(value: Any) -> str:
 
 
 def _tokens(of: str, usage: Usage) -> Attributes:
-    counted = known.counted(usage)
-    return {f"{of}.input_tokens": usage.input, f"{of}.output_tokens": usage.output} if counted else {}
+    counts = {"input_tokens": known.sent(usage), "output_tokens": known.got(usage)}
+    return {f"{of}.{name}": count for name, count in counts.items() if count is not None}
 
 
 def _cost(nano: int | None) -> Attributes:

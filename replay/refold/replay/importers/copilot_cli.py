@@ -1,7 +1,7 @@
 """GitHub Copilot CLI sessions: events of a type with `data`, a line each, as the runtime wrote them when they happened.
 
 An answer may be several rows, a row a call or a piece: they are one where nothing came back between them, and where no other
-`apiCallId` says that they are two. Calls stand in the answer (`toolRequests`) and again where they begin; what the model is
+`apiCallId` says that they are two; nor, in a file that tells of no turn, another `messageId`. Calls stand in the answer (`toolRequests`) and again where they begin; what the model is
 shown of a result is its `content`, of a failed one the error's message. Of what a person said it is shown
 `transformedContent`. Sub-agents write into the same file: their rows name the agent, or the call that began it. A compaction
 runs beside the conversation: its summary stands for what was there when it began. The first system prompt is the run's; each
@@ -85,7 +85,7 @@ class _Answer(Draft):
 
     def __init__(self, first: Row) -> None:
         super().__init__(first)
-        self.api, self.model, self.response = "", "", ""
+        self.api, self.model, self.response, self.named = "", "", "", ""
         self.hosted: JSON = None
         self.between: list[Item | Noise] = []
 
@@ -97,6 +97,7 @@ class _Answer(Draft):
         self.thoughts.append(take_text(data, "reasoningText"))
         self.calls += take_calls(data, "toolRequests")
         self.api, self.model = self.api or text(data, "apiCallId"), self.model or text(data, "model")
+        self.named = self.named or text(data, "messageId")
         self.response = self.response or self.api or take_text(data, "messageId")
         take_if(data, "apiCallId", self.response)
         take_if(data, "model", self.model)
@@ -118,6 +119,7 @@ class _Reading:
         self.head: Row | None = None
         self.system = ""
         self.metrics: list[JSON] = []
+        self.turns = False
         self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -126,6 +128,7 @@ class _Reading:
         for row in (row for row in self.rows if isinstance(row, Row)):
             last, kind = row.value, text(row.value, "type")
             periods += kind in ("session.shutdown", "session.resume")
+            self.turns = self.turns or kind == "assistant.turn_start"
             if kind == "session.start":
                 self.head = self.head or row
             elif kind == "system.message" and text(last, "data", "role") == "system":
@@ -191,12 +194,21 @@ class _Reading:
         yield from draft.between
 
     def _answer(self, row: Row) -> Iterator[Item | Noise]:
-        api = text(row.value, "data", "apiCallId")
-        if self.draft is not None and api and self.draft.api and api != self.draft.api:
+        if self.draft is not None and self._is_another(self.draft, row.value):
             yield from self._ready()
         self.times.see(row.value.get("timestamp"), row.at)
         self.draft = self.draft or _Answer(row)
         self.draft.add(row)
+
+    def _is_another(self, draft: _Answer, row: JSON) -> bool:
+        """Whether a row is of another answer than the draft: by the id of its call, else by its message's, where turns are told.
+
+        Where turns begin, pieces of one answer may have messages of their own; where none does, each message is an answer.
+        """
+        api, message = text(row, "data", "apiCallId"), text(row, "data", "messageId")
+        if api and draft.api:
+            return api != draft.api
+        return not self.turns and bool(message and draft.named) and message != draft.named
 
     def _told(self, row: Row | Noise) -> Iterator[Item | Noise]:
         if isinstance(row, Noise):

@@ -133,6 +133,8 @@ class _Reading:
         self.end = "open", "no prompt and no answer"
         found = (row for row in self.rows if isinstance(row, Row))
         self.system = next((row for row in found if text(row.value, "role") == "_system_prompt"), None)
+        first = next((row for row in self.rows if isinstance(row, Row)), None)
+        self.version = text(first.value, "protocol_version") if first else ""
         self.wire = any(isinstance(row, Row) and "role" not in row.value for row in self.rows)
 
     def items(self) -> Iterator[Item | Noise]:
@@ -143,6 +145,7 @@ class _Reading:
             key="session",
             messages=(Message(role=Role.SYSTEM, text=system),) if system else (),
             agent="kimi-cli",
+            labels={"version": self.version} if self.version else {},
             unsaid=() if self.wire else ("tool_errors",),
         )
         line = 1

@@ -92,6 +92,8 @@ class Survey:
                 self.first_unknown = self.first_unknown or item.position
             case Remarked():
                 self.known += item.rows
+            case Unread(read=True):
+                pass
             case Unread(code=code):
                 self._unread += 1
                 if code == UNKNOWN_PART:

@@ -25,6 +25,7 @@ from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.survey import Survey
 from refold.replay.importers.tallies import Count, Tally
+from refold.replay.importers.versions import warn_of_versions
 from refold.replay.source_words import PARENT_LABEL, lacks_tokens
 
 MOST_HELD = 16 << 20
@@ -127,7 +128,8 @@ class Transcript:
         self.problems: list[Problem] = []
         self.odd = self.unread = 0
         self._importer, self._closest = importer, closest
-        self._source, self._items = source, conversations(importer.items(source))
+        self._source = source
+        self._items = self._read_items()
         self._database = source.head(len(_DATABASE)) == _DATABASE
         self._waiting: deque[Item] = deque()
         self._open = False
@@ -195,6 +197,11 @@ class Transcript:
         self.problems += problems[: max(0, MOST_PROBLEMS - len(self.problems))]
         problems.clear()
 
+    def _read_items(self) -> Iterator[Item]:
+        for item in conversations(self._importer.items(self._source)):
+            yield item
+            yield from warn_of_versions(self.format, item)
+
     def _ended(self, end: RunEnded, count: Count) -> None:
         count.take(end)
         if not self._child:
@@ -210,8 +217,7 @@ class Transcript:
             if found.size > MOST_HELD:
                 held.clear()
         # A small file is read once, and what it says is held until it is told.
-        again = conversations(self._importer.items(self._source))
-        self._items = iter(held) if found.size <= MOST_HELD else again
+        self._items = iter(held) if found.size <= MOST_HELD else self._read_items()
         match = self._importer.match(self._source)
         certain = match is not None and match.score >= CERTAIN
         if self._closest is not None and (problem := found.foreign(certain=certain)):

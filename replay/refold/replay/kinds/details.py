@@ -101,5 +101,5 @@ def once(names: Iterable[str]) -> tuple[str, ...]:
 
 def _used(event: ModelResponded | ModelFailed | SummaryReturned | ChildEnded) -> dict[str, Any]:
     usage = event.usage
-    input_, output = (usage.input, usage.output) if known.counted(usage) else (None, None)
-    return {"tokens": known.tokens(usage), "input": input_, "output": output, "cost": event.cost_nanousd}
+    used = {"input": known.sent(usage), "output": known.got(usage)}
+    return {"tokens": known.tokens(usage), **used, "cost": event.cost_nanousd}

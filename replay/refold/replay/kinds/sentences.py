@@ -69,7 +69,7 @@ def spent(event: ModelResponded | SummaryReturned) -> str:
     """What an answer cost: `812 in, 40 out, $0.0012, 2.1 s`."""
     usage = event.usage
     cached = f" ({figures.count(usage.cache_read)} cached)" if usage.cache_read else ""
-    counts = f"{figures.count(usage.input)} in{cached}, {figures.count(usage.output)} out"
+    counts = f"{figures.count(known.sent(usage))} in{cached}, {figures.count(known.got(usage))} out"
     counts = counts if known.counted(usage) else "tokens unknown"
     return f"{counts}, {figures.dollars(event.cost_nanousd)}, {figures.seconds(known.took(event.duration))}"
 

@@ -275,8 +275,8 @@ class Counter(Follower[Stats]):
         if not known.counted(usage):
             counts.uncounted += 1
             return
-        counts.input = _sum(counts.input, usage.input)
-        counts.output = _sum(counts.output, usage.output)
+        counts.input = _sum(counts.input, known.sent(usage))
+        counts.output = _sum(counts.output, known.got(usage))
         # Of these a provider says nothing, or more than 0.
         for name in ("cache_read", "cache_write", "reasoning"):
             setattr(counts, name, _sum(getattr(counts, name), getattr(usage, name) or None))

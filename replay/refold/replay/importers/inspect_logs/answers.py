@@ -56,6 +56,7 @@ def settings(config: JSON) -> dict[str, str]:
 def labels(sample: JSON, header: JSON) -> dict[str, str]:
     """Whose sample it is, and under which limits."""
     named = {"task": at(header, "eval", "task"), "sample": at(sample, "id"), "epoch": at(sample, "epoch")}
+    named["version"] = at(header, "eval", "packages", "inspect_ai")
     limits = table(header, "eval", "config").items()
     return settings(named | {f"limit.{name}": limit for name, limit in limits if name.endswith("_limit")})
 
