@@ -1,12 +1,14 @@
 """What a step asks of its event loop: counted, for that is the same on every machine."""
 
 import asyncio
+import sys
 from collections import Counter
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from refold.engine import Agent, ScriptedModel, call, say, tool
+from refold.engine import Agent, ScriptedModel, call, calls, in_flight, say, tool
 from refold.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -63,3 +65,27 @@ async def test_what_a_step_asks_of_its_loop(
     few, many = await asked(FEW), await asked(MANY)
     steps = MANY - FEW
     assert Counter(call_soon=3 * steps, call_at=timers * steps) == many - few
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_what_a_call_asks_of_those_in_flight() -> None:
+    """After a result each open call is looked up once among those in flight, and compared with none of them."""
+
+    async def asked(number: int) -> int:
+        frames = 0
+
+        def count(frame: FrameType, event: str, arg: object) -> None:
+            nonlocal frames
+            frames += event == "call" and frame.f_code.co_filename == in_flight.__file__
+
+        model = ScriptedModel([calls(*[("look", {})] * number), say("Done.")])
+        agent = Agent(model=model, tools=[look], store=MemoryStore())
+        sys.setprofile(count)
+        try:
+            await agent.start("Do it.").result()
+        finally:
+            sys.setprofile(None)
+        return frames
+
+    few, many = await asked(20), await asked(80)
+    assert many < 20 * few

@@ -5,11 +5,16 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
+from msgspec import structs
 
 from refold.engine import Agent, ModelError, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
+from refold.engine.faults import somebody_elses
+from refold.engine.isolation import isolated
 from refold.engine.models.protocol import Delta
+from refold.reducers.batches import MOST_CALLS
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ModelFailed, ModelResponded, ToolReturned
 from refold.reducers.machine import AgentState
@@ -73,6 +78,102 @@ async def test_a_tool_that_fails_strangely_is_told_to_the_model(broken: Tool, pr
     fact = await returned(broken)
     assert fact.content is not None
     assert (ToolError.RAISED, problem) == (fact.error, fact.content.output)
+
+
+class Strange(BaseException):
+    """An error that no `except Exception` catches."""
+
+
+STRANGE = [
+    GeneratorExit,
+    StopIteration,
+    StopAsyncIteration,
+    asyncio.CancelledError,
+    Strange,
+    MemoryError,
+    RecursionError,
+]
+EXITS = [SystemExit, KeyboardInterrupt]
+GROUPS = [BaseExceptionGroup("several", [GeneratorExit()]), BaseExceptionGroup("several", [Strange()])]
+
+
+@pytest.mark.parametrize("error", [*STRANGE, *EXITS, *GROUPS], ids=repr)
+async def test_a_function_in_a_thread_may_raise_anything(error: Any) -> None:
+    """Whatever a plain function raises is told to the model, and the run and the caller's scopes go on."""
+
+    @tool
+    def strange() -> str:
+        """Do."""
+        raise error
+
+    with anyio.CancelScope() as scope:
+        fact = await returned(strange)
+    assert ToolError.RAISED is fact.error
+    assert not scope.cancelled_caught
+    await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("error", [*STRANGE, *GROUPS], ids=repr)
+async def test_a_coroutine_may_raise_anything_but_an_interrupt(error: Any) -> None:
+    """Whatever an async function raises is told to the model, and the run and the caller's scopes go on."""
+
+    @tool
+    async def strange() -> str:
+        """Do."""
+        await anyio.lowlevel.checkpoint()
+        raise error
+
+    with anyio.CancelScope() as scope:
+        fact = await returned(strange)
+    assert ToolError.RAISED is fact.error
+    assert not scope.cancelled_caught
+    await anyio.lowlevel.checkpoint()
+
+
+async def test_a_model_may_raise_generator_exit() -> None:
+    """An adapter that raises GeneratorExit has failed; its run ends in ERROR, and the caller gets the result."""
+    with anyio.fail_after(5):
+        result = await Agent(model=Adapter(GeneratorExit("no")), policy=ONCE).run("Go.")
+    assert ("provider:other", "GeneratorExit: no") == (result.outcome.code, result.outcome.provider_error)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_engine_that_is_closed_is_no_failure_of_its_tool() -> None:
+    """GeneratorExit that comes from outside, as at the end of an interpreter, ends the work and is no result."""
+    told: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException as error:
+            told.append(f"{type(error).__name__} {somebody_elses(error)}")
+            raise
+
+    closing = isolated(work())
+    closing.send(None)
+    closing.close()
+    assert ["GeneratorExit False"] == told
+
+
+async def test_an_answer_with_too_many_calls_ends_the_run() -> None:
+    """More calls than an engine can hold are not begun: the answer is refused, with its number, and its tokens count."""
+    done: list[int] = []
+
+    @tool(replay="read_only")
+    async def look() -> str:
+        """Look."""
+        done.append(1)
+        return ""
+
+    reply = structs.replace(calls(*[("look", {})] * (MOST_CALLS + 1)), usage=Usage(input=7, output=9))
+    store = MemoryStore()
+    result = await Agent(model=ScriptedModel([reply]), tools=[look], store=store, policy=ONCE).run(
+        "Go.", run_id="r"
+    )
+    said = f"the response has {MOST_CALLS + 1} tool calls; at most {MOST_CALLS} are taken"
+    assert ("provider:other", said) == (result.outcome.code, result.outcome.provider_error)
+    assert ([], Usage(input=7, output=9)) == (done, result.usage)
+    await assert_sound(store, "r")
 
 
 async def test_a_tool_that_cancels_itself(anyio_backend_name: str) -> None:

@@ -4,13 +4,15 @@ import math
 
 import anyio
 
-from refold.engine.isolation import cut_short
+from refold.engine.isolation import closed, cut_short
 
 
 def somebody_elses(error: BaseException) -> bool:
     """Whether it is the model's or the tool's own failure: no interrupt, and no cancellation that is ours."""
-    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+    if isinstance(error, KeyboardInterrupt | SystemExit):
         return False
+    if isinstance(error, GeneratorExit):
+        return not closed()
     if not isinstance(error, anyio.get_cancelled_exc_class()):
         return True
     return not (anyio.current_effective_deadline() == -math.inf or cut_short())

@@ -11,6 +11,8 @@ _SERVED = (CallModel, RunTool, Reconcile)
 NEEDLESS = (WaitUntil, Reconcile, Settle)
 """What may turn out to be needless while it is in flight."""
 
+Handle = tuple[type[Effect], int, str | None]
+
 _PATIENCE = 60 * 1_000_000_000
 """Nanoseconds for which an engine stays for a person."""
 
@@ -20,6 +22,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self._scopes: dict[Effect, anyio.CancelScope] = {}
+        self._served: dict[Handle, Effect] = {}  # those of the scopes that ask a model or a tool
         self._aside: set[Effect] = set()  # calls whose child runs wait for a person
 
     def __contains__(self, effect: Effect) -> bool:
@@ -31,19 +34,21 @@ class InFlight:
     def holds(self, effect: Effect) -> bool:
         """Whether it is begun. By the call, and not by its deadline: what runs is not begun again when it has more time."""
         if isinstance(effect, (CallModel, RunTool)):
-            return any(
-                type(held) is type(effect) and _handle(held) == _handle(effect) for held in self._scopes
-            )
+            return _handle(effect) in self._served
         return effect in self._scopes
 
     def begin(self, effect: Effect) -> anyio.CancelScope:
         """It is begun, to be cut off by this scope."""
         scope = self._scopes[effect] = anyio.CancelScope()
+        if isinstance(effect, _SERVED):
+            self._served[_handle(effect)] = effect
         return scope
 
     def end(self, effect: Effect) -> None:
         """Its last fact is there."""
         self._scopes.pop(effect, None)
+        if self._served.get(_handle(effect)) == effect:
+            del self._served[_handle(effect)]
 
     def put_aside(self, effect: Effect) -> None:
         """Nothing more can be done for it until a person acts."""
@@ -51,12 +56,13 @@ class InFlight:
 
     def cut_off(self, settle: Settle) -> bool:
         """Cut off what is to be settled. False if it is not in flight."""
-        for effect, scope in self._scopes.items():
-            if isinstance(effect, _SERVED) and _handle(effect) == _handle(settle):
-                self._aside.discard(effect)
-                scope.cancel()
-                return True
-        return False
+        handles = ((kind, *_handle(settle)[1:]) for kind in _SERVED)
+        effect = next((self._served[handle] for handle in handles if handle in self._served), None)
+        if effect is None:
+            return False
+        self._aside.discard(effect)
+        self._scopes[effect].cancel()
+        return True
 
     def let_go(self, effects: Collection[Effect]) -> None:
         """Drop what is not among the effects that are pending, if it may be dropped.
@@ -64,9 +70,12 @@ class InFlight:
         What calls a model or a tool never is: it is settled, and reports. A question to a tool, and a settling, may be
         needless: a person said how the call ended.
         """
-        for effect in [held for held in self._scopes if held not in effects]:
-            if isinstance(effect, NEEDLESS):
-                self._scopes.pop(effect).cancel()
+        needless = [held for held in self._scopes if isinstance(held, NEEDLESS)]
+        pending = set(effects) if needless else set[Effect]()
+        for effect in needless:
+            if effect not in pending:
+                self._scopes[effect].cancel()
+                self.end(effect)
 
     def busy(self, state: RunState, now: int) -> bool:
         """Whether anything keeps an engine here.
@@ -85,10 +94,11 @@ class InFlight:
         """Forget all of it. Whether there was anything."""
         some = bool(self._scopes)
         self._scopes.clear()
+        self._served.clear()
         self._aside.clear()
         return some
 
 
-def _handle(effect: Effect) -> tuple[int, str | None]:
-    """What tells an effect from others: the event that decided it, and its call."""
-    return getattr(effect, "seq", 0), getattr(effect, "call", None)
+def _handle(effect: Effect) -> Handle:
+    """What tells an effect from others, however long it may take: its kind, the event that decided it, and its call."""
+    return type(effect), getattr(effect, "seq", 0), getattr(effect, "call", None)

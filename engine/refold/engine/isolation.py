@@ -20,9 +20,10 @@ LEFT_OPEN = "it left a cancel scope or a task group open, or closed one that was
 
 
 class _Step:
-    """How often the work's task was cancelled by others since it began, as of its present step."""
+    """Of the work's present step: how often others have cancelled its task since it began, and whether they closed it."""
 
     cancelled = 0
+    closed = False
 
 
 _STEP: ContextVar[_Step | None] = ContextVar("refold_isolated_step", default=None)
@@ -50,6 +51,7 @@ def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         try:
             resume, value = work.send, (yield wanted)
         except BaseException as error:  # whatever it is, it is for the work to say
+            step.closed = isinstance(error, GeneratorExit)
             resume, value = work.throw, error
     if task and by_itself:
         try:
@@ -64,6 +66,12 @@ def cut_short() -> bool:
     """In isolated work: whether somebody else has cancelled its task, as an event loop does that shuts down."""
     step, task = _STEP.get(), _asyncio_task()
     return step is not None and task is not None and step.cancelled > 0 and task.cancelling() > 0
+
+
+def closed() -> bool:
+    """In isolated work: whether somebody else closes it, as an interpreter does that ends. Elsewhere that is not known."""
+    step = _STEP.get()
+    return step is None or step.closed
 
 
 async def leave(scope: anyio.CancelScope, error: RuntimeError) -> None:

@@ -74,10 +74,15 @@ def summary_returned(work: Work, reply: Reply) -> Maker:
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
-def model_failed(work: Work, error: ModelError, arrived: Sequence[Delta] = ()) -> Maker:
-    """The request gave no answer; what had arrived of one is kept."""
+def model_failed(
+    work: Work, error: ModelError, arrived: Sequence[Delta] = (), refused: Reply | None = None
+) -> Maker:
+    """The request gave no answer; what had arrived of one is kept, and what one cost that was `refused`."""
     begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
-    fact = ModelFailed(**_ended(work), **shared(error, *FAILED), partial_calls=begun)
+    spent = (
+        {} if refused is None else {"usage": refused.usage or Usage(), "cost_nanousd": refused.cost_nanousd}
+    )
+    fact = ModelFailed(**_ended(work), **shared(error, *FAILED), **spent, partial_calls=begun)
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
     return _failed(fact, work.redactor.text(error.message), work.redactor.text(error.partial_text or text))
 

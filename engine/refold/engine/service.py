@@ -40,6 +40,7 @@ from refold.engine.tools.threads import LISTENER, Late
 from refold.engine.updates import Finished, Streamed
 from refold.engine.world import LongTool, Work
 from refold.reducers.arguments import is_object
+from refold.reducers.batches import MOST_CALLS
 from refold.reducers.doubts import happened, repeatable
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
@@ -100,6 +101,9 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
                 reply = redacted_reply(await _reply(model, request, seen), work.redactor)
             except ModelError as error:
                 return model_failed(work, error, arrived)
+            if len(reply.calls) > MOST_CALLS:
+                problem = f"the response has {len(reply.calls)} tool calls; at most {MOST_CALLS} are taken"
+                return model_failed(work, ModelError(FailureClass.OTHER, problem), arrived, reply)
             if isinstance(wanted, ModelRequested):
                 return model_responded(work, reply, conversation.sent(wanted, work.state, request))
             if reply.text.strip():

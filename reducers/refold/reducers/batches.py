@@ -15,6 +15,10 @@ from refold.reducers.state import Batch, CallState, RunState
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, answered, extend, insert_all, without
 
+MOST_CALLS = 1024
+"""Calls of one answer: after each result all of them are looked at. An engine takes no answer with more, an importer
+keeps the others beside the log, with their results."""
+
 
 def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
     """The batch of an answer that is message `number`; None if it has no calls."""

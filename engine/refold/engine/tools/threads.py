@@ -42,8 +42,9 @@ class _Work:
                 return (None,)
         try:
             self._result = self._function()
-        except (SystemExit, KeyboardInterrupt) as error:
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             # In a thread of a tool's own it ends nothing but the tool: what calls a command's main function comes to it.
+            # Thrown into the caller's coroutine it would mean that somebody closes that.
             exited = Exited(worded(error))
             self._end(exited)
             raise exited from error

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from refold.reducers import composition
+from refold.reducers.batches import MOST_CALLS
 from refold.reducers.composition_observed import observed
 from refold.reducers.events import (
     Answer,
@@ -27,9 +28,6 @@ from refold.replay.importers.fields import json_text
 from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said, message_of
 from refold.replay.importers.stops import is_known
 from refold.replay.source_words import BEGAN
-
-MOST_CALLS = 1024
-"""Calls of one answer: after each result all of them are looked at. More are kept beside the log, with their results."""
 
 _ALIKE = ("stop_raw", "usage", "cost_nanousd", "model", "response_id", "duration")
 ADAPTER = "import"
