@@ -2,17 +2,20 @@
 
 import enum
 import json
+import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, TypedDict
+from uuid import uuid4
 
 import msgspec
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from refold.engine.tools.decorator import tool
+from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.tools.results import as_text
 from refold.reducers.errors import WrongUse
 
@@ -71,32 +74,79 @@ def test_results_become_text(result: object, text: str) -> None:
     assert text == as_text(result)
 
 
-def test_a_result_that_is_no_json_is_the_tools_failure() -> None:
-    """What JSON cannot carry raises and is never shown by its repr."""
-    with pytest.raises(
-        TypeError, match="the tool did return, and what it returned is lost: JSON cannot carry object"
-    ):
-        as_text(object())
+class Mute:
+    """An object whose words fail."""
+
+    def __str__(self) -> str:
+        raise OSError("no words")
 
 
-def test_what_holds_itself_is_a_lost_result() -> None:
-    """A model that read of a failure would do again what was done."""
-    circle: dict[str, object] = {}
-    circle["again"] = circle
-    with pytest.raises(TypeError, match="the tool did return, and what it returned is lost"):
-        as_text(circle)
+class Loud(Foreign):
+    """An object with words of its own."""
+
+    def __str__(self) -> str:
+        return "loud \ud800"
 
 
-def test_a_model_that_cannot_be_written_is_a_lost_result() -> None:
-    """pydantic takes any type that it is told to take, and only says when it writes it that it cannot."""
+class Holds(BaseModel):
+    """A model that cannot be written: pydantic says so only when it writes it."""
 
-    class Holds(BaseModel):
-        model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
-        thing: Foreign
+    thing: Foreign
 
-    with pytest.raises(TypeError, match=r"what it returned is lost: .*Foreign"):
-        as_text(Holds(thing=Foreign()))
+
+CIRCLE: list[object] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "kinds"),
+    [
+        pytest.param(Path("/tmp/a"), '"/tmp/a"', ["PosixPath"], id="a path"),
+        pytest.param({"p": Path("/a"), "n": None}, '{"n":null,"p":"/a"}', ["PosixPath"], id="a path within"),
+        pytest.param({"d": Decimal("1.50")}, '{"d":"1.50"}', [], id="a decimal"),
+        pytest.param(
+            {"all": {Path("b"), Path("a")}}, '{"all":["a","b"]}', ["PosixPath"], id="a set of paths"
+        ),
+        pytest.param([Loud()], '["loud \ufffd"]', ["Loud"], id="words of its own"),
+        pytest.param([Foreign()], '["<Foreign>"]', ["Foreign"], id="no words: no address in memory"),
+        pytest.param([Mute()], '["<Mute>"]', ["Mute"], id="words that fail"),
+        pytest.param(iter([1]), '"<list_iterator>"', ["list_iterator"], id="an iterator"),
+        pytest.param({(1, 2): "x"}, "{(1, 2): 'x'}", ["dict"], id="a key that is no text"),
+        pytest.param(CIRCLE, "[[...]]", ["list"], id="what holds itself"),
+        pytest.param(
+            Holds(thing=Loud()), "thing=<tests.Loud object>", ["Holds"], id="a model that cannot be written"
+        ),
+    ],
+)
+def test_what_json_cannot_carry_becomes_text_with_a_warning(
+    result: object, text: str, kinds: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a tool returned is told, for its call has had its effect, and the log warns once of each type."""
+    place = f"tool-{uuid4()}"
+    said = re.sub(r"<[\w.]+\.(\w+) object>", r"<tests.\1 object>", as_text(result, place))
+    assert text == said
+    as_text(result, place)
+    assert [
+        f"warning: tool {place} returned a {kind}, which JSON cannot carry: it is recorded as text"
+        for kind in kinds
+    ] == [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.anyio
+async def test_a_result_that_json_cannot_carry_is_no_failure() -> None:
+    """The model reads what the tool returned, and is not told of an error after which it would act again."""
+    ordered: list[int] = []
+
+    @tool
+    async def order(nuts: int) -> dict[str, Any]:
+        """Order."""
+        ordered.append(nuts)
+        return {"receipt": Path("/receipts/7"), "price": Decimal("1.50")}
+
+    result = await Agent(ScriptedModel([call("order", nuts=3), say("Done.")]), tools=[order]).run("Order.")
+    assert ([3], '{"price":"1.50","receipt":"/receipts/7"}') == (ordered, result.messages[-2].text)
 
 
 @pytest.mark.parametrize(

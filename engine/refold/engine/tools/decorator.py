@@ -155,7 +155,7 @@ def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, Call
     called = _called(function)
 
     async def run(arguments: str, context: CallContext) -> str:
-        return as_text(await called(takes.bind(arguments, context)))
+        return as_text(await called(takes.bind(arguments, context)), takes.tool)
 
     return run
 

@@ -1,8 +1,11 @@
 """What tools return: which types can become text, and the text."""
 
 import dataclasses
+import logging
 import math
+import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -12,6 +15,9 @@ from refold.engine.tools.annotations import alternatives, parts_of, unwritable_k
 from refold.engine.tools.signature import hints_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_LOGGER = logging.getLogger("refold.tools")
 
 
 def refuse_result(function: Callable[..., object], tool: str) -> None:
@@ -26,34 +32,63 @@ def refuse_result(function: Callable[..., object], tool: str) -> None:
             raise WrongUse(f"tool {tool}: returns {name}, which JSON cannot carry: {problem}")
 
 
-def as_text(result: object) -> str:
+def as_text(result: object, tool: str = "") -> str:
     """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as JSON.
 
-    Lone surrogates are replaced, sets and keys are in order, numbers that are none are told by name: "nan", "inf". Raises
-    `TypeError` for what JSON cannot carry.
+    Lone surrogates are replaced, sets and keys are in order, numbers that are none are told by name: "nan", "inf". What JSON
+    cannot carry (a `Path`, an object of the tool's own) becomes text by `str`, with a warning of the log `refold.tools`
+    that names `tool` and the type: its call has had its effect, and must not look as if it had failed. An object
+    without words of its own is told by the name of its type.
     """
     if result is None:
         return ""
     if isinstance(result, str):
         return clean(str.__str__(result))
+    found: list[type] = []
     try:
-        return _json(result)
-    except (TypeError, ValueError, RecursionError) as error:
-        # Whoever reads this must not take it for a tool that failed, and try again what was done.
-        raise TypeError(f"the tool did return, and what it returned is lost: {error}") from error
+        text = _json(result, found)
+    except (TypeError, ValueError, RecursionError):  # a key that is no text, or a structure that holds itself
+        found = [type(result)]
+        text = _described(result)
+    for kind in found:
+        _warn(tool, kind.__name__)
+    return text
 
 
-def _json(result: object) -> str:
+@cache  # once for each: a tool may be called a thousand times
+def _warn(tool: str, kind: str) -> None:
+    whose = f"tool {tool}" if tool else "a tool"
+    _LOGGER.warning("warning: %s returned a %s, which JSON cannot carry: it is recorded as text", whose, kind)
+
+
+def _described(value: object) -> str:
+    """An object in its own words; without any, or where they fail, the name of its type: never where it lies in memory."""
+    kind = type(value)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        return f"<{kind.__name__}>"
     try:
-        text = msgspec.json.encode(result, enc_hook=pydantic_types.encode, order="deterministic").decode()
+        return clean(_ADDRESS.sub("", str(value)))
+    except Exception:  # a stranger's own method
+        return f"<{kind.__name__}>"
+
+
+def _json(result: object, found: list[type]) -> str:
+    """The JSON of a result; `found` gets the types that it has as text."""
+
+    def hook(value: object) -> Any:
+        if pydantic_types.is_model(type(value)):
+            return pydantic_types.encode(value)
+        found.append(type(value))
+        return _described(value)
+
+    try:
+        text = msgspec.json.encode(result, enc_hook=hook, order="deterministic").decode()
     except (UnicodeEncodeError, TypeError):  # keys that are numbers can be put in order as texts only
         text = "null"
     # JSON has no number that is none: such a one is written as null, as what is not there.
-    return _cleaned_json(result) if "null" in text else text
-
-
-def _cleaned_json(result: object) -> str:
-    plain = msgspec.to_builtins(result, enc_hook=pydantic_types.encode, order="deterministic", str_keys=True)
+    if "null" not in text:
+        return text
+    plain = msgspec.to_builtins(result, enc_hook=hook, order="deterministic", str_keys=True)
     return msgspec.json.encode(_cleaned(plain)).decode()
 
 
