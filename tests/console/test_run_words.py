@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -75,7 +76,6 @@ def test_what_is_no_task_starts_nothing(
     ],
     ids=["by commas", "twice"],
 )
-@pytest.mark.filterwarnings("ignore:tools without @tool")
 def test_every_tool_that_is_named_is_there(
     words: list[str], refold: Refold, scripted: Scripted, store: Path
 ) -> None:
@@ -88,3 +88,77 @@ def test_every_tool_that_is_named_is_there(
     tools = json.dumps(started_with(refold, store))
     assert '"look' in tools.replace("\\", "")
     assert '"count' in tools.replace("\\", "")
+
+
+MODULE = """
+from pathlib import Path
+{}
+def feed(animal: str) -> str:
+    \"\"\"Feed.\"\"\"
+    return animal
+
+{}
+def _hidden() -> str:
+    return ""
+
+{}
+def wash(animal: str) -> str:
+    \"\"\"Wash.\"\"\"
+    return animal
+"""
+TOOL = "@__import__('refold.engine').engine.tool(replay='read_only')"
+
+
+@pytest.mark.parametrize(
+    ("given", "offered", "note"),
+    [
+        pytest.param((TOOL, "", TOOL), ["feed", "wash"], "", id="its tools"),
+        pytest.param(("", "", TOOL), ["wash"], "", id="its tools, and no functions beside them"),
+        pytest.param(("", "", ""), ["feed", "wash"], "tools without @tool: feed, wash: ", id="its functions"),
+    ],
+)
+def test_a_whole_module_of_tools(
+    given: tuple[str, str, str],
+    offered: list[str],
+    note: str,
+    refold: Refold,
+    scripted: Scripted,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--tools module` offers what is public in it, with one line about plain functions, which names no file of ours."""
+    name = f"zoo_{uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(MODULE.format(*given))
+    monkeypatch.syspath_prepend(tmp_path)
+    scripted([say("Done.")])
+    ran = refold("run", "Go.", "--tools", name, "--store", store, "-o", "json")
+    assert 0 == ran.code, ran.err
+    tools = json.dumps(started_with(refold, store)).replace("\\", "")
+    assert offered == [each for each in ("feed", "_hidden", "wash") if f'"{each}"' in tools]
+    said = [line for line in ran.err.splitlines() if "@tool" in line]
+    assert [f"note: {note}"] * bool(note) == [line[: len(f"note: {note}")] for line in said]
+    assert "validation.py" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        pytest.param(
+            "no_such_zoo",
+            "ModuleNotFoundError: No module named 'no_such_zoo'; expected files, ",
+            id="no module",
+        ),
+        pytest.param(
+            "refold.engine.models", "the module has no tools, and no functions of its own", id="no tools"
+        ),
+        pytest.param(
+            "file s", "expected files, files-ro, todos, shell, module or module:attribute", id="no name"
+        ),
+    ],
+)
+def test_a_word_that_names_no_tools(word: str, says: str, refold: Refold, store: Path) -> None:
+    """It is refused with the words that there are."""
+    ran = refold("run", "Go.", "--tools", word, "--store", store)
+    assert 2 == ran.code
+    assert says in ran.err

@@ -65,3 +65,17 @@ def test_what_another_policy_may_have() -> None:
     """An error of its own: of many policies some may have the entry."""
     with pytest.raises(NoSuchEntry):
         parse_with({}, {}, settings=[(("guards", "stall"), None)])
+
+
+@pytest.mark.parametrize("word", ["steps", "messages", "tokens"])
+@pytest.mark.parametrize(
+    "data", [{}, {"limits": [{"type": "step", "value": 5}]}], ids=["none there", "one there"]
+)
+def test_the_plural_of_a_limit_is_no_second_one(word: str, data: dict[str, Any]) -> None:
+    """A setting that says `limits.steps` is refused with the name that was meant; a limit that is called so is set."""
+    meant = rf"limits\.{word}: there is no limit '{word}'; did you mean limits\.{word[:-1]}\?"
+    with pytest.raises(PolicyError, match=meant):
+        parse_with(data, {}, settings=[(("limits", word, "value"), 3)])
+    named = {"limits": [{"type": word, "name": word, "value": 9}]}
+    policy, _ = parse_with(named, {}, settings=[(("limits", word, "value"), 3)])
+    assert [(word, 3)] == [(limit.name, limit.value) for limit in policy.limits if limit.name == word]

@@ -87,7 +87,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         list[str],
         option(
             "--tools",
-            "files, files-ro (read only), todos, shell, module:attribute; by commas, or once more.",
+            "files, files-ro (read only), todos, shell, module or module:attribute; by commas, or once more.",
             shows="todos, and files with --root",
         ),
     ] = []

@@ -5,13 +5,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import cast
 
+from refold.console.screen import note
 from refold.engine import Tool, files, shell, todos
-from refold.engine.validation import tools_of
+from refold.engine.validation import made_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
+
+Given = Tool | FunctionType
 
 READING = frozenset({"read_file", "list_files", "search_files"})
 WRITING = frozenset({"write_file", "edit_file"})
@@ -41,7 +44,7 @@ def chosen_tools(words: Sequence[str], root: Path | None) -> list[Tool]:
     Raises `WrongUse` for a word that names no tool, and for what a named module raises on import.
     """
     asked = _split(words) if words else ["files", "todos"] if root is not None else ["todos"]
-    return [tool for word in asked for tool in _tools(word, root)]
+    return _made(asked, root)
 
 
 def rebuilt_tools(run: str, offered: Sequence[str], words: Sequence[str], root: Path | None) -> list[Tool]:
@@ -50,7 +53,7 @@ def rebuilt_tools(run: str, offered: Sequence[str], words: Sequence[str], root: 
     A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
     """
     asked = _split(words) if words else _recorded(offered, root)
-    tools = [tool for word in asked for tool in _tools(word, root)]
+    tools = _made(asked, root)
     missing = [name for name in offered if name not in {tool.name for tool in tools}]
     if "write_todos" in missing:
         tools += todos()
@@ -92,25 +95,49 @@ def _way_out(missing: Sequence[str]) -> str:
     return " and ".join(needs) or "--tools as before"
 
 
-def _tools(word: str, root: Path | None) -> list[Tool]:
-    if ":" in word:
-        return _imported(word)
-    if word not in BUILT_IN:
-        raise WrongUse(f"--tools {word}: expected {', '.join(BUILT_IN)} or module:attribute")
-    return BUILT_IN[word](root)
+def _made(words: Iterable[str], root: Path | None) -> list[Tool]:
+    """The tools of all words; plain functions among them are made into tools, with one line about all of them."""
+    tools, unsaid = made_of([tool for word in words for tool in _tools(word, root)])
+    if unsaid:
+        note(f"note: {unsaid}")
+    return tools
 
 
-def _imported(word: str) -> list[Tool]:
-    module, _, attribute = word.partition(":")
+def _tools(word: str, root: Path | None) -> Sequence[Given]:
+    if word in BUILT_IN:
+        return BUILT_IN[word](root)
+    if ":" not in word and not all(part.isidentifier() for part in word.split(".")):
+        raise WrongUse(f"--tools {word}: expected {', '.join(BUILT_IN)}, module or module:attribute")
+    return _imported(word)
+
+
+def _imported(word: str) -> Sequence[Given]:
+    name, colon, attribute = word.partition(":")
     # The `refold` script's own directory is first on the path; who names a module means one that lies here.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = cast("object", getattr(importlib.import_module(module), attribute))
+        module = importlib.import_module(name)
+        found = cast("object", getattr(module, attribute)) if colon else _all_of(module)
     except Exception as error:  # whatever a stranger's module raises is told, not thrown
-        raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}") from error
+        there = "" if colon else f"; expected {', '.join(BUILT_IN)}, module or module:attribute"
+        raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}{there}") from error
     kind = type(found).__name__
     listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
+    if not listed and not colon:
+        raise WrongUse(
+            f"--tools {word}: the module has no tools, and no functions of its own; give module:attribute"
+        )
     if not listed or not all(isinstance(each, Tool | FunctionType) for each in listed):
         raise WrongUse(f"--tools {word}: expected a tool, a function or a list of such, got a {kind}")
-    return tools_of(cast("list[Tool | FunctionType]", listed))
+    return cast("list[Given]", listed)
+
+
+def _all_of(module: ModuleType) -> list[Given]:
+    """The tools of a module, each once; of one without any its own public functions."""
+    public = [value for name, value in vars(module).items() if not name.startswith("_")]
+    tools = {id(value): value for value in public if isinstance(value, Tool)}
+    functions = [
+        value for value in public if isinstance(value, FunctionType) and value.__module__ == module.__name__
+    ]
+    return list(tools.values()) or list(functions)

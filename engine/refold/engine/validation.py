@@ -127,6 +127,14 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
 
     Raises `WrongUse` for anything else.
     """
+    made, unsaid = made_of(given)
+    if unsaid:
+        warnings.warn(unsaid, stacklevel=4)  # in the line that makes the agent
+    return made
+
+
+def made_of(given: Iterable[Tool | Callable[..., object]]) -> tuple[list[Tool], str]:
+    """As `tools_of`, with the warning as text, "" for none."""
     made: list[Tool] = []
     unsaid: list[str] = []
     for place, each in enumerate(listed(given, "tools", "tools=[search, book]")):
@@ -137,14 +145,12 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
             unsaid += [made[-1].name] if _first_time(each) else []
         else:
             raise wrong(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
-    if unsaid:
-        warnings.warn(
-            f"tools without @tool: {', '.join(unsaid)}: a call of theirs is never repeated, and is in doubt after a crash "
-            "until a person says how it ended; say what may be done with it: "
-            "@tool(replay='read_only'), 'idempotent', 'reconcilable' or 'at_most_once'",
-            stacklevel=3,
-        )
-    return made
+    said = (
+        f"tools without @tool: {', '.join(unsaid)}: a call of theirs is never repeated, and is in doubt after a crash "
+        "until a person says how it ended; say what may be done with it: "
+        "@tool(replay='read_only'), 'idempotent', 'reconcilable' or 'at_most_once'"
+    )
+    return made, said if unsaid else ""
 
 
 # Of a function one warning a process is enough, however many agents are made with it.

@@ -6,7 +6,7 @@ names filled in and every text to the model in place, and is what `run_started` 
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -99,9 +99,17 @@ def _laid_out(
 def _with_settings(whole: dict[str, Any], settings: Iterable[Setting]) -> dict[str, Any]:
     for path, value in settings:
         _sound(value, ".".join(path))
+        _refuse_plural(whole, path)
         whole = _listed(with_value(whole, path, value))
         whole["limits"] = _spelt(whole["limits"])
     return whole
+
+
+def _refuse_plural(whole: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Refuse a limit by the plural of its type: a second limit of that type would be meant by nobody."""
+    meant = _PLURALS.get(path[1]) if len(path) > 1 and path[0] == "limits" else None
+    if meant and path[1] not in map(name_of_entry, whole["limits"]):
+        raise PolicyError(f"limits.{path[1]}", f"there is no limit {path[1]!r}; did you mean limits.{meant}?")
 
 
 def _listed(whole: dict[str, Any]) -> dict[str, Any]:
