@@ -27,6 +27,7 @@ from refold.engine.models.vendor_failures import Circumstances, tells, translate
 from refold.engine.models.vendor_messages import to_history
 from refold.engine.models.vendor_stream import VendorAnswer, uncounted
 from refold.engine.models.vendors import VENDORS, vendor_endpoint
+from refold.engine.models.whole_answers import failed_here
 from refold.reducers.errors import WrongUse
 from refold.reducers.fields import shared
 from refold.reducers.vocabulary import FailureClass
@@ -114,7 +115,7 @@ class PydanticAIModel:
             raise
         # The library parses what a stranger sent, and not every surprise in it is one of its own errors.
         except Exception as error:
-            failed = self._failed(error, answer)
+            failed = failed_here(error) or self._failed(error, answer)
             raise failed from (None if tells(error, self._endpoint.secret) else error)
         yield reply
 

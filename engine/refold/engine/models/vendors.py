@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from refold.engine.models.endpoint import SETTINGS, Endpoint, check_address, is_of
+from refold.engine.models.whole_answers import reading_whole_answers
 from refold.reducers.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def _client(
     if http_client is None:
         import httpx2
 
-        extra = {"timeout": httpx2.Timeout(timeout, connect=min(timeout, 5.0))}
+        made = reading_whole_answers(load(f"{vendor.client.partition(':')[0]}:DefaultAsyncHttpxClient"))
+        extra = {"http_client": made(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))}
     return sdk(api_key=key, base_url=base_url, max_retries=0, **extra)
 
 
