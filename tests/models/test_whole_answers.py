@@ -96,7 +96,18 @@ async def test_a_whole_run_against_a_server_that_does_not_stream(server: Server)
 
 
 @pytest.mark.parametrize("name", ["openai:test", "openai-responses:test", "anthropic:claude-test"])
-@pytest.mark.parametrize("body", ["{}", "[]", '{"choices": [3]}', '{"choices": "x"}', "no json", '"text"'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{}",
+        "[]",
+        '{"choices": [3]}',
+        '{"choices": "x"}',
+        '{"choices": [{"message": "x"}]}',
+        "no json",
+        '"text"',
+    ],
+)
 async def test_a_document_that_is_no_chat_completion(name: str, body: str, server: Server) -> None:
     """The failure says that the server did not stream, and is not tried again."""
     server.script = status(200, body)

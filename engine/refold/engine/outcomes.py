@@ -79,10 +79,10 @@ def model_failed(
 ) -> Maker:
     """The request gave no answer; what had arrived of one is kept, and what one cost that was `refused`."""
     begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
-    spent = (
-        {} if refused is None else {"usage": refused.usage or Usage(), "cost_nanousd": refused.cost_nanousd}
+    usage, cost = (Usage(), None) if refused is None else (refused.usage or Usage(), refused.cost_nanousd)
+    fact = ModelFailed(
+        **_ended(work), **shared(error, *FAILED), usage=usage, cost_nanousd=cost, partial_calls=begun
     )
-    fact = ModelFailed(**_ended(work), **shared(error, *FAILED), **spent, partial_calls=begun)
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
     return _failed(fact, work.redactor.text(error.message), work.redactor.text(error.partial_text or text))
 

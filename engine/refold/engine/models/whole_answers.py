@@ -19,15 +19,15 @@ def reading_whole_answers(client: type[Any]) -> type[Any]:
 
     class Client(client):  # type: ignore[misc]
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            response = await super().send(request, stream=stream, **options)
+            sent: Any = super()  # what it is made from is known only when it is there
+            response: Any = await sent.send(request, stream=stream, **options)
             kind = response.headers.get("content-type", "").strip().lower()
             if not stream or response.status_code != 200 or not kind.startswith("application/json"):
                 return response
             content = as_stream(await response.aread())
             await response.aclose()
-            headers = [
-                (name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY
-            ]
+            entries: list[tuple[str, str]] = response.headers.multi_items()
+            headers = [(name, value) for name, value in entries if name not in _OF_THE_BODY]
             headers.append(("content-type", "text/event-stream"))
             return type(response)(200, headers=headers, content=content, request=request)
 
@@ -43,16 +43,15 @@ def as_stream(content: bytes) -> bytes:
     found = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
     if "error" in found:  # the library knows it as an event, too
         return _event(found)
-    choices: object = found.get("choices")
-    if not isinstance(choices, list) or not all(map(_is_choice, cast("list[Any]", choices))):
+    pieces = _pieces(found.get("choices"))
+    if pieces is None:
         raise ModelError(
             FailureClass.BAD_REQUEST,
             "the server did not stream: it answered application/json, which is no chat completion",
         )
     about = {**found, "object": "chat.completion.chunk", "usage": None}
-    said = {**about, "choices": [_piece(each) for each in cast("list[dict[str, Any]]", choices)]}
-    counted = {**about, "choices": [], "usage": found.get("usage")}
-    return _event(said) + _event(counted) + b"data: [DONE]\n\n"
+    counted: dict[str, Any] = {**about, "choices": [], "usage": found.get("usage")}
+    return _event({**about, "choices": pieces}) + _event(counted) + b"data: [DONE]\n\n"
 
 
 def failed_here(error: BaseException) -> ModelError | None:
@@ -65,15 +64,19 @@ def failed_here(error: BaseException) -> ModelError | None:
     return None
 
 
-def _is_choice(choice: object) -> bool:
-    return isinstance(choice, dict) and isinstance(cast("dict[str, Any]", choice).get("message"), dict)
+def _pieces(choices: Any) -> list[dict[str, Any]] | None:
+    """The choices of a chat completion as those of a stream; None where it is none."""
+    try:
+        return [_piece(each["message"], {**each}) for each in choices]
+    except (TypeError, KeyError):
+        return None
 
 
-def _piece(choice: dict[str, Any]) -> dict[str, Any]:
-    message = choice["message"]
-    calls = [{**call, "index": place} for place, call in enumerate(message.get("tool_calls") or ())]
-    rest = {key: value for key, value in choice.items() if key != "message"}
-    return {**rest, "delta": {**message, "tool_calls": calls or None}}
+def _piece(message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+    made: list[dict[str, Any]] = ({**message}).get("tool_calls") or []
+    calls = [{**call, "index": place} for place, call in enumerate(made)]
+    del choice["message"]
+    return {**choice, "delta": {**message, "tool_calls": calls or None}}
 
 
 def _event(data: object) -> bytes:
