@@ -219,3 +219,23 @@ def test_a_run_that_somebody_drives_is_not_erased(refold: Refold, store: Path, f
     ran = refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store)
     assert (4, True) == (ran.code, "worker 7" in ran.err)
     assert before == refold("show", "aa11", "--raw", "--store", store).out
+
+
+def test_a_fork_that_goes_on_needs_the_words(refold: Refold, store: Path) -> None:
+    """What a fork that has not ended shows its model is not erased in the run that it goes on from; once it has ended, it is."""
+    Agent(model=ScriptedModel([say("Done.")]), store=store).run_sync("Go on.", run_id="aa11")
+    parent = Agent(model=ScriptedModel([say("Otherwise.")]), store=store)
+
+    async def forked() -> None:
+        async with await SqliteStore.open(store) as opened:
+            agent = Agent(model=ScriptedModel([]), store=opened)
+            await agent.fork("aa11", 2, fork_id="ff22").detach()
+
+    anyio.run(forked)
+    words = ("erase", "aa11@e1", *WHY, "--yes", "--store", store)
+    ran = refold(*words)
+    assert (2, True) == (ran.code, "run ff22 has not ended, and goes on from what event 1 says" in ran.err)
+    assert "Go on." in said(refold, store)
+    anyio.run(lambda: parent.resume("ff22").result())
+    assert 0 == refold(*words).code
+    assert "Go on." not in said(refold, store)

@@ -29,6 +29,7 @@ from refold.store import MemoryStore
 from refold.store.protocol import Head, Lease, Record
 from support.clocks import VirtualClock
 from support.driving import assert_sound, events_of
+from support.forging import records_of, write
 
 pytestmark = pytest.mark.anyio
 
@@ -374,3 +375,23 @@ async def test_what_the_log_says_in_order() -> None:
         "model_responded",
         "state_changed",
     ] == [kind_of(event) for event in events]
+
+
+async def finds_none(bank: "Bank", key: str) -> Reconciled:
+    return DidNot(final=True, note="no entry")
+
+
+@pytest.mark.parametrize("reconcile", [finds_none, shrugs, breaks], ids=["did not", "cannot tell", "breaks"])
+async def test_a_tool_that_takes_back_what_it_said(reconcile: Reconcile) -> None:
+    """Once a reconciler said that a call happened, and its engine died, another answer changes nothing: no second payment."""
+    bank, whole, store = Bank("after"), MemoryStore(), MemoryStore()
+    await (await crashed(bank, whole)).result()
+    records = await records_of(whole, "r")
+    said = [record.kind for record in records].index(kind_of(DoubtResolved))
+    await write(store, "r", records[: said + 1])
+    other = Bank("after", reconcile)
+    other.dies.set()
+    result = await agent(other, store, [say("Well.")]).resume("r").result()
+    assert ("COMPLETED", 0, 1) == (result.state, other.acts, other.asked)
+    assert ["tool:pay happened", HAPPENED_TEXT] == await told(store)
+    await assert_sound(store, "r")

@@ -5,13 +5,24 @@ from typing import Any
 
 import pytest
 
-from refold.engine import Agent, CallContext, ScriptedModel, Tool, call, calls, say, tool
+from refold.engine import (
+    Agent,
+    CallContext,
+    DidNot,
+    Reconciled,
+    ScriptedModel,
+    Tool,
+    call,
+    calls,
+    say,
+    tool,
+)
 from refold.engine.journal import RunExists
 from refold.engine.models.script import Line
 from refold.reducers.errors import PolicyError, WrongUse
-from refold.reducers.events import Event, ModelRequested, RunForked, ToolReturned, kind_of
+from refold.reducers.events import DoubtResolved, Event, ModelRequested, RunForked, ToolReturned, kind_of
 from refold.reducers.views import view
-from refold.reducers.vocabulary import ToolError
+from refold.reducers.vocabulary import Doubt, ToolError
 from refold.replay import NoCut, audit, cut, events, state_at, verify
 from refold.replay.cuts import awaits, cut_from, hears
 from refold.replay.timeline import timeline
@@ -150,6 +161,30 @@ async def test_what_cannot_be_repeated_is_in_doubt(store: MemoryStore) -> None:
     assert ("c1", ToolError.IN_DOUBT) == (told.call, told.error)
     assert isinstance(log[5], RunForked)
     assert ("c1",) == log[5].in_doubt
+
+
+async def test_a_reconciler_in_a_fork() -> None:
+    """A fork's tool may rule out its own attempts, not its parent's: on `DidNot(final=True)` the call is not run again."""
+
+    def none(context: CallContext) -> Reconciled:
+        return DidNot(final=True, note=f"no entry for {context.epoch}")
+
+    @tool(replay="reconcilable", reconcile=none)
+    def charge(amount: int) -> str:
+        """Charge a card."""
+        PAID.append(f"{amount}")
+        return "charged"
+
+    async with MemoryStore() as opened:
+        lines = [call("charge", amount=3), say("Done.")]
+        await agent(opened, *lines, tools=[charge]).start("Buy tea.", run_id="r", seed=7).result()
+        await agent(opened, say("I see."), tools=[charge]).fork("r", 5, fork_id="f").result()
+        assert ["3"] == PAID
+        log = await log_of(opened, "f")
+        doubts = [(each.doubt, each.content) for each in log if isinstance(each, DoubtResolved)]
+        assert [Doubt.UNKNOWN] == [doubt for doubt, _ in doubts]
+        assert "run r, which began the call, may still do it" in str(doubts[0][1])
+        await sound(opened, "f")
 
 
 async def test_what_a_person_says_of_it(store: MemoryStore) -> None:

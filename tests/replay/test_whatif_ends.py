@@ -13,7 +13,7 @@ from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import shown
-from support.scenario import TOOLS, Scenario
+from support.scenario import SECOND, TOOLS, Scenario
 from support.strategies import drive
 
 Plain = dict[str, Any]
@@ -80,6 +80,20 @@ def test_a_context_is_as_large_as_what_was_answered(
     assert verdict is found.verdict
     why = "pass drop_oldest: the record does not say how large the model's context was"
     assert (why,) * (verdict is Verdict.UNJUDGED) == found.unknown
+
+
+def test_a_context_grows_with_what_was_answered() -> None:
+    """Each answer that shows a larger context counts: a pass is judged by the largest that is known so far, not by the first."""
+    log = lacking(calls("look", 12, 200), (Unknown.CONTEXT,))
+    answers = [event for event in log if isinstance(event, ModelResponded)]
+    assert (
+        judged(log, HALF).verdict is Verdict.UNJUDGED
+    )  # what it has answered to is hardly more than what it is shown
+    grown = [
+        replace(event, usage=replace(event.usage, input=100_000)) if event in answers[1:] else event
+        for event in log
+    ]
+    assert Verdict.AGREE is judged(grown, HALF).verdict
 
 
 @pytest.mark.parametrize(
@@ -295,3 +309,49 @@ def test_answers_may_have_stopped_for_any_reason(
     assert verdict is found.verdict
     assert (verdict is Verdict.UNJUDGED) is bool(found.unknown)
     assert all("why an answer stopped" in why for why in found.unknown)
+
+
+PAUSES = "retries: the record does not say how long was waited before the next"
+RETRY: Plain = {"retry": {"attempts": 5, "jitter": {"add": 0}}}
+
+
+def retried() -> list[Event]:
+    """A request that failed and was made again, and then three steps of eleven seconds."""
+    run = Scenario(RETRY)
+    run.fail(after=2)
+    assert run.state.backoff is not None
+    run.clock((run.state.backoff.event.until - run.at) / SECOND)
+    for number in range(1, 4):
+        run.answer("", ("look", f'{{"n": {number}}}'), after=10)
+        run.result(f"c{number}", after=1)
+    run.answer("done", after=10)
+    return run.log
+
+
+@pytest.mark.parametrize(
+    ("imported", "limit", "verdict", "why"),
+    [
+        pytest.param(
+            False, {"credit": {"retry": "on_success"}}, Verdict.STOPS, (), id="our own: the wait is known"
+        ),
+        pytest.param(True, {}, Verdict.STOPS, (), id="the limit counts waits too"),
+        pytest.param(
+            True, {"credit": {"retry": "on_success"}}, Verdict.UNJUDGED, (PAUSES,), id="it leaves them out"
+        ),
+    ],
+)
+def test_how_long_a_source_waited_between_attempts(
+    imported: bool, limit: Plain, verdict: Verdict, why: tuple[str, ...]
+) -> None:
+    """An import does not say how long it waited between attempts: a limit that leaves waits out may have come later."""
+    log = lacking(retried(), (Unknown.TOOLS,) if imported else ())
+    found = judged(log, {"limits": [{"type": "time", "value": 15, **limit}], **RETRY})
+    assert (verdict, why) == (found.verdict, found.unknown)
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_another_wait_than_the_source_had(imported: bool) -> None:
+    """Where other retries would have come at once, an import does not say whether its own did; a run of ours does."""
+    log = lacking(retried(), (Unknown.TOOLS,) if imported else ())
+    found = judged(log, {"retry": {"attempts": 5, "initial": 0, "max": 0, "jitter": {"add": 0}}})
+    assert (PAUSES,) * imported == found.unknown

@@ -341,3 +341,35 @@ async def beside_the_log(store: Store) -> None:
         pass
     async for _ in store.seals():
         pass
+
+
+LAST = f"(SELECT max(key) FROM event) & {schema.SEQ_MASK}"
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem"),
+    [
+        pytest.param(
+            ["DELETE FROM event WHERE key = (SELECT min(key) FROM event)"],
+            "event 2 of run number 1 begins the log of its run",
+            id="the first event is gone",
+        ),
+        pytest.param(
+            [
+                f"INSERT INTO snapshot SELECT key >> 32, {LAST}, hash, '1', '{{}}' FROM event ORDER BY key DESC LIMIT 1",
+                "DELETE FROM event WHERE key = (SELECT max(key) FROM event)",
+            ],
+            "event 6 of run number 1 has a snapshot, and is not there",
+            id="the last event is gone, and its snapshot is there",
+        ),
+        pytest.param(["DELETE FROM run"], "event 1 of run number 1 belongs to no run", id="the run is gone"),
+    ],
+)
+async def test_rows_that_no_store_leaves(filled: Path, statements: list[str], problem: str) -> None:
+    """Where rows are gone, and a row that is there shows it, `check` names the event and why it cannot stand so."""
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        await store.check()
+    edited(filled, *(each.replace("'{}'", "x'7b7d'") for each in statements))
+    async with await SqliteStore.open(filled, readonly=True) as store:
+        with pytest.raises(DamagedStore, match=f"events may be hidden: {problem}"):
+            await store.check()
