@@ -108,13 +108,20 @@ async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> in
             screen.say(_said(one))
         told.pages.append(one)
         codes.append(_code(report))
-        entries.append(Entry(about=report.about, did=report.figures.did, wrong=one.damaged, file=name))
+        entries.append(_entry(report, one.damaged, name))
     with written_beside(folder / NAME, force=force) as beside:
         beside.write_text(index(entries), encoding="utf-8")
     screen.result(told, lambda: screen.say(f"{told.index}: {figures.counted(len(entries), 'run')}"))
     if damage is not None:
         raise damage
     return worst([0, trouble.code, *codes])
+
+
+def _entry(report: Report, wrong: str, file: str) -> Entry:
+    told = report.figures
+    return Entry(
+        about=report.about, did=told.did, failed=told.failed, changes=told.changes, wrong=wrong, file=file
+    )
 
 
 def _make(folder: Path) -> None:

@@ -27,7 +27,7 @@ from refold.replay.kinds.table import sentence
 from refold.replay.reader import NO_GUARDS, event_of
 from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
-from refold.replay.tally import Changing
+from refold.replay.tally import EffectCounter
 from refold.replay.timeline import WAITING, CallRow, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.chain import START
 from refold.store.protocol import Head, Store, Stored
@@ -110,18 +110,18 @@ async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, RunSta
     parent, children = await kin.of(store, told)
     told = replace(told, parent=parent)
     rows = _each(first, teller.result()) if len(first) < _TURNS else turns(store, run, told.events)
-    changing = Changing()
+    counter = EffectCounter()
     if screen.json:
-        return told, state, await _document(screen, told, _counted(rows, changing), changing, children)
+        return told, state, await _document(screen, told, _counted(rows, counter), counter, children)
     spent = ", ".join(figures.spent(state, uncounted=told.uncounted))
-    last = await _text(screen, told, _counted(rows, changing), changing, spent)
+    last = await _text(screen, told, _counted(rows, counter), counter, spent)
     tell_children(screen, children)
     return told, state, last
 
 
-async def _counted(rows: AsyncIterator[TurnRow], changing: Changing) -> AsyncIterator[TurnRow]:
+async def _counted(rows: AsyncIterator[TurnRow], counter: EffectCounter) -> AsyncIterator[TurnRow]:
     async for row in rows:
-        changing.take(row)
+        counter.take(row)
         yield row
 
 
@@ -167,7 +167,7 @@ async def _document(
     screen: Screen,
     told: Summary,
     rows: AsyncIterator[TurnRow],
-    changing: Changing,
+    counter: EffectCounter,
     children: Sequence[ChildRun],
 ) -> TurnRow | None:
     """One JSON document, a line a turn: as it is read, for a long run has a hundred thousand of them."""
@@ -176,13 +176,13 @@ async def _document(
     async for last in rows:
         screen.document(msgspec.Raw(between + _ENCODER.encode(last)))
         between = b","
-    rest = {"changes": changing.result(), "children": children}
+    rest = {"changes": counter.result(), "children": children}
     screen.document(msgspec.Raw(b"]," + _ENCODER.encode(rest)[1:]))
     return last
 
 
 async def _text(
-    screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], changing: Changing, spent: str
+    screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], counter: EffectCounter, spent: str
 ) -> TurnRow | None:
     """What was asked, the turns, the end."""
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items() if name not in LABELS)
@@ -200,7 +200,7 @@ async def _text(
     pairs = [("derived", ending)] if told.source_says else []
     pairs += [("provider", told.provider_error)] if told.provider_error else []
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
-    changes = changing.result()
+    changes = counter.result()
     pairs += [("changed", str(changes))] if changes.calls else []
     pairs += [("spent", spent)]
     pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []

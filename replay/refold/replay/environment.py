@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from refold.reducers.events import Remark, RunStarted, SourceRecorded
+from refold.reducers.events import ModelResponded, Remark, RunStarted, SourceRecorded
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import figures
 from refold.replay.following import Step
@@ -30,7 +30,7 @@ LABELS: Mapping[str, Item] = MappingProxyType(
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A value of an item, and the event from which on it held."""
+    """A value of an item, and the event from which on it held; 0: from the beginning, as far as is known."""
 
     seq: int
     value: str
@@ -77,8 +77,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 def spelled(values: tuple[Value, ...]) -> str:
     """The values of an item in a line: `default, bypassPermissions from e30`."""
-    first, *later = values
-    return ", ".join([first.value, *(f"{each.value} from e{each.seq}" for each in later)])
+    return ", ".join(f"{each.value} from e{each.seq}" if each.seq else each.value for each in values)
 
 
 class Reading:
@@ -86,7 +85,7 @@ class Reading:
 
     def __init__(self) -> None:
         self._began = self._ended = 0
-        self._imported = False
+        self._imported = self._answered = False
         self._found: dict[Item, list[Value]] = {}
 
     def take(self, step: Step) -> None:
@@ -94,6 +93,7 @@ class Reading:
         seq, at, event = step.stored.seq, step.stored.at, step.event
         self._began = self._began or at
         self._ended = at or self._ended
+        self._answered = self._answered or isinstance(event, ModelResponded)
         if isinstance(event, RunStarted):
             self._imported = SOURCE_LABEL in event.labels
             for item, value in _of_a_start(event):
@@ -110,7 +110,7 @@ class Reading:
     def _put(self, seq: int, item: Item, value: str) -> None:
         values = self._found.setdefault(item, [])
         if (not values or values[-1].value != value) and len(values) < _MOST:
-            values.append(Value(seq, value))
+            values.append(Value(seq if values or self._answered else 0, value))
 
 
 def stated(event: SourceRecorded) -> Mapping[Item, str]:

@@ -47,7 +47,7 @@ def _end(call: CallRow) -> str:
     return by_result.get(call.result, "" if call.result == "happened" else _ENDS[-1])
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls of a run changed, as far as tools and commands tell it: see `refold.replay.kinds.effects`.
 
     `made` is what was changed by how many calls, and at which event first: `("git push", 2, 103)`. Calls that were refused, or whose
@@ -71,7 +71,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(filter(None, [", ".join(told) + failed, unknown])) or "nothing"
 
 
-class Changing:
+class EffectCounter:
     """Counts what the calls of a run changed, turn by turn."""
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class Changing:
                 number, first = self._made.get(name, (0, call.seq or turn.answer))
                 self._made[name] = (number + 1, first)
 
-    def result(self) -> Changes:
+    def result(self) -> Effects:
         """What was found in the turns so far, the most frequent first."""
         made = sorted(
             ((what, *found) for what, found in self._made.items()), key=lambda each: (-each[1], each[2])
         )
-        return Changes(calls=self._calls, made=tuple(made), failed=self._failed, unknown=self._unknown)
+        return Effects(calls=self._calls, made=tuple(made), failed=self._failed, unknown=self._unknown)

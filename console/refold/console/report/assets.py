@@ -11,8 +11,8 @@ _MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # it would be loo
 # In the order in which they run: each uses only what stands before it.
 VENDORED = ("preact.umd.js", "hooks.umd.js", "htm.umd.js", "uPlot.iife.min.js")
 OURS = (
-    "visible.js", "figures.js", "sha256.js", "sums.js", "inflate.js", "parts.js", "slices.js", "chain.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js",
-    "model.js", "rows.js", "row.js", "list.js", "spans.js", "strip.js", "steps.js", "about.js", "header.js", "markdown.js", "words.js",
+    "visible.js", "figures.js", "sha256.js", "sums.js", "inflate.js", "parts.js", "slices.js", "chain.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js", "arguments.js",
+    "model.js", "rows.js", "row.js", "list.js", "spans.js", "strip.js", "steps.js", "summary.js", "about.js", "header.js", "markdown.js", "words.js",
     "edits.js", "inspector.js", "tabs.js", "seen.js", "app.js",
 )  # fmt: skip
 
@@ -46,6 +46,11 @@ def style() -> str:
 def index_style() -> str:
     """The style of an index of pages."""
     return _read("index.css")
+
+
+def index_script() -> str:
+    """The script of an index of pages."""
+    return _read("index.js")
 
 
 def licences() -> str:

@@ -51,7 +51,7 @@ from refold.replay.reader import Records
 from refold.replay.seen import Views
 from refold.replay.source_words import END
 from refold.replay.summary import Summary, Summing
-from refold.replay.tally import tally
+from refold.replay.tally import EffectCounter, tally
 from refold.replay.timeline import Teller, TurnRow
 from refold.replay.verification import Verifier
 from refold.replay.why import asked
@@ -200,10 +200,14 @@ class Rows(Follower["Rows"]):
             "" if stored.run == self._run else stored.run,
             problem,
             {} if event is None else self._filtered(stored, event),
-            event is not None and kind_for(event).weight(event) == "routine",
+            event is not None and (kind_for(event).weight(event) == "routine" or self._is_derived(event)),
             stored.content is None and stored.content_digest is not None,
             event.request if isinstance(event, ModelResponded | ModelFailed | SummaryReturned) else 0,
         )
+
+    def _is_derived(self, event: Event) -> bool:
+        """Whether it is a state that no agent was in: the machine's between two facts of an imported run."""
+        return self.imported is not None and isinstance(event, StateChanged) and event.target not in TERMINAL
 
     def _filtered(self, stored: Stored, event: Event) -> dict[str, Any]:
         self._place = moved(self._place, stored.at, event)
@@ -223,8 +227,14 @@ def _ends(event: Event) -> bool:
 
 
 def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figures:
+    counter = EffectCounter()
+    for turn in turns:
+        counter.take(turn)
     return Figures(
         did=tally(turns),
+        changes=counter.result(),
+        failed=sum(call.failed is True for turn in turns for call in turn.calls),
+        who=tuple(about.environment.pairs()),
         cost=_cost(state),
         duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
         limit=figures.hit(about.limit) if about.limit else "",

@@ -18,6 +18,7 @@ from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.questions import Field
 from refold.replay.queries.rows import Side
 from refold.replay.summary import Summary
+from refold.replay.tally import Effects
 from refold.replay.verification import Verification
 
 Pointer = tuple[int, tuple[str | int, ...]]
@@ -122,7 +123,8 @@ class Derived(msgspec.Struct, frozen=True, array_like=True):
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did; `unmarked` that of some
-    results nobody knows whether their calls failed, "" if of none; `did` is what it did, in a line.
+    results nobody knows whether their calls failed, "" if of none; `did` is what it did, in a line; `changes` is what its calls changed, `failed` how many failed;
+    `who` is who and when, as names and texts.
     """
 
     did: str
@@ -130,6 +132,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     duration: str
     limit: str
     unmarked: str
+    changes: Effects
+    failed: int
+    who: tuple[tuple[str, str], ...]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

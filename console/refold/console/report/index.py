@@ -1,4 +1,4 @@
-"""The index of a folder of pages: a table of runs without a script, those with something wrong first."""
+"""The index of a folder of pages: a table of runs, those with something wrong first, to be searched, filtered and sorted."""
 
 import hashlib
 import html
@@ -10,9 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from refold.console import descriptions, hostile
-from refold.console.report.assets import index_style
+from refold.console.report.assets import index_script, index_style
 from refold.replay import figures, known
 from refold.replay.summary import Summary
+from refold.replay.tally import Effects
 
 NAME = "index.html"
 _TASK = 160
@@ -24,7 +25,7 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src {hash}; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; style-src {hash}; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <title>{title} · refold</title>
@@ -32,22 +33,33 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 {alarm}<h1>{title}</h1>
+<form hidden><input id="search" type="search" placeholder="search: words of a task, a tool, a model, a run" aria-label="search">
+<select id="state" aria-label="how it ended"><option value="">any end</option>{states}</select>
+<label><input id="failed" type="checkbox"> failed calls, errors or damage only</label> <span id="counted"></span></form>
 <table>
-<thead><tr><th>state</th><th>task</th><th>run</th><th>model</th><th>began</th><th>turns</th><th>tokens</th><th>cost</th></tr></thead>
+<thead><tr>{heads}</tr></thead>
 <tbody>
 {rows}
 </tbody>
 </table>
+<script>{script}</script>
 </body>
 </html>
 """
+_COLUMNS = ("ended", "task", "run", "model", "began (UTC)")
+_NUMBERS = ("turns", "failed", "changes", "tokens", "cost")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none; `did` what it did."""
+    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none; `did` what it did.
+
+    `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they changed.
+    """
 
     about: Summary
     did: str = ""
+    failed: int | None = None
+    changes: Effects | None = None
     wrong: str = ""
     file: str = ""
 
@@ -69,10 +81,17 @@ def index(entries: Sequence[Entry]) -> str:
     alarm = (
         f'<p class="alarm">{figures.counted(wrong, "run")} cannot be believed whole</p>\n' if wrong else ""
     )
-    style = index_style()
+    style, script = index_style(), index_script()
     rows = (_row(entry, depth, pages) for entry, depth in _ordered(entries))
+    states = sorted({_state(entry) for entry in entries})
+    heads = [f"<th><button>{name}</button></th>" for name in _COLUMNS]
+    heads += [f'<th class="number"><button>{name}</button></th>' for name in _NUMBERS]
     return _PAGE.format(
-        hash=f"'sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}'",
+        hash=_hash(style),
+        script_hash=_hash(script),
+        script=script,
+        heads="".join(heads),
+        states="".join(f"<option>{html.escape(state)}</option>" for state in states),
         title=figures.counted(len(entries), "run"),
         style=style,
         alarm=alarm,
@@ -100,22 +119,61 @@ def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
     about = entry.about
     task = _linked(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
     task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
+    task += f'<p class="did">{_safe(_where(about), 300)}</p>' if _where(about) else ""
     wrong = f'<p class="wrong">{_safe(entry.wrong, 400)}</p>' if entry.wrong else ""
-    state = '<b class="bad">damaged</b>' if entry.wrong else html.escape(descriptions.ended(about))
-    tokens = figures.at_least(figures.count(known.tokens(about.usage)), about.uncounted)
-    cost = figures.at_least(figures.dollars(about.cost_nanousd), about.unpriced)
+    state = html.escape(_state(entry))
     cells = (
-        state,
+        f'<b class="bad">{state}</b>' if entry.wrong else state,
         task + wrong,
         f"<code>{_safe(about.run, 120)}</code>",
         _safe(about.model, 60),
-        figures.clock(about.started),
+        figures.clock(about.started).removesuffix(" UTC"),
     )
-    numbers = {"turns": figures.count(about.steps), "tokens": tokens, "cost": cost}
     told = "".join(f"<td>{cell}</td>" for cell in cells) + "".join(
-        f'<td class="number" data-name="{name}">{html.escape(each)}</td>' for name, each in numbers.items()
+        f'<td class="number" data-name="{name}" data-sort="{"" if value is None else value}">{_safe(shown, 60)}</td>'
+        for name, (value, shown) in zip(_NUMBERS, _numbers(entry), strict=True)
     )
-    return f'<tr class="{"wrong" if entry.wrong else f"d{min(depth, _DEEPEST)}"}">{told}</tr>'
+    harm = int(bool(entry.wrong or entry.failed or _ended_badly(about)))
+    classes = "wrong" if entry.wrong else f"d{min(depth, _DEEPEST)}"
+    return f'<tr class="{classes}" data-state="{state}" data-harm="{harm}">{told}</tr>'
+
+
+def _numbers(entry: Entry) -> Sequence[tuple[int | None, str]]:
+    """What is in the columns of `_NUMBERS`: for sorting, None where it is not known, and as it is shown."""
+    about, changes = entry.about, entry.changes or Effects()
+    tokens = known.tokens(about.usage)
+    made = sum(number for _, number, _ in changes.made)
+    failed = figures.count(entry.failed) + ("+?" if about.unmarked else "")
+    return (
+        (about.steps, figures.count(about.steps)),
+        (entry.failed, failed if entry.failed is not None else "-"),
+        (
+            made if entry.changes else None,
+            f"{figures.count(made)}{'+?' if changes.unknown else ''}" if entry.changes else "-",
+        ),
+        (tokens, figures.at_least(figures.count(tokens), about.uncounted)),
+        (about.cost_nanousd, figures.at_least(figures.dollars(about.cost_nanousd), about.unpriced)),
+    )
+
+
+def _state(entry: Entry) -> str:
+    """How a run ended, in the words by which the index is filtered."""
+    if entry.wrong:
+        return "damaged"
+    about = entry.about
+    return hostile.line(about.source_end.replace(":", ": ", 1) if about.source_end else about.agent_state, 60)
+
+
+def _ended_badly(about: Summary) -> bool:
+    """Whether an error or a limit ended it, by its source where that says so."""
+    if about.source_end:
+        return about.source_end.partition(":")[0] in ("error", "limit", "guardrail", "cancelled")
+    return bool(about.code) and about.agent_state != "COMPLETED"
+
+
+def _where(about: Summary) -> str:
+    told = dict(about.environment.pairs())
+    return ", ".join(f"{name} {told[name]}" for name in ("cwd", "branch", "permission mode") if name in told)
 
 
 def _kin(about: Summary, pages: Mapping[str, str]) -> str:
@@ -133,3 +191,7 @@ def _linked(shown: str, file: str) -> str:
 
 def _safe(text: str, most: int) -> str:
     return html.escape(hostile.line(text, most))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

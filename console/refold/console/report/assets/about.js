@@ -35,21 +35,21 @@
       ${model.children.map(child)}`;
   }
 
-  function pairs(model, started, chain, audit) {
+  function pairs(model, chain, audit) {
     const { about, figures } = model;
     const told = [["run", about.run], ["ended", R.ending(model)], ["derived", about.source_end ? about.agent_state : ""], ["code", about.code], ["limit", figures.limit],
-      ["model", about.model], ["began", Number(started) ? R.clock(started) : "no times were recorded"],
+      ["model", about.model], ...figures.who,
       ["events", R.count(model.events.length)], ["chain", `${chain[1]}: ${chain[2]}`], ["audit", `${audit[1]}: ${audit[2]}`]];
     return [...told, ...Object.entries(about.labels)].filter(([, value]) => value);
   }
 
-  R.About = ({ model, started, chain, audit }) => {
+  R.About = ({ model, chain, audit }) => {
     const { about, checked } = model;
     return html`<div class="about">
       ${remarks(model).map(([tone, text]) => html`<p class=${`remark ${tone}`}>${R.line(text, 1000)}</p>`)}
       <${Kin} model=${model} />
       ${about.task && html`<h4>task</h4><${R.Prose} text=${about.task.trim()} />`}
-      <table class="fields"><tbody>${pairs(model, started, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}${name === "run" && html` <${R.Copy} text=${value} />`}</td></tr>`)}</tbody></table>
+      <table class="fields"><tbody>${pairs(model, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}${name === "run" && html` <${R.Copy} text=${value} />`}</td></tr>`)}</tbody></table>
       <div class="unproved"><h4>what this cannot prove</h4><ul>
         ${checked.cannot_prove.map(text => html`<li>${text}</li>`)}
         <li>that this page was made by refold, and that nobody who edited it computed its digests anew: hold its head hash against

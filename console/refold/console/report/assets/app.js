@@ -8,7 +8,7 @@
   const SETTLED = 120; // milliseconds without another key before the address follows: browsers limit how often it may
 
   const KEYS = [
-    ["j / k, ↓ / ↑", "next, previous event"], ["n / p", "next, previous turn"], ["e / E", "next, previous error or damage"],
+    ["j / k, ↓ / ↑", "next, previous event"], ["n / p", "next, previous turn"], ["e / E", "next, previous error or damage"], ["c / C", "next, previous call that changed something"],
     ["x / X", "next, previous word of a guard or limit"], ["h / H", "next, previous change of the history"],
     ["g / G", "first, last event"], ["b", "the fact that a decision follows from"], ["t / T", "next, previous tab"], ["1 – 5", "a tab by its number"],
     ["m", "another list: turns, all, conversation, raw"], ["/", "filter; Enter goes back to the list, Escape takes the filter away"],
@@ -55,15 +55,15 @@
     const chosen = last.current;
     R.seek(chosen.sought);
     const found = useFound(model, chosen);
-    const rows = useMemo(() => R.rowsOf(model, mode, found && found.events), [mode, found]);
+    const rows = useMemo(() => R.rowsOf(model, mode, found && found.events, chosen.sought), [mode, found]);
     const places = useMemo(() => R.places(model, rows), [rows]);
-    return { text, setText, problem, rows, places, empty: chosen.empty, looked: found?.looked };
+    return { text, setText, problem, rows, places, chosen, empty: chosen.empty, looked: found?.looked };
   }
 
   function useSelection(model) {
     const first = addressed();
     const at = seq => model.events.length ? model.events[R.nearest(model.events, seq)].seq : 0;
-    const [selected, select] = useState(() => at(first.seq ?? 1));
+    const [selected, select] = useState(() => at(first.seq ?? R.opening(model)));
     const [tab, setTab] = useState(R.TABS.some(([name]) => name === first.tab) ? first.tab : "event");
     const typed = useRef(false);
     const own = useRef(""); // an address that was set here: by the time that the browser tells of it, another may be selected
@@ -121,7 +121,7 @@
     return {
       j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1), n: () => turn(1), p: () => turn(-1),
       e: () => mark("errors", 1), E: () => mark("errors", -1), x: () => mark("guards", 1), X: () => mark("guards", -1),
-      h: () => mark("history", 1), H: () => mark("history", -1), g: () => to(rows[0]), G: () => to(rows[rows.length - 1]),
+      c: () => mark("changes", 1), C: () => mark("changes", -1), h: () => mark("history", 1), H: () => mark("history", -1), g: () => to(rows[0]), G: () => to(rows[rows.length - 1]),
       b: () => to(model.event(model.event(selected)?.fact)), t: () => nextTab(1), T: () => nextTab(-1),
       m: () => setMode(MODES[(MODES.indexOf(mode) + 1) % MODES.length]), "/": () => filterBox.current.focus(),
       Enter: () => document.querySelector(".inspector .body")?.focus(), "?": () => setHelp(shown => !shown), Escape: () => (setHelp(false), state.setSheet(false)),
@@ -193,12 +193,19 @@
       addEventListener("keydown", listen);
       return () => removeEventListener("keydown", listen);
     }, []);
+    // Who looks for something wants to see it: the first hit of a new filter is selected, unless the selected event fits it, too.
+    const answered = useRef(null);
+    useEffect(() => {
+      if (filter.empty || answered.current === filter.chosen || !filter.rows.length) return;
+      answered.current = filter.chosen;
+      if (!filter.places.own.has(selected)) select(filter.rows[0].seq);
+    }, [filter.chosen, filter.rows]);
     const event = model.event(selected);
     const hidden = event && !filter.empty && !filter.places.own.has(selected);
     return html`<div class=${["page", small ? "small" : "", model.costs ? "" : "costless"].join(" ")}><${R.Header} model=${model} chain=${chain} />
       <${R.Strip} model=${model} selected=${selected} select=${select} chain=${chain} dark=${dark} small=${small || narrow} />
       <${Bar} model=${model} chain=${chain} selected=${selected} select=${select} filter=${filter} mode=${mode} setMode=${setMode} box=${filterBox} setHelp=${setHelp} />
-      <main><${R.List} model=${model} rows=${filter.rows} places=${filter.places} mode=${mode} selected=${selected} chain=${chain} narrow=${narrow}
+      <main><${R.Listing} model=${model} rows=${filter.rows} places=${filter.places} mode=${mode} selected=${selected} chain=${chain} narrow=${narrow}
           shrink=${shrink} opens=${() => setSheet(true)} />
         <${R.Inspector} model=${model} event=${event} tab=${tab} setTab=${setTab} hidden=${hidden} sheet=${sheet} close=${() => setSheet(false)} /></main>
       ${help && html`<${Help} fields=${model.fields} close=${() => setHelp(false)} />`}</div>`;

@@ -70,6 +70,30 @@
       <${Chip} name="audit" value=${audit[1]} tone=${audit[0]} title=${R.plain(audit[2])} />`;
   }
 
+  const TOLD = ["when", "cwd", "branch", "user", "host", "permission mode"]; // in the header; the rest folds out
+
+  // Who and when: what an operator asks first, and what of it is not recorded.
+  function Who({ who }) {
+    const shown = who.filter(([name]) => TOLD.includes(name) || name === "not recorded");
+    return html`<div class="who">${shown.map(([name, value]) => html`<span class=${`about-${name.replaceAll(" ", "-")}`} title=${R.plain(value)}>
+      ${name !== "when" && html`<span class="dim">${name}</span> `}<b>${R.line(value, 200)}</b></span>`)}</div>`;
+  }
+
+  const SHOWN = 6; // of what was changed
+
+  // How the run ended, what went wrong, and what its calls changed: each with a link to the first event of it.
+  function Outcome({ model, said }) {
+    const { made, failed, unknown, calls } = model.figures.changes;
+    const errors = R.marked(model, "errors");
+    const first = errors[0];
+    const rest = made.slice(SHOWN).reduce((sum, [, number]) => sum + number, 0);
+    return html`<div class="outcome"><span class="ending">${model.end ? html`<${R.Link} seq=${model.end}>ended<//> ` : ""}${R.line(said, 300)}</span>
+      <span class="went-wrong">${first ? html`<${R.Link} seq=${first.seq}>${R.count(errors.length)} ${errors.length === 1 ? "error" : "errors"}<//>` : "0 errors"}${model.figures.unmarked && "+?"}</span>
+      <span class="changed"><span class="dim">changed</span> ${made.slice(0, SHOWN).map(([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`)}${
+        rest ? `, ${R.count(rest)} more` : ""}${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && unknown ? "; " : ""}${
+        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !unknown ? (calls ? "nothing" : "nothing: no calls") : ""}</span></div>`;
+  }
+
   R.Header = ({ model, chain }) => {
     const [whole, setWhole] = useState(false);
     const { about, figures } = model;
@@ -83,12 +107,14 @@
     return html`<header class=${whole ? "top whole" : "top"} data-chain=${verdict[1]} data-audit=${audit[1]}>
       ${wrong.map(text => html`<p class="alarm" role="alert">${R.line(text, 1000)}</p>`)}
       <div class="first"><span class=${`state ${tone}`}>${R.line(state, 60)}</span><h1 class="task">${task}</h1>
-        ${model.children.length > 0 && html`<span class="chip">${R.count(model.children.length)} child ${model.children.length === 1 ? "run" : "runs"}</span>`}
+        ${model.children.length > 0 && html`<button class="children" onClick=${() => setWhole(true)}>${R.count(model.children.length)} child ${model.children.length === 1 ? "run" : "runs"}</button>`}
         <span class="run" title=${R.plain(about.run)}>${R.line(about.run, 120)}</span></div>
+      <${Who} who=${figures.who} />
+      <${Outcome} model=${model} said=${R.ending(model)} />
       <div class="second"><span class="did" title=${R.plain(figures.did)}>${R.line(figures.did, 400)}</span>
         <${Chips} model=${model} chain=${verdict} audit=${audit} />
         <button class="details" aria-expanded=${whole ? "true" : "false"} onClick=${() => setWhole(!whole)}>${whole ? "less" : "details"}</button></div>
-      <${R.About} model=${model} started=${model.events[0]?.at ?? "0"} chain=${verdict} audit=${audit} />
+      <${R.About} model=${model} chain=${verdict} audit=${audit} />
     </header>`;
   };
 })((self.refold ||= {}));

@@ -68,12 +68,13 @@
       ${event.damage && html`<p class="remark bad">${R.line(event.damage, 1000)}</p>`}
       ${broken && html`<p class="remark bad">Tampered with: ${broken}.</p>`}
       ${!broken && chain.first && event.seq > chain.first ? html`<p class="remark bad">Behind event ${chain.first}, which was tampered with: not to be believed.</p>` : null}
+      ${event.seq === model.end && html`<${R.Summary} model=${model} />`}
       <${Asked} model=${model} event=${event} />
       <${Related} model=${model} event=${event} />
       <${Said} event=${event} />
       <h4>fields</h4>
       <table class="fields"><tbody>${Object.entries(event.fields).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th>
-        <td>${typeof value === "object" ? html`<pre class="json">${R.pretty(JSON.stringify(value))}</pre>` : html`<code>${R.line(String(value), 600)}</code>`}</td></tr>`)}</tbody></table>`;
+        <td>${name === "at" ? html`<code>${R.clock(event.at)}</code> <span class="dim">${event.at} ns</span>` : typeof value === "object" ? html`<pre class="json">${R.pretty(JSON.stringify(value))}</pre>` : html`<code>${R.line(String(value), 600)}</code>`}</td></tr>`)}</tbody></table>`;
   }
 
   function RawTab({ model, event }) {

@@ -67,6 +67,15 @@
     </div>`;
   };
 
+  const HEADS = { seq: "event", what: "what happened", tokens: "tokens", cost: "cost", time: "time" };
+
+  // The list under the names of its columns.
+  R.Listing = props => {
+    const columns = ["turns", "all"].includes(props.mode) ? Object.keys(HEADS) : ["seq", "what"];
+    return html`<div class="listing"><div class="heads" aria-hidden="true">${columns.map(name => html`<span class=${`head-of ${name}`}>${HEADS[name]}</span>`)}</div>
+      <${R.List} ...${props} /></div>`;
+  };
+
   // The place of an event among events, or of the last before it: 0 if there is none.
   R.nearest = (events, seq) => {
     let [low, high] = [0, events.length];

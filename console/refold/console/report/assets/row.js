@@ -12,9 +12,16 @@
 
   const figure = (name, text, title) => html`<span class=${`figure ${name}`} title=${title}>${text === "-" ? "" : text}</span>`;
 
-  // A text in one line whose end is seen too, however narrow it is.
+  // Where there is no room, long parts give way first, and none gives up its verb.
+  const VERB = 12; // characters
+  const shrinking = length => ({ flexShrink: length > VERB ? (length - VERB) ** 2 : 1, minWidth: `${Math.min(length, VERB - 3)}ch` });
+
+  // A text in one line whose end is seen too, however narrow it is; of several commands or fields something of each is seen.
   function Elided({ text }) {
     const line = text.trim();
+    const parts = R.parts(line);
+    if (parts.length > 1)
+      return html`<span class="said parts">${parts.map(([joint, part]) => html`<span class="joint">${R.line(joint)}</span><span class="part" style=${shrinking(part.length)}>${R.line(part)}</span>`)}</span>`;
     if (line.length < 2 * TAIL) return html`<span class="said">${R.line(line)}</span>`;
     return html`<span class="said elided"><span class="head">${R.line(line.slice(0, -TAIL))}</span><span class="tail">${R.line(line.slice(-TAIL))}</span></span>`;
   }
@@ -31,13 +38,13 @@
   };
 
   function Call({ row, doubted }) {
-    const { call, event } = row;
+    const { call, event, turn } = row;
     const { tokens } = ENDED(row);
-    return html`<${Sign} event=${event} /><span class="tool">${R.line(call.name, 60)}</span>
+    return html`${turn && html`<${Number} turn=${turn} />`}<${Sign} event=${event} /><span class="tool">${R.line(call.name, 60)}</span>
       ${call.argument === null ? html`<span class="said dim">(erased)</span>` : html`<${Elided} text=${call.argument} />`}
       <${R.Mark} call=${call} doubted=${doubted} />${call.cut && html`<span class="badge">cut</span>`}
-      ${figure("tokens", tokens === undefined ? "-" : `≈ ${R.count(tokens)}`, "estimate of what joins the context")}${figure("cost", "-")}
-      ${figure("time", R.took(call.duration), "how long the call took")}`;
+      ${turn ? html`<${TurnFigures} turn=${turn} />` : html`${figure("tokens", tokens === undefined ? "-" : `≈ ${R.count(tokens)}`, "estimate of what joins the context")}${figure("cost", "-")}
+      ${figure("time", R.took(call.duration), "how long the call took")}`}`;
   }
 
   // The flat fields of how a call ended; none while nothing came back.
@@ -51,17 +58,23 @@
     return html`<span class="said dim">${R.line(said, 200)}</span>`;
   }
 
-  function Turn({ row }) {
-    const { turn, event } = row;
+  const Number = ({ turn }) => html`<span class="number">${turn.purpose && turn.purpose !== "step" ? turn.purpose : turn.step}</span>`;
+
+  function TurnFigures({ turn }) {
     const { usage = {} } = turn;
     const { input = 0, output = 0, cache_read = 0 } = usage;
     const counted = input || output;
     const title = counted ? `${R.count(input)} in (${R.count(cache_read)} cached), ${R.count(output)} out` : "not counted";
-    return html`<span class="number">${turn.purpose && turn.purpose !== "step" ? turn.purpose : turn.step}</span>${words(turn)}
+    return html`${figure("tokens", counted ? R.count(input + output) : "-", title)}${figure("cost", R.dollars(turn.cost_nanousd))}
+      ${figure("time", R.took(turn.duration), "the whole turn")}`;
+  }
+
+  function Turn({ row }) {
+    const { turn, event } = row;
+    return html`<${Number} turn=${turn} />${words(turn)}
       ${turn.attempts > 1 && html`<span class="badge guard">${turn.attempts} attempts</span>`}
       ${event.tag && html`<span class=${`badge ${event.tag}`}>${TAGS[event.tag]}</span>`}
-      ${figure("tokens", counted ? R.count(input + output) : "-", title)}${figure("cost", R.dollars(turn.cost_nanousd))}
-      ${figure("time", R.took(turn.duration), "the whole turn")}`;
+      <${TurnFigures} turn=${turn} />`;
   }
 
   const Sign = ({ event }) => html`<span class=${`sign of-${R.kinds[event?.kind]?.type || "damage"}`}>${SIGNS[R.kinds[event?.kind]?.type] || "!"}</span>`;
@@ -94,7 +107,16 @@
       <span class="words">${event.erased ? "(erased)" : R.block(texts.join("\n").slice(0, SAID))}</span></span>`;
   }
 
+  // An event in which something was found that is looked for: what stands around it.
+  function Found({ event, call, excerpt }) {
+    const name = (event.row.name || []).join(", ") || call?.name || event.kind.replaceAll("_", " ");
+    return html`<${Sign} event=${event} /><span class="tool">${R.line(name, 60)}</span><span class="said">${R.line(excerpt)}</span>
+      ${figure("time", R.elapsed(event), "since the run began")}`;
+  }
+
   function inside(row, mode, model, doubted) {
+    const excerpt = row.sought?.length && ["turns", "all"].includes(mode) && R.excerpt(row.event, row.sought);
+    if (excerpt) return html`<${Found} event=${row.event} call=${row.call} excerpt=${excerpt} />`;
     if (mode === "raw") return html`<${Raw} event=${row.event} />`;
     if (mode === "conversation") return html`<${Saying} event=${row.event} />`;
     if (row.form === "child") return html`<${Child} child=${row.child} />`;
@@ -106,7 +128,7 @@
   R.Row = ({ model, row, mode, selected, chain, top, height }) => {
     const { event } = row;
     const state = R.doubted(chain, event);
-    const classes = ["row", row.form, event.side === "?" ? "damage" : event.side, event.tag, state, selected ? "selected" : ""];
+    const classes = ["row", row.form, row.turn && row.form === "call" ? "opens" : "", event.side === "?" ? "damage" : event.side, event.tag, state, selected ? "selected" : ""];
     return html`<a class=${classes.join(" ")} href=${(row.form === "child" && R.pageOf(model, row.child.run)) || `#e${row.seq}`} data-seq=${row.seq} role="option"
         aria-selected=${selected ? "true" : "false"} tabindex="-1" style=${{ top: `${top}px`, height: `${height}px` }}>
       <span class="seq">e${row.seq}</span>

@@ -12,13 +12,18 @@
   };
 
   // The turns, each with what happened in it below, the runs that a call began below the call; what has no word of its own is left
-  // out. The last row says how the run ended.
+  // out. A turn without a text has no row of its own: its first call has its number. The last row says how the run ended.
   function turnRows(model) {
     const rows = [];
     const begun = new Set(model.children.map(child => child.call));
     let next = 0;
     let shown = null;
+    let untold = null; // a turn without a text that no row stands for yet
     const push = row => {
+      if (untold?.calls.includes(row.call)) {
+        row.turn = untold;
+        untold = null;
+      }
       rows.push(row);
       if (begun.has(row.call?.id)) for (const child of model.children) if (child.call === row.call.id) rows.push({ form: "child", seq: row.seq, event: row.event, child });
     };
@@ -31,7 +36,8 @@
       if (event.seq >= (model.turns[next]?.first ?? Infinity)) {
         close();
         shown = model.turns[next++];
-        rows.push({ ...rowFor(model, model.event(shown.answer || shown.first)), form: "turn", turn: shown });
+        untold = !shown.text?.trim() && shown.text !== null && shown.calls.length ? shown : null;
+        if (!untold) rows.push({ ...rowFor(model, model.event(shown.answer || shown.first)), form: "turn", turn: shown });
       }
       if (event.damage || !(told(event) || event.routine)) push(rowFor(model, event));
     }
@@ -61,9 +67,9 @@
     return search;
   };
 
-  // The rows of a list; `events` are those that a filter leaves, null without a filter.
-  R.rowsOf = (model, mode, events) => {
-    if (events) return events.map(event => rowFor(model, event));
+  // The rows of a list; `events` are those that a filter leaves, null without a filter, `sought` what it looks for in texts.
+  R.rowsOf = (model, mode, events, sought) => {
+    if (events) return events.map(event => ({ ...rowFor(model, event), sought }));
     if (mode === "turns") return (model.turnRows ??= turnRows(model));
     const speaks = event => R.kinds[event.kind]?.speaker;
     return (mode === "conversation" ? model.events.filter(speaks) : model.events).map(event => rowFor(model, event));
@@ -81,6 +87,35 @@
       places.set(seq, last);
     }
     return { of: seq => places.get(seq) ?? 0, own };
+  };
+
+  const [BEFORE, AFTER] = [30, 300]; // characters around a hit
+
+  // All that an event says, a call as its tool and each of its arguments.
+  function told(event) {
+    const args = event.words?.arguments;
+    const calls = (event.fields.fact || event.fields).calls;
+    if (!Array.isArray(args) || !Array.isArray(calls)) return R.textsOf(event, event.fields, event.words);
+    const values = text => R.leaves(text).map(([, value]) => value);
+    return [event.words.text ?? "", event.words.reasoning ?? "", ...calls.flatMap((_, place) => values(args[place] ?? ""))];
+  }
+
+  // What stands around the first hit in what an event says, as one line; "" where nothing that is looked for is in it.
+  R.excerpt = (event, sought) => {
+    for (const text of event.erased ? [] : told(event)) {
+      const line = text.replace(/\s+/g, " ");
+      const hits = sought.flatMap(pattern => Array.from(line.matchAll(pattern)).slice(0, 1)).map(hit => hit.index);
+      const begin = Math.max(0, Math.min(...hits) - BEFORE);
+      if (hits.length) return `${begin ? "…" : ""}${line.slice(begin, begin + AFTER)}${line.length > begin + AFTER ? "…" : ""}`;
+    }
+    return "";
+  };
+
+  // Where the page opens: at damage, else where the log says how the run ended, else at the first error, else at the last event.
+  R.opening = model => {
+    const { events, end, checked } = model;
+    const damaged = checked.problem?.seq ?? events.find(event => event.damage)?.seq;
+    return damaged || end || events.find(event => event.tag === "error")?.seq || events[events.length - 1]?.seq || 0;
   };
 
   // How the run ended, in a sentence: its source's, where it was imported.

@@ -3,16 +3,29 @@
   "use strict";
 
   const html = htm.bind(preact.h);
-  const KINDS = { errors: ["error", "damage"], guards: ["guard"], history: ["prune"] };
-  const KEYS = { errors: "e", guards: "x", history: "h" };
+  const KINDS = { errors: ["error", "damage"], changes: [], guards: ["guard"], history: ["prune"] };
+  const KEYS = { errors: "e", changes: "c", guards: "x", history: "h" };
 
   // The events with a mark, in their order.
-  R.marked = (model, kind) => model.events.filter(event => KINDS[kind].includes(event.tag) || (kind === "errors" && model.chain.broken.has(event.seq)));
+  R.marked = (model, kind) => model.events.filter(event => KINDS[kind].includes(event.tag) || (kind === "errors" && model.chain.broken.has(event.seq))
+    || (kind === "changes" && R.changes(model.callOf.get(event.seq))));
+
+  const NEVER_RAN = ["refused", "waiting", "bad_arguments", "unknown_tool"]; // as refold.replay.timeline has it
+
+  // Whether a call changed something, as far as its tool and its command tell it.
+  R.changes = call => call?.effect?.kind === "changes" && !NEVER_RAN.includes(call.result);
 
   // The next of some events, or the one before; undefined behind the last.
   R.stepped = (events, seq, by) => (by > 0 ? events.find(event => event.seq > seq) : events.findLast(event => event.seq < seq));
 
+  // Why there may be more of a kind; "" where nothing is unknown.
+  const untold = ({ figures }) => ({
+    errors: figures.unmarked,
+    changes: figures.changes.unknown ? `unknown whether ${R.count(figures.changes.unknown)} calls changed something: neither the tool nor its command is known` : "",
+  });
+
   R.Steps = ({ model, chain, selected, select }) => html`<span class="steps">${Object.keys(KINDS).map(kind => {
+    const unknown = untold(model);
     const events = preactHooks.useMemo(() => R.marked(model, kind), [model, chain.done]);
     const go = by => {
       const found = R.stepped(events, selected, by);
@@ -21,6 +34,6 @@
     const button = (by, sign, key) => html`<button title=${`${by > 0 ? "next" : "previous"} (${key})`} aria-label=${`${by > 0 ? "next" : "previous"} of ${kind}`}
       disabled=${!R.stepped(events, selected, by)} onClick=${() => go(by)}>${sign}</button>`;
     return html`<span class=${`step ${kind} ${events.length ? "" : "none-of"}`}>${button(-1, "‹", KEYS[kind].toUpperCase())}
-      <span class="many" title=${kind === "errors" ? model.figures.unmarked : ""}>${kind} ${R.count(events.length)}${kind === "errors" && model.figures.unmarked ? "+?" : ""}</span>${button(1, "›", KEYS[kind])}</span>`;
+      <span class="many" title=${unknown[kind] ?? ""}>${kind} ${R.count(events.length)}${unknown[kind] ? "+?" : ""}</span>${button(1, "›", KEYS[kind])}</span>`;
   })}</span>`;
 })((self.refold ||= {}));

@@ -79,7 +79,7 @@
       series: [{}, {
         label: "estimate", stroke: () => colour("accent"), width: 1.5, fill: () => colour("accent-soft"),
         paths: uPlot.paths.stepped({ align: 1 }), points: { show: few, size: 4, fill: () => colour("accent") },
-      }, { label: "counted", stroke: () => colour("ok"), paths: () => null, points: { show: true, size: few ? 5 : 3, fill: () => colour("ok") } }],
+      }, { label: "counted", stroke: () => colour("counted"), paths: () => null, points: { show: true, size: few ? 5 : 3, fill: () => colour("counted") } }],
       hooks: { draw: [plot => { drawLimit(plot, limit); drawMarks(plot, model, chain); }] },
     };
   }
@@ -131,21 +131,22 @@
 
   R.Strip = props => {
     const { model, small } = props;
-    const [axis, setAxis] = useState("events");
+    const [chosen, setAxis] = useState("");
     const [why, setWhy] = useState(false);
     const data = useMemo(() => columns(model), [model]);
     const limit = R.limitOf(model.calls[model.calls.length - 1]);
     const most = Math.max(greatest(data[1]), greatest(data[2]));
     const timed = useMemo(() => R.hasTimes(model), [model]);
+    const axis = chosen || (timed ? "time" : "events");
     const differ = R.whyTheyDiffer(model);
-    const choice = name => html`<button data-axis=${name} class=${name === axis ? "on" : ""} disabled=${!timed} title=${timed ? "" : "no times were recorded"}
+    const choice = name => html`<button data-axis=${name} class=${name === axis ? "on" : ""} disabled=${name === "time" && !timed} title=${timed ? "" : "no times were recorded"}
       onClick=${() => setAxis(name)}>${name}</button>`;
     return html`<section class="strip" aria-label="timeline">
-      <div class="legend"><span class="axes" role="group" aria-label="axis">${choice("events")}${choice("time")}</span>
+      <div class="legend"><span class="axes" role="group" aria-label="axis">${choice("time")}${choice("events")}</span>
         ${axis === "time" ? html`<b>when each call began and ended</b><span class="key accent">model</span><span class="key guard">tools</span><span class="key error">failed</span>
             <span>pale: no duration was recorded</span>`
           : html`<b>context of each request, at most ${R.count(most)} tokens</b><span class="key accent">estimate</span>
-            ${differ && html`<span class="key ok">counted by the provider</span>
+            ${differ && html`<span class="key counted">counted by the provider</span>
             <button class="more" aria-expanded=${why ? "true" : "false"} onClick=${() => setWhy(!why)}>why they differ</button>`}
             ${limit !== null && html`<span class="key error dashed">limit ${R.count(limit)}${near(limit, most) ? "" : ", far above"}</span>`}
             <span class="key prune">history</span><span class="key guard">guards</span><span class="key error">errors</span>`}</div>
