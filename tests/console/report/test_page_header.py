@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,20 @@ pytestmark = pytest.mark.slow  # a browser of its own; the quick tier looks at p
 Look = Callable[..., Opened]
 
 
-def test_the_header_takes_two_lines_and_less_once_scrolled(ordinary: Path, look: Look) -> None:
+def test_the_header_takes_four_lines_and_one_once_scrolled(ordinary: Path, look: Look) -> None:
     """What is to be read first leaves the screen to what happened; more of it folds out."""
     opened = look(ordinary)
     height = "document.querySelector('header').getBoundingClientRect().height"
     opened.page.set_viewport_size({"width": 1400, "height": 500})
     first = opened.page.evaluate(height)
-    assert first < 90
-    lines = [opened.page.query_selector(f"header > .{name}").bounding_box() for name in ("first", "second")]
-    assert lines[0]["y"] + lines[0]["height"] <= lines[1]["y"]
+    assert first < 125
+    lines = [
+        opened.page.query_selector(f"header > .{name}").bounding_box()
+        for name in ("first", "who", "outcome", "second")
+    ]
+    assert all(above["y"] + above["height"] <= below["y"] for above, below in pairwise(lines))
+    opened.page.evaluate("document.querySelector('.list').scrollTop = 0")  # it opens at the end
+    opened.page.wait_for_timeout(200)
     opened.page.evaluate("document.querySelector('.list').scrollTop = 1000")
     opened.page.wait_for_selector(".page.small")
     assert opened.page.evaluate(height) < first
@@ -70,7 +76,9 @@ def test_the_line_counts_every_call(imported: Path) -> None:
     """What the line of the header counts are the calls that the page has, by their tools, and those that failed."""
     data = read(imported).data
     calls = [call for turn in data["turns"] for call in turn["calls"]]
-    turns, *tools, failed = data["figures"]["did"].split(", ")
+    turns, *others = data["figures"]["did"].split(", ")
+    tools = [each for each in others if each.split()[1] not in ("failed", "refused", "without")]
+    failed = next(each for each in others if each.endswith(" failed"))
     assert f"{len(data['turns'])} turns" == turns
     assert len(calls) == sum(int(each.split()[0]) for each in tools)
     assert f"{sum(call['failed'] is True for call in calls)} failed" == failed

@@ -124,7 +124,7 @@ def test_what_a_filter_found_is_marked(written: Path, look: Look) -> None:
 
 def test_a_clipboard_gets_what_is_seen(written: Path, look: Look) -> None:
     """What is copied is the text as it is shown: a mark that nobody sees would be pasted into somebody's terminal."""
-    opened = look(written)
+    opened = look(written, "#e1")
     opened.page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
     opened.page.click(".heading .copy")
     assert "written@e1" == opened.page.evaluate("window.copied")

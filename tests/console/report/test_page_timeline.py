@@ -59,10 +59,8 @@ def near(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_call_has_a_bar_on_the_axis_of_time(ordinary: Path, look: Look, keep: Keep) -> None:
-    """Every answer and every result is a bar that says how long it took, and a press on one leads to its event."""
+    """The page opens on the axis of time, on which every answer and result is a bar with its duration; a press leads to its event."""
     opened = look(ordinary)
-    assert opened.page.wait_for_selector(".uplot canvas")
-    opened.page.click("[data-axis=time]")
     box = opened.page.wait_for_selector(".spans").bounding_box()
     keep(opened.page, "time")
     turns = read(ordinary).data["turns"]
@@ -83,6 +81,7 @@ def test_each_call_has_a_bar_on_the_axis_of_time(ordinary: Path, look: Look, kee
 def test_the_contexts_maximum_is_told(ordinary: Path, look: Look) -> None:
     """The legend says the most tokens of any request, and the limit: one that is far above all requests is not drawn."""
     opened = look(ordinary)
+    opened.page.click("[data-axis=events]")
     data = read(ordinary).data
     seqs = {call["seq"] for call in data["calls"]}
     most = max(event[9]["tokens"] for event in data["events"] if event[0] in seqs)
@@ -96,6 +95,9 @@ def test_a_near_limit_is_drawn(near: Path, look: Look) -> None:
     drawn = {}
     for name in ("near", "none"):
         opened = look(near.with_name(f"{name}.html"))
+        opened.page.click("[data-axis=events]")
+        opened.page.wait_for_selector(".uplot canvas")
+        opened.page.wait_for_timeout(100)
         drawn[name] = opened.page.evaluate(COLOURED, [".uplot canvas", "error"])
         assert ("limit 120" in opened.page.inner_text(".legend")) == (name == "near")
     assert drawn["near"] > 50
@@ -105,6 +107,7 @@ def test_a_near_limit_is_drawn(near: Path, look: Look) -> None:
 def test_why_two_counts_differ_is_said(imported: Path, ordinary: Path, look: Look) -> None:
     """Where a provider counted, a press says why that is not the estimate, and what an import adds to it; else nothing is asked."""
     opened = look(imported)
+    opened.page.click("[data-axis=events]")
     assert "tokenizer" not in opened.page.inner_text(".strip")
     opened.page.click("text=why they differ")
     said = opened.page.inner_text(".strip .why")
@@ -113,4 +116,6 @@ def test_why_two_counts_differ_is_said(imported: Path, ordinary: Path, look: Loo
     opened.page.click("text=why they differ")
     assert not opened.page.query_selector(".strip .why")
     counted = any(turn["usage"].get("input") for turn in read(ordinary).data["turns"])
-    assert counted == ("why they differ" in look(ordinary).page.inner_text(".legend"))
+    opened = look(ordinary)
+    opened.page.click("[data-axis=events]")
+    assert counted == ("why they differ" in opened.page.inner_text(".legend"))

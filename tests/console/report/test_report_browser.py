@@ -80,6 +80,7 @@ def test_the_keys_step_through_it(ordinary: Path, look: Look) -> None:
     opened = look(ordinary)
     keys = opened.page.keyboard
     opened.page.click("[data-mode=all]")
+    keys.press("g")
     assert ("1", "e1") == selected(opened)
     for key, seq in [("j", 2), ("j", 3), ("k", 2), ("n", 8), ("p", 2), ("G", None), ("g", 1)]:
         keys.press(key)
@@ -142,7 +143,7 @@ def test_an_address_is_seen_once_the_timeline_is_drawn(ordinary: Path, look: Loo
     """The list shrinks while the page is drawn: a row that was in sight before, near the end of it, is still."""
     for height in range(600, 1000, 60):
         opened = look(ordinary, "#e21/seen", viewport={"width": 1400, "height": height})
-        opened.page.wait_for_selector(".uplot canvas")
+        opened.page.wait_for_selector(".spans")
         assert opened.page.evaluate(WITHIN), height
 
 

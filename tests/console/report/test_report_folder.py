@@ -68,6 +68,14 @@ def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: 
         "a",
         "code",
         "p",
+        "form",
+        "input",
+        "select",
+        "option",
+        "label",
+        "span",
+        "button",
+        "script",
     } >= {tag for tag, _ in Read(text).tags if tag[0] != "/"}
     assert "" == hostile_marks(text)
     assert "default-src 'none'" in text

@@ -102,7 +102,7 @@
     const { model, filter, selected, select, tab, setTab, mode, setMode, setHelp, filterBox } = state;
     const { rows, places } = filter;
     const here = places.of(selected);
-    const to = found => found && select(found.seq);
+    const to = found => found && (found.seq === selected ? R.reveal() : select(found.seq));
     const step = by => {
       // Before the first row there is none to step from; calls without a result share the event of another row.
       const first = by > 0 && rows[here]?.seq > selected && rows[here].turn?.first !== selected;

@@ -84,6 +84,7 @@
   // How the run ended, what went wrong, and what its calls changed: each with a link to the first event of it.
   function Outcome({ model, said }) {
     const { made, failed, unknown, calls } = model.figures.changes;
+    const { damaged } = model.about;
     const errors = R.marked(model, "errors");
     const first = errors[0];
     const rest = made.slice(SHOWN).reduce((sum, [, number]) => sum + number, 0);
@@ -91,7 +92,8 @@
       <span class="went-wrong">${first ? html`<${R.Link} seq=${first.seq}>${R.count(errors.length)} ${errors.length === 1 ? "error" : "errors"}<//>` : "0 errors"}${model.figures.unmarked && "+?"}</span>
       <span class="changed"><span class="dim">changed</span> ${made.slice(0, SHOWN).map(([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`)}${
         rest ? `, ${R.count(rest)} more` : ""}${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && unknown ? "; " : ""}${
-        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !unknown ? (calls ? "nothing" : "nothing: no calls") : ""}</span></div>`;
+        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
+        damaged ? `${made.length || unknown ? "; " : ""}unknown behind the damage` : ""}</span></div>`;
   }
 
   R.Header = ({ model, chain }) => {

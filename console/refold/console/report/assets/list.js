@@ -20,7 +20,8 @@
     const place = places.of(selected);
     const kept = useRef(true); // whether the selected row is in sight: whoever scrolled away from it is left where they are
     const top = useRef(0);
-    const led = useRef(false); // whether an address or a key scrolled it: the header shrinks for who scrolls by themselves
+    const tall = useRef(0); // where a list grows or shrinks, the browser may scroll it
+    const led = useRef(0); // where an address, a key or a resize scrolled it to: the header shrinks for a reader who scrolls
     top.current = place * height;
 
     useEffect(() => {
@@ -29,13 +30,18 @@
       const look = scrolled => {
         due ||= requestAnimationFrame(() => {
           due = 0;
-          if (scrolled && !led.current) kept.current = top.current > node.scrollTop - height && top.current < node.scrollTop + node.clientHeight;
+          const ours = Math.abs(node.scrollTop - led.current) < 1 || tall.current !== node.clientHeight;
+          tall.current = node.clientHeight;
+          if (!ours) led.current = -1;
+          if (scrolled && !ours) kept.current = top.current > node.scrollTop - height && top.current < node.scrollTop + node.clientHeight;
           setFrom(Math.max(0, Math.floor(node.scrollTop / height) - SPARE));
-          if (!node.scrollTop || (node.scrollTop > SCROLLED && !led.current)) shrink(node.scrollTop > 0);
-          led.current = false;
+          if (!node.scrollTop || (node.scrollTop > SCROLLED && !ours)) shrink(node.scrollTop > 0);
         });
       };
-      const size = new ResizeObserver(() => setRoom(node.clientHeight));
+      const size = new ResizeObserver(() => {
+        setRoom(node.clientHeight);
+        led.current = node.scrollTop;
+      });
       node.addEventListener("scroll", look, { passive: true });
       size.observe(node);
       look();
@@ -48,13 +54,13 @@
 
     const show = () => {
       const node = box.current;
-      const before = node.scrollTop;
       if (top.current < node.scrollTop) node.scrollTop = Math.max(0, top.current - height);
       else if (top.current + height > node.scrollTop + node.clientHeight) node.scrollTop = top.current + 2 * height - node.clientHeight;
-      led.current ||= node.scrollTop !== before;
+      led.current = node.scrollTop;
       kept.current = true;
     };
     useLayoutEffect(show, [place, height, rows]);
+    R.reveal = show;
     useLayoutEffect(() => { if (kept.current) show(); }, [room]); // it shrinks once the timeline is drawn
 
     const shown = rows.slice(from, from + Math.ceil((room || 600) / height) + 2 * SPARE);

@@ -39,6 +39,10 @@
         untold = !shown.text?.trim() && shown.text !== null && shown.calls.length ? shown : null;
         if (!untold) rows.push({ ...rowFor(model, model.event(shown.answer || shown.first)), form: "turn", turn: shown });
       }
+      if (shown && event.seq > model.about.events) { // what stands behind damage belongs to no turn
+        close();
+        shown = untold = null;
+      }
       if (event.damage || !(told(event) || event.routine)) push(rowFor(model, event));
     }
     close();
