@@ -121,6 +121,26 @@ def test_no_two_inferred_calls_are_the_same() -> None:
             False,
             id="who is asked",
         ),
+        pytest.param(
+            {
+                "approvals": {
+                    "chain": [
+                        {"approver": "arguments", "matches": "ls", "then": "approve", "else": "terminate"}
+                    ]
+                }
+            },
+            False,
+            id="what an approver would have let run",
+        ),
+        pytest.param(
+            {
+                "approvals": {
+                    "chain": [{"approver": "arguments", "matches": ".", "unless": "ls", "then": "terminate"}]
+                }
+            },
+            False,
+            id="what an approver would have excused",
+        ),
         pytest.param({"guards": [{"guard": "keywords", "words": ["done!"]}]}, True, id="words of the model"),
         pytest.param({"limits": [{"type": "step", "value": 9}]}, True, id="steps"),
     ],
@@ -131,6 +151,24 @@ def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> No
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(derived(items)[1]))
     assert (Verdict.AGREE if judged else Verdict.UNJUDGED) is found.verdict
     assert judged is not any("what was called" in why for why in found.unknown)
+
+
+@pytest.mark.parametrize(
+    ("chain", "verdict"),
+    [
+        pytest.param([{"approver": "human"}], Verdict.DIVERGES, id="a person is asked about every call"),
+        pytest.param([{"approver": "reject"}], Verdict.DIVERGES, id="every call is rejected"),
+        pytest.param([{"approver": "rules", "rules": [{"tool": "*", "decision": "reject"}]}], Verdict.DIVERGES, id="by a rule of all names"),
+        pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}]}], Verdict.UNJUDGED, id="by a rule of one name"),
+        pytest.param([{"approver": "human", "tools": ["pay"]}, {"approver": "approve"}], Verdict.UNJUDGED, id="about one"),
+        pytest.param([{"approver": "arguments", "matches": "x", "then": "reject"}, {"approver": "human"}], Verdict.UNJUDGED, id="after one that searches"),
+    ],
+)  # fmt: skip
+def test_approvals_of_an_inferred_call(chain: list[dict[str, Any]], verdict: Verdict) -> None:
+    """Approvals are judged at a call of which nobody knows what it was only if they treat every call alike."""
+    items = of({"messages_display": "user: hi\nassistant: None\ntool: r\nassistant: done"})
+    policy = parse({"preset": "observed", "approvals": {"chain": chain}})
+    assert verdict is shown(Comparison("r1", policy), events(derived(items)[1])).verdict
 
 
 def test_keys_are_unique() -> None:

@@ -7,10 +7,11 @@ have may have been of any length, and an error or none: what reads results is ju
 its result only may have been any call: what reads calls is judged up to there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from refold.reducers.approvals import Approve, Approver, Human, Reject, Rule, Rules
 from refold.reducers.events import (
     Diagnosed,
     Event,
@@ -146,9 +147,10 @@ class Losses:
         return watched or one.approvals != other.approvals
 
     def _rule_of_any_call(self, seq: int) -> Effect:
-        """What is in doubt if approvals have stepped in here all the same: only whether that came no earlier."""
-        found = self._near.found
-        if found is None or found.fact != seq or self._near.derived.state.policy.guards:
+        """What is in doubt where approvals that treat every call alike have stepped in: only whether that came no earlier."""
+        found, policy = self._near.found, self._near.derived.state.policy
+        chain = policy.approvals.chain if policy.approvals else ()
+        if found is None or found.fact != seq or policy.guards or not _treats_alike(chain):
             return "rests"
         return "stops" if found.verdict is Verdict.STOPS else "asks"
 
@@ -185,6 +187,19 @@ class Losses:
             isinstance(limit, TimeLimit) and limit.credit.retry != "none" and name_of(limit) == hit.name
             for limit in state.policy.limits
         )
+
+
+def _treats_alike(chain: Sequence[Approver]) -> bool:
+    """Whether the first link that decides says the same of every call, whatever its tool and arguments."""
+    for link in chain:
+        match link:
+            case Approve() | Reject() | Human():
+                return "*" in link.tools
+            case Rules(rules=(Rule(tool="*", decision=word), *_)) if "*" in link.tools and word != "escalate":
+                return True
+            case _:
+                return False
+    return True
 
 
 def _of_results(policy: Policy) -> tuple[object, ...]:
