@@ -5,6 +5,7 @@ class error(Exception): ...
 class Options:
     case_sensitive: bool
     log_errors: bool
+    max_mem: int
     never_capture: bool
     never_nl: bool
 

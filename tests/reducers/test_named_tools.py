@@ -28,6 +28,7 @@ def guard(kind: str, **keys: Any) -> dict[str, Any]:
         pytest.param(gate("Bash:git reset --hard"), "sensitive[0]", "whole command", id="part of a command"),
         pytest.param(gate("Bash(git push:*)"), "sensitive[0]", "never fits", id="as another system writes it"),
         pytest.param(chain("reject", tools=["Bash(rm:*)"]), "tools[0]", "never fits", id="a glob with arguments"),
+        pytest.param(guard("arguments", tool="Write|Edit", matches="x"), "tool", "| is no alternative here", id="alternatives"),
         pytest.param(
             chain("rules", rules=[{"tool": "git push", "decision": "reject"}]), "rules[0].tool", "never fits", id="a command"
         ),

@@ -131,7 +131,7 @@ def _by_lines(pattern: str) -> "Pattern":
     return found
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def compiled(pattern: str, *, any_case: bool = False, lines: bool = False) -> "Pattern | None":
     """Return the compiled pattern; None if it is unfit. `lines`: it is searched line by line."""
     if _problem(pattern):
@@ -183,6 +183,9 @@ def _compile(pattern: str, *, any_case: bool = False, lines: bool = False) -> "P
 
     options = re2.Options()
     options.log_errors = False  # it would write to stderr
+    options.max_mem = (
+        2**20
+    )  # of its state cache; a search that needs more is slower, and never ends without an answer
     options.never_capture = True  # only the place of the whole match is asked for
     options.case_sensitive = not any_case
     options.never_nl = lines

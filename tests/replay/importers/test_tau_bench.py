@@ -160,6 +160,7 @@ def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> No
         pytest.param([{"approver": "reject"}], Verdict.DIVERGES, id="every call is rejected"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "*", "decision": "reject"}]}], Verdict.DIVERGES, id="by a rule of all names"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}]}], Verdict.UNJUDGED, id="by a rule of one name"),
+        pytest.param([{"approver": "gate", "sensitive": ["*"], "then": "reject"}], Verdict.DIVERGES, id="every tool is sensitive"),
         pytest.param([{"approver": "human", "tools": ["pay"]}, {"approver": "approve"}], Verdict.UNJUDGED, id="about one"),
         pytest.param([{"approver": "arguments", "matches": "x", "then": "reject"}, {"approver": "human"}], Verdict.UNJUDGED, id="after one that searches"),
     ],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from refold.reducers.approvals import Approve, Approver, Human, Reject, Rule, Rules
+from refold.reducers.approvals import Approve, Approver, Gate, Human, Reject, Rule, Rules
 from refold.reducers.events import (
     Diagnosed,
     Event,
@@ -195,8 +195,10 @@ def _treats_alike(chain: Sequence[Approver]) -> bool:
         match link:
             case Approve() | Reject() | Human():
                 return "*" in link.tools
-            case Rules(rules=(Rule(tool="*", decision=word), *_)) if "*" in link.tools and word != "escalate":
-                return True
+            case Rules(rules=(Rule(tool="*", decision=word), *_)) if word != "escalate":
+                return "*" in link.tools
+            case Gate(sensitive=marks, then=word) if word != "escalate" and "*" in (marks or ()):
+                return "*" in link.tools
             case _:
                 return False
     return True
