@@ -10,6 +10,7 @@ judged by its first characters, and what was found is not searched again.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from string import ascii_letters, digits
 from typing import Literal, NamedTuple
 
@@ -37,7 +38,8 @@ _WHOLE_NAMES = frozenset({"auth", "_auth", "authorization"})
 
 # A token with which one asks for the rest is no secret, and whoever asks needs it.
 _NO_KEYS = tuple(
-    f"{word}token" for word in ("page", "next", "continuation", "sync", "cursor", "resume", "watermark")
+    f"{word}token"
+    for word in ("page", "next", "continuation", "sync", "cursor", "resume", "watermark", "change")
 )
 
 ESCAPES = r"\\{0,15}"
@@ -56,7 +58,7 @@ _VERBS = ("is", "was", "to")
 _SIGN = rf"[:=]>?|(?<=[ \t])\||(?<=[ \t])(?:{'|'.join(_VERBS)})(?=[ \t:])"
 _BLOCK = r"(?:[ \t]*[|>][+-]?[0-9]?[ \t]*\r?\n)?"
 _JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`\\]{{0,2}}(>)|[\"'`]?,?(?=[ \t]{{1,4}}[^ \t]))[ \t]{{0,32}}"
-_BEFORE_JOINT_ENDS = re.compile(r"[\"'`\\\] \t:?=>|,+\r\n0-9-]*")  # each of its beginnings
+_BEFORE_JOINT_ENDS = r"[\"'`\\\] \t:?=>|,+\r\n0-9-]*"  # each of its beginnings
 
 # The beginning of a value that may be a secret: it has a digit, or a sign that words do not have. This condition is
 # cheap, and few values meet it.
@@ -68,25 +70,25 @@ _VALUED = rf"(?={_PREFIX}{ESCAPES}(?:{_QUOTED})|{_BARE})"
 
 # The extent of a value. Without quotes it ends before what ends a word in code; an environment takes more.
 _NO_VALUE = "\\s\\x00-\\x20\\x7f-\\xa0\\u2000-\\u206f\\u3000-\\u303f\\ufe00-\\ufeff"
-_OPENING = re.compile(rf"(?:{_PREFIX}({ESCAPES})([\"'`]))?")
-_QUOTE_OR_LINE = {quote: re.compile(rf"(\\*){quote}|\n") for quote in "\"'`"}
+_OPENING = rf"(?:{_PREFIX}({ESCAPES})([\"'`]))?"
+_QUOTE_OR_LINE = {quote: rf"(\\*){quote}|\n" for quote in "\"'`"}
 _PLAIN = rf"[^\"'`\\&,;<>()\[\]{{}}|{_NO_VALUE}]"
 _DIVIDING = rf"[&,;](?![\w.-]{{1,64}}[=:])(?=[^\"'`\\&,;<>()\[\]{{}}|{_NO_VALUE}])"
 _IN_ENV_TOO = rf"[<>()\[\]{{}}|]|[\"'`](?=\w)|\\(?=[^\w\"'`\\{_NO_VALUE}])"
-_IN_CODE = re.compile(rf"(?:{_PLAIN}+|{_DIVIDING})*", re.ASCII)
-_IN_ENVIRONMENT = re.compile(rf"(?:{_PLAIN}+|{_DIVIDING}|{_IN_ENV_TOO})*", re.ASCII)
-_IN_MARKUP = re.compile(r"[^<\n]*")
-_WORD = re.compile(r"[\w=!#$%*+./?@^~-]*", re.ASCII)
+_IN_CODE = rf"(?a:(?:{_PLAIN}+|{_DIVIDING})*)"
+_IN_ENVIRONMENT = rf"(?a:(?:{_PLAIN}+|{_DIVIDING}|{_IN_ENV_TOO})*)"
+_IN_MARKUP = r"[^<\n]*"
+_WORD = r"(?a:[\w=!#$%*+./?@^~-]*)"
 _ENDS_SENTENCE = ".,:;?!)]}>|&"
 
 _REST_OF_NAME = r"(?:word|wd|phrase|s|orization|[_-]?base|[_-]?data)?[0-9_-]*"
 _WORDS = ("pass", "pwd", "indpw", "token", "secret", "credential", "key", "auth", "psk", "mnemonic", "phrase")
 """One of these stands in each name, in lower case, and behind it `_REST_OF_NAME` at most."""
 _OF_PHRASES = frozenset({"psk", "mnemonic", "phrase"})
-_ASSIGNED = re.compile(rf"{_REST_OF_NAME}(){_JOINT}{_VALUED}", re.IGNORECASE)
-_NAME_ENDS = re.compile(_REST_OF_NAME, re.IGNORECASE)
-_ASSIGNED_PHRASE = re.compile(rf"{_REST_OF_NAME}(){_JOINT}", re.IGNORECASE)
-_LINE_OF_BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*\r?\n\Z")
+_ASSIGNED = rf"(?i){_REST_OF_NAME}(){_JOINT}{_VALUED}"
+_NAME_ENDS = rf"(?i){_REST_OF_NAME}"
+_ASSIGNED_PHRASE = rf"(?i){_REST_OF_NAME}(){_JOINT}"
+_LINE_OF_BLOCK = r"[|>][+-]?[0-9]?[ \t]*\r?\n\Z"
 
 Kind = Literal["password", "phrase", "key", ""]
 
@@ -108,11 +110,17 @@ class Extent(NamedTuple):
     open: bool
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern, compiled when it is first needed: importing must cost little."""
+    return re.compile(pattern)
+
+
 def find(text: str) -> Iterator[tuple[int, int]]:
     """Find the values that are secrets by their name and their looks, as pairs of beginning and end."""
     low = _lower(text)
-    for word in _WORDS:
-        pattern = _ASSIGNED_PHRASE if word in _OF_PHRASES else _ASSIGNED
+    for word in [word for word in _WORDS if word in low]:
+        pattern = _compiled(_ASSIGNED_PHRASE if word in _OF_PHRASES else _ASSIGNED)
         place = low.find(word)
         while place >= 0:
             place += len(word)
@@ -130,7 +138,7 @@ def find_open(text: str) -> int | None:
     The text ends behind a blank or a character that is not ASCII: no ASCII word is divided.
     """
     begin = text.rfind("\n") + 1
-    if _LINE_OF_BLOCK.search(text, max(0, begin - 16), begin):
+    if _compiled(_LINE_OF_BLOCK).search(text, max(0, begin - 16), begin):
         begin = text.rfind("\n", 0, begin - 1) + 1
     begin = max(begin, len(text) - _OPEN_REACH)
     low = _lower(text[begin:])
@@ -145,7 +153,7 @@ def find_open(text: str) -> int | None:
 
 def _is_open(text: str, place: int) -> bool:
     """Whether the text behind the word of a name, from `place`, ends in the joint or in the value."""
-    joint = _ASSIGNED_PHRASE.match(text, place)
+    joint = _compiled(_ASSIGNED_PHRASE).match(text, place)
     end = joint.start(1) if joint else _end(_NAME_ENDS, text, place)
     if not _name_at(text, end).kind:
         return False
@@ -213,14 +221,14 @@ def _extent(text: str, place: int, *, environment: bool = False, markup: bool = 
     if markup:
         end = _end(_IN_MARKUP, text, place)
         return Extent(place, end if text.startswith("</", end) else place, quoted=True, open=end == len(text))
-    opening = _OPENING.match(text, place)
+    opening = _compiled(_OPENING).match(text, place)
     assert opening is not None  # it may match nothing
     begin, quote = opening.end(), opening[2]
     if quote is None:
         end = _end(_IN_ENVIRONMENT if environment else _IN_CODE, text, begin)
         return Extent(begin, end, quoted=False, open=end == len(text))
     depth = len(opening[1])
-    for stop in _QUOTE_OR_LINE[quote].finditer(text, begin, begin + _LONGEST_VALUE):
+    for stop in _compiled(_QUOTE_OR_LINE[quote]).finditer(text, begin, begin + _LONGEST_VALUE):
         if stop[1] is None:  # the end of the line
             break
         closes = len(stop[1]) < depth or (len(stop[1]) - depth) % (2 * depth + 2) == 0
@@ -232,8 +240,8 @@ def _extent(text: str, place: int, *, environment: bool = False, markup: bool = 
     return Extent(begin, _end(_IN_CODE, text, begin), quoted=True, open=False)
 
 
-def _end(pattern: re.Pattern[str], text: str, place: int, limit: int | None = None) -> int:
-    found = pattern.match(text, place, place + _LONGEST_VALUE if limit is None else limit)
+def _end(pattern: str, text: str, place: int, limit: int | None = None) -> int:
+    found = _compiled(pattern).match(text, place, place + _LONGEST_VALUE if limit is None else limit)
     assert found is not None  # it may match nothing
     return found.end()
 
