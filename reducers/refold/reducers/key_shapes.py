@@ -38,6 +38,7 @@ _IS = rf"{_QUOTED}[ \t]{{0,2}}[:=][ \t]{{0,8}}{_QUOTED}"
 _IN_TABLE = rf"{_QUOTED}[ \t]{{0,24}}[:=|][ \t]{{0,24}}{_QUOTED}"
 _NEW_LINE = r"(?:\r?\n|(?:\\{1,15}r)?\\{1,15}n)"
 _DIGIT = r"(?=[A-Za-z._~+/%-]{0,64}[0-9])"
+_FOUR_DIGITS = "(?=(?:[a-z=_-]{0,24}[0-9]){4})"
 _NO_WORD = r"(?=[a-z+/=._-]{0,48}[A-Z0-9])"
 # base64 of a short name and password may be without a digit, but hardly without a change of case.
 _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
@@ -115,7 +116,7 @@ _FRAMES: tuple[Shape, ...] = (
           r"(?<![A-Za-z0-9])(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}"
           r"\.[\w+/=-]{30,}"),
     Shape("key of MaxMind", (("_", "(?=[A-Za-z0-9]{29}_mmk)"),),
-          r"(?<![A-Za-z0-9])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])"),
+          rf"(?<![A-Za-z0-9])[A-Za-z0-9]{{6}}_{_NO_WORD}[A-Za-z0-9]{{29}}_mmk(?![A-Za-z0-9])"),
     Shape("key of Mailchimp", (("-", "(?=us[0-9]{1,2})"),),
           r"(?<![A-Za-z0-9])[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"),
     Shape("client secret of Azure", (("~", "(?<=[0-9]Q~)"),),
@@ -143,7 +144,7 @@ _FRAMES: tuple[Shape, ...] = (
     Shape("cookie of curl", (("-", "(?=b[ =])"), ("-", "(?=-cookie[ =])")),
           rf"\bcurl\b[^\n;|]{{0,400}}?[ \t](?:-b|--cookie)[ =]{_QUOTED}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
     Shape("password of MySQL", (("-", r"(?<=[ \t]-)(?<!sshpass[ \t]-)(?=p[^\s=-])"),),
-          rf"\b(?:mysql|mariadb)[a-z-]{{0,16}}\b[^\n;|]{{0,400}}?[ \t]-p{_QUOTED}(?![$%{{*<])([^\s\"'\\=-][^\s\"']{{2,199}}[^\s\"'\\])"),
+          rf"m(?:ysql|ariadb)(?<!\wmysql)(?<!\wmariadb)[a-z-]{{0,16}}\b[^\n;|]{{0,400}}?[ \t]-p{_QUOTED}(?![$%{{*<])([^\s\"'\\=-][^\s\"']{{2,199}}[^\s\"'\\])"),
     Shape("password of sshpass", (("-", r"(?<=sshpass[ \t]-)(?=p)"),),
           rf"\bsshpass[ \t]-p[ \t]{{0,4}}{_QUOTED}(?![$%{{*<=-])([^\s\"']{{3,199}}[^\s\"'\\])"),
     Shape("password of Redis", (("-", r"(?<=redis-)(?=cli[ \t])"),),
@@ -181,11 +182,12 @@ _FRAMES: tuple[Shape, ...] = (
     Shape("key of Yandex for storage", (("Y", r"(?=C[\w-]{38})"),),
           r"(?<![\w+/-])YC(?=[\w-]{0,37}[0-9])(?=[\w-]{0,37}[a-z])[\w-]{38}(?![\w+/=-])"),
     Shape("API token of Okta", (("00", r"(?=[\w=-]{40})"),),
-          r"(?<![\w+/.-])00(?=[a-z0-9_=-]{0,39}[A-Z])(?=[A-Z0-9_=-]{0,39}[a-z])[\w=-]{40}(?![\w+/=-])"),
+          r"00(?<![\w+/.-]00)(?=[a-z0-9_=-]{0,39}[A-Z])(?=[A-Z0-9_=-]{0,39}[a-z])[\w=-]{40}(?![\w+/=-])"),
     Shape("key of Beamer, GoCardless or Lob",
-          (("_", r"(?<=b_)(?<!\wb_)(?=[a-z0-9=_-]{40})"),
-           ("_", r"(?<=live_|test_)(?<!\wlive_|\wtest_)(?=(?:pub_)?[a-f0-9]{31}|[a-z0-9=_-]{40})")),
-          r"(?<![\w-])(?:(?:b|live)_(?=(?:[a-z=_-]{0,24}[0-9]){4})[a-z0-9=_-]{40,}|(?:live|test)_(?:pub_)?[a-f0-9]{31,})"),
+          (("_", rf"(?<=b_)(?<!\wb_)(?={_FOUR_DIGITS}[a-z0-9=_-]{{40}})"),
+           ("_", rf"(?<=live_|test_)(?<!\wlive_|\wtest_)(?=(?:pub_)?[a-f0-9]{{31}}|{_FOUR_DIGITS}[a-z0-9=_-]{{40}})")),
+          rf"(?<![\w-])(?:(?:b|live)_{_FOUR_DIGITS}[a-z0-9=_-]{{40,}}"
+          r"|(?:live|test)_(?:pub_)?(?=[a-f]{0,24}[0-9])[a-f0-9]{31,})"),
     Shape("access key of AWS, old", (("A", "(?=3T[A-Z0-9]{17})"),),
           r"(?<![\w+/-])A3T(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}(?![\w+/-])"),
     Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
@@ -236,8 +238,8 @@ SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
 
 # Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
 _RUNS = {
-    "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]|-user[ =]|-cookie[ =])",
-    "_": r"(?=[\w+/=.-]{10})",
+    "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|[a-z]{{20}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]|-user[ =]|-cookie[ =])",
+    "_": rf"(?={_NO_WORD}[\w+/=.-]{{10}}|[a-z]{{20}}|(?i:secret_a|gitlab_s))",
     ".": r"(?=[\w+/=.-]{20})",
     ":": rf"(?=//|[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12}}|A[\w-]{{34}}|[a-f0-9]{{32}}|543[0-9]:|6432:|\*:)",
 }

@@ -88,6 +88,7 @@ def is_placeholder(value: str) -> bool:
         or _TEMPLATE.search(value) is not None
         or any(word in low for word in _WORDS)
         or "0-9" in value  # a pattern
+        or value.endswith(("...", "\u2026"))  # cut off
     )
 
 
