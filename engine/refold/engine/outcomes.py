@@ -17,6 +17,7 @@ from refold.engine.models.protocol import (
     TextDelta,
 )
 from refold.engine.models.sent import SentHash
+from refold.engine.result import words_in
 from refold.engine.world import Work
 from refold.reducers import composition
 from refold.reducers.doubts import unseen
@@ -35,6 +36,7 @@ from refold.reducers.folds import late_result
 from refold.reducers.messages import Usage
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
+from refold.reducers.text import starts_over
 from refold.reducers.texts import render
 from refold.reducers.vocabulary import FailureClass, ToolError, Unknown
 
@@ -65,7 +67,8 @@ def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
     def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
         return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
-    return maker(ModelResponded(**_ended(work), **shared(reply, *REPLIED), **_told(reply)), complete)
+    fact = ModelResponded(**_ended(work), **shared(reply, *REPLIED), **_told(reply))
+    return maker(replace(fact, starts_over=_starts_over(work, reply.text)), complete)
 
 
 def summary_returned(work: Work, reply: Reply) -> Maker:
@@ -84,7 +87,9 @@ def model_failed(
         **_ended(work), **shared(error, *FAILED), usage=usage, cost_nanousd=cost, partial_calls=begun
     )
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
-    return _failed(fact, work.redactor.text(error.message), work.redactor.text(error.partial_text or text))
+    partial = work.redactor.text(error.partial_text or text)
+    fact = replace(fact, starts_over=_starts_over(work, partial))
+    return _failed(fact, work.redactor.text(error.message), partial)
 
 
 def tool_succeeded(work: Work, output: str) -> Maker:
@@ -143,6 +148,14 @@ def _told(reply: Reply) -> dict[str, Any]:
     lacks = {Unknown.UNCOUNTED: reply.usage is None, Unknown.UNPRICED: reply.cost_nanousd is None}
     unknown = tuple(what for what, missing in lacks.items() if missing)
     return {"usage": reply.usage or Usage(), "unknown": unknown}
+
+
+def _starts_over(work: Work, text: str) -> bool:
+    """Whether the model, asked to go on from what had arrived, began again."""
+    state = work.state
+    if not state.parts or state.summary is not None:
+        return False
+    return starts_over(words_in(work.journal.contents, state.parts), text)
 
 
 def _failed(fact: ModelFailed, said: str, partial_text: str) -> Maker:

@@ -175,12 +175,12 @@ def _arguments(state: RunState, call: str, contents: Mapping[int, Event]) -> str
 def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
     ended, answer = state.outcome, state.answer
     if ended is None:
-        text = _words(contents, () if answer is None else (answer.seq,))
+        text = words_in(contents, () if answer is None else (answer.seq,))
     elif ended.source == "fallback":
         values: dict[str, str | int] = {"max": plainly(state.limit)} if state.limit else {}
         text = render(state.policy.fallback or "", values)
     else:
-        text = _words(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
+        text = words_in(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
     if ended is not None:
         failed = [
             seq for seq, event in contents.items() if isinstance(event, ModelFailed) and seq < ended.seq
@@ -201,7 +201,7 @@ def _message(failed: Event) -> str:
     return failed.content.message if isinstance(failed, ModelFailed) and failed.content else ""
 
 
-def _words(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:
+def words_in(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:
     """What the model said in these events, nothing between: an answer that was cut, and what went on from there."""
     said: list[str] = []
     for seq in seqs:

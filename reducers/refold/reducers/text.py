@@ -88,6 +88,15 @@ def without_thinking(text: str) -> str:
     return _THINKING.sub("", text) if "<think>" in text else text
 
 
+_CHANCE = 8  # characters: that so few are the same at the beginning may be chance
+
+
+def starts_over(before: str, text: str) -> bool:
+    """Whether a text that was to go on from `before` repeats all of it from the beginning."""
+    begun = before.strip()
+    return len(begun) >= _CHANCE and text.lstrip().startswith(begun)
+
+
 def hollow(text: str) -> bool:
     """Whether nothing but white space is left of the text without its thinking."""
     words = text.lstrip()

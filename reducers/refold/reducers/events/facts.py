@@ -110,6 +110,7 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     `duration` and `retry_wait` are nanoseconds (the wait is what the adapter itself waited between tries of its
     own), `cost_nanousd` None where no price is known, `sent` the digest of the request as sent.
     `blank`: the text holds nothing but white space; `hollow`: nor does it once `<think>…</think>` is taken out.
+    `starts_over`: it was to go on from what had arrived before, and repeats that from the beginning: it stands in its place.
     """
 
     request: Count
@@ -119,6 +120,7 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     size: Size = Size()
     blank: bool = False
     hollow: bool = False
+    starts_over: bool = False
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
     model: str = ""
@@ -136,6 +138,7 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
 
     `retry_after` and `duration` are nanoseconds. Of a stream that broke: the size of the text that had arrived (None:
     no more than white space), and how many calls had begun. `single`: the provider complained about one message that is too long.
+    `starts_over`: what had arrived repeats from the beginning what had arrived before: it stands in its place.
     """
 
     request: Count
@@ -144,6 +147,7 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     retry_after: Count | None = None
     partial: Size | None = None
     partial_calls: Count = 0
+    starts_over: bool = False
     single: bool = False
     usage: Usage = Usage()
     cost_nanousd: Count | None = None

@@ -199,7 +199,8 @@ def retry_scheduled(state: RunState, event: events.RetryScheduled) -> RunState:
     if not event.keeps or failed is None or failed.event.partial is None:
         return state
     ref = replace(reference(state, Role.ASSISTANT, failed.event.partial), seq=failed.seq)
-    return replace(said(state, ref), parts=(*state.parts, failed.seq))
+    before = () if failed.event.starts_over else state.parts
+    return replace(said(state, ref), parts=(*before, failed.seq))
 
 
 def state_changed(state: RunState, event: events.StateChanged) -> RunState:

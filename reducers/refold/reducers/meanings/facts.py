@@ -86,7 +86,7 @@ def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
         spent=_settled(spent, state.step.spent),
         request=None,
         answer=answer,
-        parts=() if grace else state.parts,
+        parts=() if grace or event.starts_over else state.parts,
         window=window,
         messages=messages + len(event.calls),
         batch=opened(state.seq, messages, event.calls),

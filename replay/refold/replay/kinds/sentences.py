@@ -76,7 +76,7 @@ def spent(event: ModelResponded | SummaryReturned) -> str:
 
 def answered(event: ModelResponded) -> str:
     """What an answer cost, and why it stopped: `812 in, 40 out, $0.0012, 2.1 s (end_turn)`."""
-    return f"{spent(event)} ({known.stopped(event)})"
+    return f"{spent(event)} ({known.stopped(event)}){_again(event)}"
 
 
 def quoted_answer(event: ModelResponded) -> str:
@@ -103,7 +103,11 @@ def said(event: ModelResponded) -> Iterator[str]:
 
 def failed(event: ModelFailed) -> str:
     """`rate_limit 429`."""
-    return f"{event.failure}{f' {event.status}' if event.status else ''}"
+    return f"{event.failure}{f' {event.status}' if event.status else ''}{_again(event)}"
+
+
+def _again(event: ModelResponded | ModelFailed) -> str:
+    return ", starts over: repeats what had arrived" if event.starts_over else ""
 
 
 def returned(event: ToolReturned) -> str:
