@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
-from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.items import (
     Answered,
     Counted,
@@ -22,62 +21,9 @@ from refold.replay.importers.items import (
     Said,
     Unread,
 )
-from refold.replay.importers.opencode import OPENCODE
+from refold.replay.importers.opencode.importer import OPENCODE
 from refold.replay.importers.source import BadTranscript, Source
-
-Json = dict[str, Any]
-INFO: Json = {
-    "id": "ses_1",
-    "projectID": "p",
-    "directory": "/p",
-    "version": "1.2.3",
-    "time": {"created": 1_700_000_000_000},
-}
-
-
-def user(id_: str, *parts: Json, **more: Any) -> Json:
-    """A person's message."""
-    return {
-        "info": {"id": id_, "role": "user", "time": {"created": 1_700_000_001_000}, **more},
-        "parts": list(parts),
-    }
-
-
-def answer(id_: str, *parts: Json, finish: str | None = "stop", **more: Any) -> Json:
-    """An answer."""
-    time = {"created": 1_700_000_002_000, "completed": 1_700_000_003_000}
-    info = {"id": id_, "role": "assistant", "modelID": "m", "time": time, **more}
-    return {"info": info | ({"finish": finish} if finish else {}), "parts": list(parts)}
-
-
-def text(said: str, **more: Any) -> Json:
-    """A part of text."""
-    return {"type": "text", "text": said, **more}
-
-
-def tool(call: str, status: str = "completed", **state: Any) -> Json:
-    """A part with a call, and what came of it."""
-    said = {"completed": {"output": "7"}, "error": {"error": "no such file"}}.get(status, {})
-    given = {"status": status, "input": {"z": 1, "a": 2}, **said, **state}
-    return {"type": "tool", "callID": call, "tool": "bash", "state": given}
-
-
-def finished(reason: str = "stop", **tokens: Any) -> Json:
-    """The end of a response."""
-    counts = {"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}} | tokens
-    return {"type": "step-finish", "reason": reason, "tokens": counts, "cost": 0.5}
-
-
-def read(*messages: Json, **info: Any) -> list[Item]:
-    """The items of a session of these messages."""
-    doc = {"info": INFO | info, "messages": list(messages)}
-    return list(conversations(OPENCODE.items(Source.of("x", json.dumps(doc).encode()))))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
+from support.opencode import GO, HI, INFO, Json, answer, finished, only, read, text, tool, user
 
 
 def told(items: list[Item]) -> list[tuple[str, str]]:
@@ -89,10 +35,6 @@ def told(items: list[Item]) -> list[tuple[str, str]]:
         )
         for item in items[1:-1]
     ]
-
-
-GO = user("u", text("go"))
-HI = answer("a", {"type": "step-start"}, text("hi"), finished())
 
 
 def test_a_session_is_a_run() -> None:
@@ -202,7 +144,9 @@ def test_a_call_that_nobody_answered(status: str) -> None:
         pytest.param(
             [text("go"), {"type": "file", "mime": "text/plain"}], "go", "user", id="a file read beside"
         ),
-        pytest.param([{"type": "compaction", "auto": True}], "[compaction]", "harness", id="a compaction"),
+        pytest.param(
+            [{"type": "compaction", "auto": True}], "What did we do so far?", "harness", id="a compaction"
+        ),
     ],
 )
 def test_what_the_model_is_told(parts: list[Json], said: str, by: str) -> None:
@@ -236,7 +180,7 @@ def test_a_compaction_leaves_its_summary() -> None:
     items = read(
         GO, HI, asked, answer("s", text("so far"), summary=True, parentID="c"), user("v", text("on"))
     )
-    assert ["[compaction]", "so far"] == [each.text for each in only(Prompted, items).messages]
+    assert ["What did we do so far?", "so far"] == [each.text for each in only(Prompted, items).messages]
 
 
 def test_a_compaction_may_keep_a_tail() -> None:
@@ -245,7 +189,9 @@ def test_a_compaction_may_keep_a_tail() -> None:
     items = read(
         GO, answer("a", tool("t"), text("hi")), asked, answer("s", text("so far"), summary=True, parentID="c")
     )
-    assert ["hi", "7", "[compaction]", "so far"] == [each.text for each in only(Prompted, items).messages]
+    assert ["hi", "7", "What did we do so far?", "so far"] == [
+        each.text for each in only(Prompted, items).messages
+    ]
 
 
 def test_a_summary_that_failed_leaves_all() -> None:
@@ -278,7 +224,7 @@ def test_what_a_person_took_back() -> None:
         pytest.param([], "open", id="nothing"),
         pytest.param([GO], "open", id="a prompt"),
         pytest.param([GO, HI], "finished", id="an answer"),
-        pytest.param([GO, answer("a", text("hi"), finish="unknown")], "finished", id="an answer, nobody knows why it stopped"),
+        pytest.param([GO, answer("a", text("hi"), finish="unknown")], "unknown", id="an answer, nobody knows why it stopped"),
         pytest.param([GO, answer("a", tool("t"), finish="tool-calls")], "open", id="a call"),
         pytest.param([GO, answer("a", tool("t"), finish="unknown")], "open", id="a call, nobody knows why it stopped"),
         pytest.param([GO, answer("a", text("I wi"), finish=None)], "open", id="half an answer"),

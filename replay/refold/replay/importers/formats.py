@@ -32,7 +32,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "mini_swe_agent": "mini_swe_agent.importer:MINI_SWE_AGENT",
         "openai_agents": "openai_agents:OPENAI_AGENTS",
         "openai_messages": "openai_messages:OPENAI_MESSAGES",
-        "opencode": "opencode:OPENCODE",
+        "opencode": "opencode.importer:OPENCODE",
         "openhands": "openhands.importer:OPENHANDS",
         "otel": "otel.importer:OTEL",
         "pi": "pi.importer:PI",
