@@ -1,5 +1,6 @@
 """`refold state` and `refold view`: what a run was at an event, and exactly what the model saw at a turn."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -14,13 +15,14 @@ from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.sent import SentHash
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
-from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, StateChanged
+from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, SourceRecorded, StateChanged
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState, Watch
-from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import events, figures, state_at
 from refold.replay.importers.derivation.facts import ADAPTER
 from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
+from refold.replay.source_words import ASKED_FOR_SUMMARY, LACKS, NO_SUMMARY, SYSTEM_LABEL
 from refold.replay.turns import NoSuchTurn
 from refold.store.protocol import Store, Stored
 
@@ -37,7 +39,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came, where the
     answer's content was erased and its salt with it, or where no digest was recorded; `unknown_why` says which. `tools_known`
-    and `settings_known` are false of an imported run whose source told of none. Of an imported one `counted` are the tokens of the
+    and `settings_known` are false of an imported run whose source told of none, `system_known` of one whose source records a
+    template of the system prompt. `lacks` are sentences on what else its source does not record of the request. Of an imported run `counted` are the tokens of the
     request as its source counted them, None where it did not; `estimated` are those of what is known of it.
     """
 
@@ -52,6 +55,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     asked: bool = True
     tools_known: bool = True
     settings_known: bool = True
+    system_known: bool = True
+    lacks: tuple[str, ...] = ()
     estimated: int = 0
     counted: int | None = None
 
@@ -101,13 +106,13 @@ def graph_command(screen: Screen) -> int:
 
 
 async def _view(store: Store, run: str, upto: int | None) -> View:
-    state = await _asked(store, run, upto)
+    state, lacks = await _asked(store, run, upto)
     asked = _request(state)
     if asked is None:
         raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
     request = request_for(asked, state, await words_of(store, run, state))
     imported = await _imported(store, run)
-    answer = await _answer(store, run, state.seq)
+    answer, later = await _answer(store, run, state.seq)
     whole = sent_of(asked, state, request)
     sent, unknown = _UNASKED if state.unasked else _compared(answer, whole)
     return View(
@@ -122,6 +127,8 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
         asked=not state.unasked,
         tools_known=bool(state.setup.tools) or not imported,
         settings_known=bool(request.settings) or not imported,
+        system_known=SYSTEM_LABEL not in state.setup.labels,
+        lacks=(*lacks, *later),
         estimated=state.window.tokens,
         counted=answer[1].usage.input or None if answer and answer[1].adapter == ADAPTER else None,
     )
@@ -135,18 +142,23 @@ def _request(state: RunState) -> ModelRequested | None:
     return state.request.event if asks and state.request else None
 
 
-async def _asked(store: Store, run: str, upto: int | None) -> RunState:
-    """The state right after the last request at or before event `upto`; also where an imported run's source shows none.
+async def _asked(store: Store, run: str, upto: int | None) -> tuple[RunState, Sequence[str]]:
+    """The state right after the last request at or before event `upto`, and what its source lacks of it; also where an
+    imported run's source shows none.
 
     No guard has a say in what a model sees.
     """
     state, asked = NEW, None
+    noted, lacks = dict[str, None](), list[str]()
     async for stored, event in events(store, run, upto):
         state = folded(state, stored, event, NO_GUARDS)
         ends = isinstance(event, StateChanged) and state.unasked
-        asked = state if isinstance(event, ModelRequested) or ends else asked
+        if isinstance(event, SourceRecorded) and event.what == NO_SUMMARY:
+            noted[LACKS[event.what]] = None
+        if isinstance(event, ModelRequested) or ends:
+            asked, lacks = state, list(noted)
     if asked is not None:
-        return asked
+        return asked, lacks
     if upto is None:
         raise NoSuchTurn(run, None, 0)
     raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
@@ -158,14 +170,21 @@ async def _imported(store: Store, run: str) -> bool:
     return isinstance(first, RunStarted) and SOURCE_LABEL in first.labels
 
 
-async def _answer(store: Store, run: str, seq: int) -> tuple[Stored, ModelResponded] | None:
-    """The answer to the request made at event `seq`."""
+async def _answer(
+    store: Store, run: str, seq: int
+) -> tuple[tuple[Stored, ModelResponded] | None, Sequence[str]]:
+    """The answer to the request made at event `seq`, and what its source is said behind it to lack of that request."""
+    found: tuple[Stored, ModelResponded] | None = None
     async for chunk in store.read(run, after=seq):
         for stored in chunk:
             event = event_of(stored)
             if isinstance(event, ModelResponded) and event.request == seq:
-                return stored, event
-    return None
+                found = stored, event
+            elif isinstance(event, SourceRecorded) and event.what == ASKED_FOR_SUMMARY:
+                return found, (LACKS[event.what],)
+            elif found is not None and isinstance(event, ModelRequested):
+                return found, ()
+    return found, ()
 
 
 def _compared(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> tuple[Sent, str]:
@@ -190,6 +209,8 @@ def _tell_view(screen: Screen, found: View) -> None:
     for number, message in enumerate(request.messages, 1):
         screen.say()
         name = f" (answers {message.call})" if message.call else ""
+        if number == 1 and message.role is Role.SYSTEM and not found.system_known:
+            name = " (the source records a template: parts of it may not have been sent)"
         screen.heading(f"--- {number}. {message.role}{name}")
         _tell_message(screen, message)
     screen.say()
@@ -203,7 +224,7 @@ def _tell_view(screen: Screen, found: View) -> None:
             "tools": tools or ("none" if found.tools_known else unknown),
             "settings": settings or ("the model's own" if found.settings_known else unknown),
             "most": None if request.max_output is None else f"{request.max_output} tokens of output",
-            "missing": f"the source counted {missing}" if lacks else None,
+            "missing": [*found.lacks, *([f"the source counted {missing}"] if lacks else [])] or None,
             "sent": _SENT[found.sent] + found.unknown_why,
         },
         indent="",

@@ -33,6 +33,23 @@ BEGAN = "began:"
 PARENT_LABEL = "source.parent"
 """The label of a run that another of its source began: the key of that one."""
 
+SYSTEM_LABEL = "source.system"
+"""The label of a run whose source records no system prompt as it was sent: `template`, of which the harness leaves parts out."""
+
+NO_SUMMARY = "compaction:not_recorded"
+"""How an import remarks that the summary which a compaction left is not in the source."""
+
+ASKED_FOR_SUMMARY = "compaction:asked"
+"""How an import remarks, behind an answer that is a compaction's summary, that what asked for it is not in the source."""
+
+LACKS: Mapping[str, str] = MappingProxyType(
+    {
+        NO_SUMMARY: "the summary that a compaction before this left is not in the source",
+        ASKED_FOR_SUMMARY: "this answer is a compaction's summary, and what asked for it is not in the source",
+    }
+)
+"""What a request lacks here of what was sent, by such remarks."""
+
 BRANCH_LABEL = "source.branch"
 """The label of a run that was part of another, `source.parent`, until somebody left it: how, as `rewound`."""
 

@@ -324,3 +324,31 @@ def test_detection(entries: list[Json], score: int | None) -> None:
     """The format is told by its header or its entries."""
     match = PI.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in entries)))
     assert score == (match.score if match else None)
+
+
+@pytest.mark.parametrize(
+    ("counted", "calls", "end", "stop"),
+    [(3, [], "finished", "stop"), (0, [], "unknown", ""), (0, [called("t")], "open", "stop")],
+)
+def test_an_answer_of_which_no_token_was_counted(
+    counted: int, calls: list[Json], end: str, stop: str
+) -> None:
+    """Pi writes `stop` where a stream broke off, too: of a text without a token counted nobody knows why it ended."""
+    used = {"input": counted, "output": counted, "cacheRead": 0, "cacheWrite": 0}
+    items = read(HEADER, user("u", None, "go"), answer("a", "u", said("half an"), *calls, usage=used))
+    assert (end, stop) == (only(RunEnded, items).end, only(Answered, items).stop_raw)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("Tool bash not found", ToolError.UNKNOWN_TOOL),
+        ('Validation failed for tool "bash":\n  - command: Required', ToolError.BAD_ARGUMENTS),
+        ("no such file: Tool bash not found", ToolError.RAISED),
+    ],
+)
+def test_the_words_of_an_error(words: str, error: ToolError) -> None:
+    """Pi's own words say how a call failed that never ran; of one that went well they say nothing."""
+    asked = [HEADER, user("u", None, "go"), answer("a", "u", called("t"))]
+    assert error is only(Returned, read(*asked, result("r", "a", "t", words, error=True))).error
+    assert None is only(Returned, read(*asked, result("r", "a", "t", words))).error

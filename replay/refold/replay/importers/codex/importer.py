@@ -37,6 +37,7 @@ from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source, fits
 from refold.replay.importers.times import Times
+from refold.replay.source_words import ASKED_FOR_SUMMARY, NO_SUMMARY, SYSTEM_LABEL
 
 _EVENTS = {
     "guardian_assessment": "guardrail",
@@ -90,6 +91,8 @@ class _Reading:
         self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
         self.header: Row | None = None
         self.model = ""
+        self.names: dict[str, str] = {}
+        self.latest: Response | None = None
 
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
@@ -118,8 +121,10 @@ class _Reading:
         self.model = text(turn.value, "payload", "model") if turn else ""
         meta = at(self.header.value, "payload") if self.header else None
         key = text(meta, "id") or text(meta, "session_id") or "session"
-        base = take_text(meta, "base_instructions", "text") or take_text(meta, "instructions")
+        template = take_text(meta, "base_instructions", "text")
+        base = template or take_text(meta, "instructions")
         labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
+        labels |= {SYSTEM_LABEL: "template"} if template else {}
         place = self.header.place if self.header else Place("line 1")
         return RunBegan(
             place.position,
@@ -180,7 +185,10 @@ class _Reading:
         if self.draft is None or self.draft.closed:
             self.draft = Response(row, self.model)
             self.queue.append(self.draft)
-        self.draft.asked += kind(found) == "call" and self._is_new("call", found)
+        self.latest = self.draft
+        if kind(found) == "call":
+            self.draft.asked += self._is_new("call", found)
+            self.names[text(found, "call_id") or text(found, "id")] = text(found, "name")
         self.draft.add(row, found)
         fits(self.source.name, row.position, self.draft.size)
 
@@ -208,7 +216,8 @@ class _Reading:
     def _result(self, row: Row, found: JSON) -> None:
         self._close()
         counts = None if self._is_new("result", found) else UNCOUNTED
-        shown, failed = output(found), failed_of(found)
+        shown = output(found)
+        failed = failed_of(found, self.names.get(text(found, "call_id"), ""))
         asked, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.counting(counts)
         self.queue.append(place.returned(asked, shown, failed=failed, rest=left_of(row, found)))
@@ -246,6 +255,10 @@ class _Reading:
         alone = [place.said(summary, "harness")] if summary and not history else []
         joins = (*alone, *(told for part in history if (told := as_told(part, place)) is not None))
         self.queue.append(row.remarked("compaction"))
+        if history and not summary:
+            self.queue.append(row.place.remarked(NO_SUMMARY))
+        elif self.latest is not None and self.latest.texts and "\n".join(self.latest.texts) in summary:
+            self.queue.append(row.place.remarked(ASKED_FOR_SUMMARY))
         self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
 
     def _rolled_back(self, row: Row, turns: int) -> None:

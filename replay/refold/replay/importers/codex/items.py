@@ -11,7 +11,7 @@ from typing import Literal
 
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.vocabulary import FailureClass, Role
+from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
 from refold.replay.importers.content import unwrapped
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import Answered, Place, Returned, Said
@@ -46,6 +46,17 @@ _HARNESS = (
 )
 _HEAD_END = re.compile(r"^(?:Output|Total output lines.*):\s*$", re.MULTILINE)
 _EXIT = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)\s*$", re.MULTILINE)
+_FIXED: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
+    (re.compile(r"unsupported (?:custom tool )?call: "), ToolError.UNKNOWN_TOOL),
+    (re.compile(r"failed to parse function arguments: "), ToolError.BAD_ARGUMENTS),
+    (
+        re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"),
+        ToolError.CANCELLED,
+    ),
+    (re.compile(r"(?:Command|Tool call) blocked by PreToolUse hook: "), Refuser.HOOK),
+    (re.compile(r"(?:exec command|patch) rejected by user\Z"), Refuser.USER),
+)
+"""Codex's own words in place of an output, whole or at its beginning."""
 _FAILED = re.compile(r"\s*(?:execution error: |exec_command failed|apply_patch verification failed)")
 
 
@@ -143,19 +154,23 @@ def output(found: JSON) -> str:
     return given if isinstance(given, str) else json_text(given)
 
 
-def failed_of(found: JSON) -> bool | None:
-    """Whether a result says that it failed: a code other than 0, an execution error, `success: false`; None: it says nothing."""
+def failed_of(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
+    """Whether a result of the tool `name` says that it failed: Codex's own words, a code other than 0, an execution error,
+    `success: false`; None: it says nothing. A tool of another server, `server__tool`, may say what it likes.
+    """
+    words = output(found)
+    if "__" not in name and (fixed := next((what for said, what in _FIXED if said.match(words)), None)):
+        return fixed
     given = unwrapped(at(found, "output"))
     success, code = at(given, "success"), at(given, "metadata", "exit_code")
     if success is False:
         return True
     if isinstance(code, int) and not isinstance(code, bool):
         return code != 0
-    shown = output(found)
-    if _FAILED.match(shown):
+    if _FAILED.match(words):
         return True
-    end = _HEAD_END.search(shown)
-    found_code = _EXIT.search(shown[: end.start()] if end else shown[:400])
+    end = _HEAD_END.search(words)
+    found_code = _EXIT.search(words[: end.start()] if end else words[:400])
     if found_code:
         return int(found_code[1]) != 0
     return False if success is True else None

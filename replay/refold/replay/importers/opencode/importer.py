@@ -32,7 +32,7 @@ from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.stops import end_of
 from refold.replay.importers.tallies import counted
-from refold.replay.source_words import PARENT_LABEL
+from refold.replay.source_words import ASKED_FOR_SUMMARY, PARENT_LABEL
 
 _LABELS = ("version", "agent")
 
@@ -111,6 +111,7 @@ class _Run:
                 summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
                 yield from read_message(message, where, self.key, overflowed=self._overflowed(index))
                 if summed_up:
+                    yield where.remarked(ASKED_FOR_SUMMARY)
                     yield self._compacted(message, where)
 
     def _compacted(self, message: JSON, where: Place) -> Item:

@@ -1,7 +1,7 @@
 """How a Pi session ended: by the last message that nobody took back."""
 
 from refold.replay.importers.fields import JSON, text
-from refold.replay.importers.pi.rows import asked
+from refold.replay.importers.pi.rows import asked, is_cut
 from refold.replay.importers.stops import end_of
 
 
@@ -10,6 +10,7 @@ class Ending:
 
     def __init__(self) -> None:
         self.role = self.stop = ""
+        self.cut = False
         self.pending: dict[str, str] = {}
         self.answered: set[str] = set()
 
@@ -25,6 +26,7 @@ class Ending:
             case _:
                 return
         self.role, self.stop = text(message, "role"), text(message, "stopReason")
+        self.cut = self.role == "assistant" and is_cut(message)
 
     def end(self) -> tuple[str, str]:
         """The end, and what says so."""
@@ -44,4 +46,6 @@ class Ending:
         ends = {"aborted": "cancelled", "error": "error", "length": "limit:token"}
         if self.stop not in ends and waiting:
             return "open", f"{waiting} tool call(s) without result at the end"
+        if self.stop not in ends and self.cut:
+            return "unknown", f"{says}, and no token counted: the stream may have broken off"
         return ends.get(self.stop) or end_of(self.stop), says

@@ -18,6 +18,8 @@ from refold.replay.importers.pi.rows import (
     SUMMARY,
     TOKENS,
     asked,
+    error_of,
+    is_cut,
     take_answer,
     take_shell,
     take_spoken,
@@ -179,6 +181,7 @@ class _Reading:
     def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
         self.requests += 1
         stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
+        cut = is_cut(message)
         if stop == "error" and not asked(message):
             where, partial = row.place.counting(_counted(row.value)), take_spoken(message)
             yield where.failed(problem, partial=partial, rest=row.rest())
@@ -190,7 +193,7 @@ class _Reading:
             yield row.place.answered(
                 answer,
                 TOKENS.take(message, "usage"),
-                stop=take_text(message, "stopReason"),
+                stop="" if cut and stop == "stop" else take_text(message, "stopReason"),
                 cost=take_cost(message, "usage", "cost", "total"),
                 model=take_text(message, "model"),
                 response=take_text(message, "responseId"),
@@ -207,7 +210,8 @@ class _Reading:
         said, failed = take_spoken(message), take_flag(message, "isError")
         take(message, "role")
         take_if(message, "toolName", self.ending.pending.get(call))
-        return row.place.returned(call, said, name=name, failed=failed, rest=row.rest())
+        how = error_of(name, said) if failed else failed
+        return row.place.returned(call, said, name=name, failed=how, rest=row.rest())
 
     def _branch(self, row: Row) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""

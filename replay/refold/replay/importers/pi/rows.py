@@ -3,10 +3,10 @@
 The texts around summaries and shell commands are Pi's own (its `messages.ts`), so that a view built from them is the model's.
 """
 
-from refold.reducers.messages import Message, MessageCall
-from refold.reducers.vocabulary import Role
+from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import take_call
-from refold.replay.importers.fields import JSON, number, rows, text
+from refold.replay.importers.fields import JSON, at, number, rows, text
 from refold.replay.importers.leftovers import take, take_each, take_flag, take_number, take_text, take_words
 from refold.replay.importers.usages import UsageNames
 
@@ -32,6 +32,22 @@ TOKENS = UsageNames(
 def asked(message: JSON) -> list[JSON]:
     """The calls in a message, as they stand there."""
     return [block for block in rows(message, "content") if text(block, "type") == "toolCall"]
+
+
+def is_cut(message: JSON) -> bool:
+    """Whether nothing shows that an answer came to its end: it has no call, and Pi counted no token of it.
+
+    Pi writes `stop` also where the stream broke off.
+    """
+    used = TOKENS.of(at(message, "usage"))
+    return used is not None and used == Usage() and not asked(message)
+
+
+def error_of(name: str, said: str) -> ToolError | bool:
+    """How a call failed, by Pi's own words."""
+    if said == f"Tool {name} not found":
+        return ToolError.UNKNOWN_TOOL
+    return ToolError.BAD_ARGUMENTS if said.startswith(f'Validation failed for tool "{name}"') else True
 
 
 def take_spoken(message: JSON) -> str:
