@@ -214,7 +214,9 @@ def codex(script: Script) -> bytes:
 def pi(script: Script) -> bytes:
     """A session of Pi: entries, a message each."""
     new = _Ids()
-    rows = [{"type": "session", "version": 3, "id": "s", "timestamp": TIME.format(0), "cwd": "/p"}]
+    rows: list[Json] = [
+        {"type": "session", "version": 3, "id": "s", "timestamp": TIME.format(0), "cwd": "/p"}
+    ]
 
     def add(**message: Any) -> None:
         parent = rows[-1]["id"] if len(rows) > 1 else None
@@ -231,7 +233,7 @@ def pi(script: Script) -> bytes:
     for turn in script:
         add(role="user", content=[{"type": "text", "text": turn.said}])
         for text, commands in turn.answers:
-            calls = [
+            calls: list[Json] = [
                 {"type": "toolCall", "id": new("call"), "name": "bash", "arguments": {"command": c}}
                 for c in commands
             ]

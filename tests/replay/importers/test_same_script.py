@@ -83,16 +83,16 @@ def test_a_rule_on_the_steps_of_a_turn_stops_in_its_third() -> None:
 
 
 texts = st.text("abc", min_size=1, max_size=4)
-scripts = st.lists(
-    st.builds(
-        lambda said, steps, last: Turn(said, [*steps, (last, [])]),
-        texts,
-        st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), max_size=4),
-        texts,
-    ),
-    min_size=1,
-    max_size=3,
-)
+steps = st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), max_size=4)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    """A person's words, answers with commands, and a last one without."""
+    return Turn(draw(texts), [*draw(steps), (draw(texts), [])])
+
+
+scripts = st.lists(turns(), min_size=1, max_size=3)
 
 
 @settings(max_examples=scaled(8))

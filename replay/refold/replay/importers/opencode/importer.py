@@ -125,7 +125,7 @@ class _Run:
 
     def _overflowed(self, index: int) -> bool:
         """Whether the message behind this one asks for a compaction because a request was too long."""
-        following = at(self.messages, index + 1) if index + 1 < len(self.messages) else None
+        following = self.messages[index + 1] if index + 1 < len(self.messages) else None
         return any(at(part, "overflow") is True for part in rows(following, "parts"))
 
     def _index(self, id_: str) -> int | None:
