@@ -158,7 +158,7 @@ async def _file(
             )
     except UnknownFormat as error:
         if file.walked and not error.candidates and not file.sounds_like_one:
-            return _not_imported(screen, file.name, "no transcript", skipped=True)
+            return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
         return _not_imported(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, steady.Unreadable) as error:
         return _not_imported(screen, file.name, str(error), error.exit_code)

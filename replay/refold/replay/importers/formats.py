@@ -15,6 +15,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.refusals import nearest
 from refold.replay.importers.protocol import Importer, Match
 from refold.replay.importers.source import Source
+from refold.replay.importers.unsupported import Unsupported, identify
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -59,13 +60,18 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class UnknownFormat(WrongUse):
-    """A file of none of the formats, or of two equally: nothing is imported. `candidates` are the best, if any."""
+    """A file of none of the formats, or of two equally: nothing is imported. `candidates` are the best, if any.
 
-    def __init__(self, name: str, candidates: Sequence[Candidate]) -> None:
-        super().__init__(name, tuple(candidates))
-        self.name, self.candidates = name, tuple(candidates)
+    `known`: it is of a kind that is known, and not read.
+    """
+
+    def __init__(self, name: str, candidates: Sequence[Candidate], known: Unsupported | None = None) -> None:
+        super().__init__(name, tuple(candidates), known)
+        self.name, self.candidates, self.known = name, tuple(candidates), known
 
     def __str__(self) -> str:
+        if self.known is not None:
+            return f"{self.name}: this is {self.known}"
         if not self.candidates:
             return (
                 f"{self.name}: no transcript of a known format ({', '.join(FORMATS)}); name one by --format"
@@ -107,6 +113,8 @@ def candidates(source: Source) -> list[Candidate]:
 def detected(source: Source) -> Candidate:
     """The format of a source. Raises `UnknownFormat` where it is none, or two that are equally sure."""
     found = candidates(source)
+    if (not found or found[0].score < CERTAIN) and (known := identify(source)) is not None:
+        raise UnknownFormat(source.name, (), known)
     best = [each for each in found if each.score == found[0].score]
     if len(best) != 1:
         raise UnknownFormat(source.name, best)
