@@ -9,6 +9,7 @@ from refold.replay.importers.fields import JSON, table, text
 from refold.replay.importers.source import Source
 
 _SQLITE = b"SQLite format 3\0"
+_MOST_SCHEMA = 1 << 20  # bytes: the tables of a new database stand in its first pages
 
 
 class Unsupported(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ def identify(source: Source) -> Unsupported | None:
     """Which of these kinds a file is, by its first bytes; None: it is none of them."""
     head = source.head()
     if head.startswith(_SQLITE):
-        return _of_database(head)
+        return _of_database(source.head(_MOST_SCHEMA))
     start = head.lstrip(b"\xef\xbb\xbf \r\n")[:400]
     if start.startswith(b"# aider chat started at"):
         return _AIDER
@@ -61,7 +62,7 @@ def identify(source: Source) -> Unsupported | None:
 
 
 def _of_database(head: bytes) -> Unsupported | None:
-    """By the tables that its first pages declare."""
+    """By the tables that its first pages declare: nothing of it is run, and large ones are not read."""
     if b"cursorDiskKV" in head or b"CREATE TABLE ItemTable" in head:
         return _CURSOR
     declared = head.replace(b"`", b"").replace(b'"', b"")
