@@ -21,6 +21,7 @@ from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source
+from refold.replay.importers.stops import end_of
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.traces import answer_of
@@ -145,7 +146,8 @@ class _Reading:
         read, model = take_messages(message, role=Role.ASSISTANT), take_text(message, "model")
         answer = answer_of(read)
         self.open = {call.id: call.name for call in answer.calls}
-        self.end = "finished", "last answer has no call"
+        how = f"; it stopped by {read.stop[:40]}" if read.stop else ""
+        self.end = end_of(read.stop) if read.stop else "finished", f"last answer has no call{how}"
         return row.place.answered(answer, stop=read.stop, model=model, rest=row.rest())
 
     def _user(self, row: Row, message: JSON) -> Iterator[Item]:
