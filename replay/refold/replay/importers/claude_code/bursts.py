@@ -4,8 +4,8 @@ While an answer streams in, iFlow writes a row for each state of it, each under 
 A row may repeat the call of the row before it. So a call that waits for its result, and is asked once more by its id, is one call.
 """
 
-from refold.replay.importers.claude_code.rows import Kind, blocks, results
-from refold.replay.importers.fields import JSON, NANO, at, text
+from refold.replay.importers.claude_code.rows import Kind, results
+from refold.replay.importers.fields import JSON, NANO, at, rows, text
 from refold.replay.importers.session_rows import Row
 
 _IFLOW = "session-"
@@ -26,7 +26,9 @@ class Bursts:
     def first(self, row: Row, first: int) -> int:
         """The first row of the answer of which `row` is a piece; `first` by its `message.id` alone."""
         side = at(row.value, "isSidechain") is True
-        asked = [block for block in blocks(row.value) if text(block, "type") == "tool_use"]
+        asked = [
+            block for block in rows(row.value, "message", "content") if text(block, "type") == "tool_use"
+        ]
         for call in asked:
             known = self._open.get((side, text(call, "id")))
             if known is not None and known[1:] == (text(call, "name"), at(call, "input")):

@@ -179,4 +179,4 @@ def _before(row: JSON, tree: Tree, *, side: bool) -> str | int:
 
 def is_side(row: JSON) -> bool:
     """Whether a row is of a sub-agent that wrote into this file."""
-    return isinstance(row, dict) and (row.get("isSidechain") is True or bool(text(row, "parent_tool_use_id")))
+    return isinstance(row, dict) and (row.get("isSidechain") is True or bool(row.get("parent_tool_use_id")))

@@ -24,7 +24,8 @@ def is_result(row: JSON) -> bool:
 
 def is_head(row: JSON) -> bool:
     """Whether a row is the one that heads a stream."""
-    return (text(row, "type"), text(row, "subtype")) == ("system", "init") and bool(text(row, "session_id"))
+    heads = text(row, "type") == "system" and text(row, "subtype") == "init"
+    return heads and bool(text(row, "session_id"))
 
 
 def end_by(result: JSON) -> tuple[str, str]:

@@ -158,8 +158,7 @@ class Reading:
     def _permission(self, row: Row) -> None:
         """A change of the mode that decides about which calls a person is asked."""
         mode = text(row.value, "permissionMode")
-        told = text(row.value, "type") == "user" or is_head(row.value)
-        if mode and mode != self.mode and told:
+        if mode and mode != self.mode and (text(row.value, "type") == "user" or is_head(row.value)):
             self.mode = mode
             self.queue.append(row.place.remarked("permission_mode", {"permissionMode": mode}))
 
