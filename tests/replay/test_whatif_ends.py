@@ -85,13 +85,14 @@ def test_a_context_is_as_large_as_what_was_answered(
 def test_a_context_grows_with_what_was_answered() -> None:
     """Each answer that shows a larger context counts: a pass is judged by the largest that is known so far, not by the first."""
     log = lacking(calls("look", 12, 200), (Unknown.CONTEXT,))
-    answers = [event for event in log if isinstance(event, ModelResponded)]
-    assert (
-        judged(log, HALF).verdict is Verdict.UNJUDGED
-    )  # what it has answered to is hardly more than what it is shown
+    # What it has answered to is hardly more than what it is shown.
+    assert Verdict.UNJUDGED is judged(log, HALF).verdict
+    first = next(at for at, event in enumerate(log) if isinstance(event, ModelResponded))
     grown = [
-        replace(event, usage=replace(event.usage, input=100_000)) if event in answers[1:] else event
-        for event in log
+        replace(event, usage=replace(event.usage, input=100_000))
+        if at > first and isinstance(event, ModelResponded)
+        else event
+        for at, event in enumerate(log)
     ]
     assert Verdict.AGREE is judged(grown, HALF).verdict
 
