@@ -35,7 +35,7 @@ clients: setup ## Let real coding agents play scripts, and hold their imports ag
 conformance: setup ## Hold the presets against recorded answers of known loops: CASES=DIR for others
 	$(BIN)/python tests/conformance/run.py "$(CASES)" $(ARGS)
 
-mutants: setup ## Change each comparison of the limits and guards, and see that a test fails: hours; ARGS=limits for some
+mutants: setup ## Mutate limits, guards, store, engine and what-if, and list what no test notices: hours; ARGS="--sample=6 store/" for some
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "cosmic-ray>=8.7"
 	$(BIN)/python tests/mutation/run.py $(ARGS)
 

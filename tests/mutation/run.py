@@ -112,7 +112,7 @@ def main(words: list[str]) -> int:
 
 def _modules() -> list[str]:
     guards = sorted(path.name for path in (ROOT / MODULES / "guards").glob("*.py"))
-    whatif = sorted(path.name for path in (ROOT / _path(WHATIF)).glob("[!_]*.py"))
+    whatif = sorted(path.name for path in (ROOT / module_path(WHATIF)).glob("[!_]*.py"))
     return [
         *ABOUT,
         *(f"guards/{name}" for name in guards if f"guards/{name}" not in ABOUT),
@@ -120,7 +120,7 @@ def _modules() -> list[str]:
     ]
 
 
-def _path(module: str) -> Path:
+def module_path(module: str) -> Path:
     """The module's file: a short name is one of the reducers, another begins with its package."""
     package = module.partition("/")[0]
     return Path(package, "refold", module) if package in ROOTS else MODULES / module
@@ -146,11 +146,11 @@ def _mutants(copy: Path, module: str, sample: int | None) -> Iterator[tuple[str,
     name = module.replace("/", "-")
     configuration, session = f"{name}.toml", f"{name}.sqlite"
     command, operators = shlex.join(_tests(module)), LOGIC
-    if _path(module).is_relative_to(MODULES):
+    if module_path(module).is_relative_to(MODULES):
         every = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(TESTS)]
         command, operators = shlex.join(["sh", "-c", f"{command} && {shlex.join(every)}"]), ""
     (copy / configuration).write_text(
-        CONFIGURATION.format(path=_path(module), command=json.dumps(command), operators=operators)
+        CONFIGURATION.format(path=module_path(module), command=json.dumps(command), operators=operators)
     )
     for verb in (
         ("cosmic_ray.cli", "init", configuration, session),
