@@ -191,6 +191,18 @@ def test_every_division_behind_a_name(name: str, joint: str) -> None:
             assert whole == "".join([*shown, held.close()])
 
 
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, (text, _) in EXAMPLES.items()])
+def test_every_division_of_each_key(text: str) -> None:
+    """Wherever a text with a known key is divided, also where the key goes on with a letter that no key has."""
+    middle = len(text) - 3
+    for whole in (f"It is {text}\n", f"é {text[:middle]}é{text[middle:]} and"):
+        shown = WORDS.text(whole)
+        words = [place for place in range(1, len(whole)) if not "!" <= whole[place - 1] <= "~"]
+        for place in {*words, *range(1, len(whole), 9)}:
+            held = RedactedText(WORDS)
+            assert shown == held.put(whole[:place]) + held.put(whole[place:]) + held.close(), whole[:place]
+
+
 def test_every_division_of_a_private_key() -> None:
     """A private key among words is hidden wherever it is divided, letter by letter too."""
     text = f"Here: {PRIVATE} and {KEY}."

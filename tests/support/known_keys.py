@@ -127,6 +127,7 @@ FRAMED: dict[str, tuple[str, str]] = {
         f'Authorization: Digest username="alice", uri="/a", response="{HEX}{HEX}"',
         HEX + HEX,
     ),
+    "digest, of a log": (f'Digest username="alice", response="{HEX}{HEX}"', HEX + HEX),
     "crypt": (f"root:$6$a1B2c3D4${X * 4}:19000:", f"$6$a1B2c3D4${X * 4}"),
     "bcrypt": (f"$2y$10${X * 2}abcdefghijklm", f"$2y$10${X * 2}abcdefghijklm"),
     "Argon2": (f"$argon2id$v=19$m=65536,t=3,p=4${X}${X}{X}", f"$argon2id$v=19$m=65536,t=3,p=4${X}${X}{X}"),

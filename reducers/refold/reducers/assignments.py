@@ -174,7 +174,7 @@ def _lower(text: str) -> str:
 def _secret_behind(text: str, joint: re.Match[str]) -> tuple[int, int] | None:
     name = _name_at(text, joint.start(1))
     sign, markup, place = joint[2], joint[3] is not None, joint.end()
-    blank = not markup and (sign is None or sign in _VERBS)
+    blank = not markup and (sign is None or sign.lower() in _VERBS)
     if not name.kind or (blank and not name.option and (name.kind == "key" or "," in joint[0])):
         return None
     environment = name.environment and sign == "=" and text[place - 1] == "="
@@ -186,9 +186,8 @@ def _secret_behind(text: str, joint: re.Match[str]) -> tuple[int, int] | None:
     for value in dict.fromkeys(_candidates(said, quoted=extent.quoted)):
         if value and _is_secret(value, name.kind, code=code, quoted=extent.quoted, blank=blank):
             long = value == said and len(said) == _LONGEST_VALUE and not key
-            return extent.begin, _end(_WORD, text, extent.end, len(text)) if long else extent.begin + len(
-                value
-            )
+            end = _end(_WORD, text, extent.end, len(text)) if long else extent.begin + len(value)
+            return extent.begin, end
     return None
 
 

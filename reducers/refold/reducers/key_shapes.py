@@ -66,6 +66,8 @@ LEADS: Mapping[str, int] = MappingProxyType(
         rf"authorization{_TO_VALUE}": 1024,
         rf"cookie{_TO_VALUE}": 4160,
         r"\b(?:curl|mysql|mariadb|redis-cli|sshpass)": 640,
+        "digest ": 1024,
+        "assword[^ ]{1,16} value": 256,
     }
 )
 """Patterns, of a line in lower case, of what leads to a secret behind white space, and how far: in characters from where
@@ -151,7 +153,7 @@ _FRAMES: tuple[Shape, ...] = (
           rf"\bredis-cli[ \t][^\n;|]{{0,400}}?(?<=[ \t])(?:-a|--pass)[ =]{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
     Shape("password of PostgreSQL", ((":", r"(?=(?:543[0-9]|6432|\*):[\w.*-]{1,64}:)"),),
           r"(?<![\w.*:/@-])[\w.*-]{1,128}:(?:543[0-9]|6432|\*):[\w.*-]{1,64}:[\w.@-]{1,64}:"
-          r"((?=[^\s\"']{0,64}[0-9!#$%&*?@^~])[^\s\"':]{5,199}[\w!#$%&*?@^~+=-])"),
+          r"((?=[!#-&(-~]{0,64}[0-9!#$%&*?@^~])[!#-&(-9;-~]{5,199}[\w!#$%&*?@^~+=-])"),
     Shape("cookie that a server sets", (("ookie", "(?<=[sS]et-[cC]ookie)"),),
           rf"[sS]et-[cC]ookie{_IS}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
     Shape("cookies of a client", (("ookie", "(?<=[cC]ookie)(?<!-[cC]ookie)"),),
