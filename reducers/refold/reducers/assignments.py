@@ -1,11 +1,11 @@
-r"""Secrets that only their name gives away: `DB_PASSWORD=...`, `"api_key": "..."`, `--token ...`, `<password>...`.
+r"""Secrets that only their name gives away: `DB_PASSWORD=...`, `"api_key": "..."`, `--token ...`.
 
-One grammar decides where a value stands: a *name*, a *joint* between the name and its value, and the *extent* of the
-value. `find` reads it in a whole text. `find_open` reads it in a text that may go on: an assignment that the grammar
-reads to the end of the text is still open.
+One grammar decides where a value stands: a *name*, a *joint* between the name and its value, and the
+*extent* of the value. `find` reads it in a whole text. `find_open` reads it in a text that may go on: an
+assignment that the grammar reads to the end of the text is still open.
 
-A value counts only if it looks like a secret: see `secret_values`. Takes time in proportion to the text: a value is
-judged by its first characters, and what was found is not searched again.
+A value counts only if it looks like a secret: see `secret_values`. The search takes time in proportion to
+the text: a value is judged by its first characters, and a found value is not searched again.
 """
 
 import re
@@ -52,7 +52,7 @@ _OPEN_REACH = 3 * _LONGEST_NAME + _LONGEST_VALUE
 _OF_NAMES = f"{ascii_letters}{digits}_.-"
 _COUNTING = "_-0123456789"
 
-# The joint: what closes the name, a sign, and what opens a block of YAML; or no sign but blanks, as in a command.
+# The joint: what closes the name, a sign, and what opens a block of YAML; or blanks alone, as in a command.
 _CLOSING = r"[\"'`\\\] \t:?]{0,64}"
 _VERBS = ("is", "was", "to")
 _SIGN = rf"[:=]>?|(?<=[ \t])\||(?<=[ \t])(?:{'|'.join(_VERBS)})(?=[ \t:])"
@@ -60,8 +60,8 @@ _BLOCK = r"(?:[ \t]*[|>][+-]?[0-9]?[ \t]*\r?\n)?"
 _JOINT = rf"(?:{_CLOSING}({_SIGN}):?{_BLOCK}|[\"'`\\]{{0,2}}(>)|[\"'`]?,?(?=[ \t]{{1,4}}[^ \t]))[ \t]{{0,32}}"
 _BEFORE_JOINT_ENDS = r"[\"'`\\\] \t:?=>|,+\r\n0-9-]*"  # each of its beginnings
 
-# The beginning of a value that may be a secret: it has a digit, or a sign that words do not have. This condition is
-# cheap, and few values meet it.
+# The beginning of a value that may be a secret: it has a digit, or a sign that words do not have. This
+# condition is cheap, and few values meet it.
 _ODD = r"0-9!#$%&*?@^~\\"
 _PREFIX = r"(?:[bBrRuU@$L]{1,2}(?=[\"'`]))?"
 _QUOTED = "|".join(rf"{quote}(?=[^\n{quote}{_ODD}]{{0,64}}[{_ODD}])" for quote in "\"'`")
@@ -133,9 +133,9 @@ def find(text: str) -> Iterator[tuple[int, int]]:
 
 
 def find_open(text: str) -> int | None:
-    """Find the name of the assignment with which the text ends and which more text could go on; None: there is none.
+    """Find where the assignment begins that more text could continue, or None.
 
-    The text ends behind a blank or a character that is not ASCII: no ASCII word is divided.
+    The text must end behind a blank or a character that is not ASCII: no ASCII word is divided.
     """
     begin = text.rfind("\n") + 1
     if _compiled(_LINE_OF_BLOCK).search(text, max(0, begin - 16), begin):
@@ -192,7 +192,7 @@ def _secret_behind(text: str, joint: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _candidates(said: str, *, quoted: bool) -> Iterator[str]:
-    """What of a text may be the value: all of it, without the signs that end a sentence, or its first word."""
+    """What of a text may be the value: all of it, with or without the signs at its end, or its first word."""
     if quoted or len(said) == _LONGEST_VALUE:
         yield said
     else:
@@ -214,8 +214,8 @@ def _is_secret(value: str, kind: Kind, *, code: bool, quoted: bool, blank: bool)
 def _extent(text: str, place: int, *, environment: bool = False, markup: bool = False) -> Extent:
     """Where the value ends that begins at `place`, behind its quotation mark.
 
-    A value in quotes goes to the mark that closes it, on its line: at the same depth of escapes, and not before a
-    letter or digit. If there is none, it ends as one without quotes.
+    A value in quotes goes to the mark that closes it, on its line: at the same depth of escapes, and not
+    before a letter or digit. Without such a mark, it ends as a value without quotes.
     """
     if markup:
         end = _end(_IN_MARKUP, text, place)

@@ -36,6 +36,8 @@ _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 _QUOTED = rf"(?:{ESCAPES}[\"'])?"
 _IS = rf"{_QUOTED}[ \t]{{0,2}}[:=][ \t]{{0,8}}{_QUOTED}"
 _IN_TABLE = rf"{_QUOTED}[ \t]{{0,24}}[:=|][ \t]{{0,24}}{_QUOTED}"
+# A value in a command, but no variable or template.
+_ARGUMENT = r"(?![$%{*<])([^\s\"'\\][^\s\"']{2,199}[^\s\"'\\])"
 _NEW_LINE = r"(?:\r?\n|(?:\\{1,15}r)?\\{1,15}n)"
 _DIGIT = r"(?=[A-Za-z._~+/%-]{0,64}[0-9])"
 _FOUR_DIGITS = "(?=(?:[a-z=_-]{0,24}[0-9]){4})"
@@ -75,10 +77,12 @@ the lead begins to where the secret does, or, of one that has white space in it,
 
 _FRAMES: tuple[Shape, ...] = (
     Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
-          rf"sk-(?<![\w-]sk-){_NO_WORD}(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{{20,}}|(?=[A-Za-z]{{0,48}}[0-9])[A-Za-z0-9]{{20,}})"),
+          rf"sk-(?<![\w-]sk-){_NO_WORD}(?:(?:proj|svcacct|admin|ant|or|lf)-[\w-]{{20,}}"
+          r"|(?=[A-Za-z]{0,48}[0-9])[A-Za-z0-9]{20,})"),
     Shape("secret key of AWS",
           (("_", "(?<=(?i:aws_))(?=(?i:s))"), ("A", "(?<=ecretA)"), ("A", "(?<=ECRETA)")),
-          rf"(?:(?i:aws_secret_access_key)|[sS]ecretAccess[kK]ey|SECRETACCESSKEY){_IN_TABLE}([A-Za-z0-9+/]{{40,}}={{0,2}})"),
+          rf"(?:(?i:aws_secret_access_key)|[sS]ecretAccess[kK]ey|SECRETACCESSKEY){_IN_TABLE}"
+          r"([A-Za-z0-9+/]{40,}={0,2})"),
     Shape("token of Slack", (("-", "(?<=xox[abcdeoprs]-)"), ("-", "(?<=xapp-)")),
           rf"(?<![A-Za-z0-9-])(?:xox[abcdeoprs]-{_NO_WORD}|xapp-[0-9]-)[A-Za-z0-9-]{{8,}}"),
     Shape("web hook of Slack", ((".", "(?<=hooks[.])"),),
@@ -146,11 +150,12 @@ _FRAMES: tuple[Shape, ...] = (
     Shape("cookie of curl", (("-", "(?=b[ =])"), ("-", "(?=-cookie[ =])")),
           rf"\bcurl\b[^\n;|]{{0,400}}?[ \t](?:-b|--cookie)[ =]{_QUOTED}[\w.%-]{{1,64}}=({_DIGIT}[^\s\"';,\\]{{16,}})"),
     Shape("password of MySQL", (("-", r"(?<=[ \t]-)(?<!sshpass[ \t]-)(?=p[^\s=-])"),),
-          rf"m(?:ysql|ariadb)(?<!\wmysql)(?<!\wmariadb)[a-z-]{{0,16}}\b[^\n;|]{{0,400}}?[ \t]-p{_QUOTED}(?![$%{{*<])([^\s\"'\\=-][^\s\"']{{2,199}}[^\s\"'\\])"),
+          rf"m(?:ysql|ariadb)(?<!\wmysql)(?<!\wmariadb)[a-z-]{{0,16}}\b[^\n;|]{{0,400}}?[ \t]-p"
+          rf"{_QUOTED}(?!=|-){_ARGUMENT}"),
     Shape("password of sshpass", (("-", r"(?<=sshpass[ \t]-)(?=p)"),),
-          rf"\bsshpass[ \t]-p[ \t]{{0,4}}{_QUOTED}(?![$%{{*<=-])([^\s\"']{{3,199}}[^\s\"'\\])"),
+          rf"\bsshpass[ \t]-p[ \t]{{0,4}}{_QUOTED}(?!=|-){_ARGUMENT}"),
     Shape("password of Redis", (("-", r"(?<=redis-)(?=cli[ \t])"),),
-          rf"\bredis-cli[ \t][^\n;|]{{0,400}}?(?<=[ \t])(?:-a|--pass)[ =]{_QUOTED}(?![$%{{*<])([^\s\"']{{3,199}}[^\s\"'\\])"),
+          rf"\bredis-cli[ \t][^\n;|]{{0,400}}?(?<=[ \t])(?:-a|--pass)[ =]{_QUOTED}{_ARGUMENT}"),
     Shape("password of PostgreSQL", ((":", r"(?=(?:543[0-9]|6432|\*):[\w.*-]{1,64}:)"),),
           r"(?<![\w.*:/@-])[\w.*-]{1,128}:(?:543[0-9]|6432|\*):[\w.*-]{1,64}:[\w.@-]{1,64}:"
           r"((?=[!#-&(-~]{0,64}[0-9!#$%&*?@^~])[!#-&(-9;-~]{5,199}[\w!#$%&*?@^~+=-])"),
@@ -240,7 +245,8 @@ SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
 
 # Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
 _RUNS = {
-    "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|[a-z]{{20}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]|-user[ =]|-cookie[ =])",
+    "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|[a-z]{{20}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]"
+    r"|-user[ =]|-cookie[ =])",
     "_": rf"(?={_NO_WORD}[\w+/=.-]{{10}}|[a-z]{{20}}|(?i:secret_a|gitlab_s))",
     ".": r"(?=[\w+/=.-]{20})",
     ":": rf"(?=//|[ \t]{{0,2}}{ESCAPES}\"[A-Za-z0-9+/]{{12}}|A[\w-]{{34}}|[a-f0-9]{{32}}|543[0-9]:|6432:|\*:)",

@@ -1,13 +1,13 @@
 """Whether a value looks like a secret: made by a machine, or chosen as a password.
 
-What stands behind the name of a secret in code and prose is mostly no secret: a variable, a call, a type, a place
-holder. These rules decide on the value alone.
+Behind the name of a secret, code and prose mostly have no secret but a variable, a call, a type or a
+placeholder. These rules decide on the value alone.
 """
 
 import re
 
 NAMES = ("token", "secret", "credential", "credentials", "key")
-"""Ends of the names of keys; a value in code that ends so is a variable, as `keys.Ed25519X448PrivateKey`."""
+"""Ends of the names of keys: a value in code that ends so is a name, as `keys.Ed25519X448PrivateKey`."""
 
 _WORDS = (
     "example", "sample", "placeholder", "changeme", "change_me", "your", "dummy", "xxxx", "redacted", "insert",
@@ -108,7 +108,7 @@ def _has_words(value: str) -> bool:
 
 
 def _divides(character: str) -> bool:
-    """Whether the character stands between two words: a blank, or a letter of a script without blanks and cases."""
+    """Whether the character divides words: a blank, or a letter of a script without blanks and cases."""
     if character.isspace():
         return True
     return character > "\x7f" and character.isalpha() and character.lower() == character.upper()
