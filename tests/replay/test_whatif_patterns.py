@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from refold.reducers.events import Event, RunStarted
+from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.parser import parse
+from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.source import Source
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.subjects import Subject
@@ -15,6 +17,7 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import shown
 from support.pattern_figures import judged
 from support.scenario import Scenario
+from support.told import END, answered, began, derived, events, returned, said
 from support.transcripts import FILES, WRITTEN, path_of
 
 LONG = json.dumps(
@@ -138,3 +141,33 @@ def test_a_run_is_told_by_when_it_began_and_its_task() -> None:
     found = asked(scenario.log, {"matches": "x"})
     assert started.content is not None
     assert (started.at, started.content.messages[-1].text) == (found.began, found.task)
+
+
+@pytest.mark.parametrize(
+    ("failed", "verdict"),
+    [
+        pytest.param(None, Verdict.UNJUDGED, id="it ran"),
+        pytest.param(ToolError.RAISED, Verdict.UNJUDGED, id="it ran, and failed"),
+        pytest.param(ToolError.BAD_ARGUMENTS, Verdict.AGREE, id="its harness refused it"),
+    ],
+)
+@pytest.mark.parametrize("about", [True, False])
+def test_a_call_with_arguments_that_were_cut_off(
+    failed: ToolError | None, verdict: Verdict, *, about: bool
+) -> None:
+    """A call that another agent ran with incomplete arguments is inconclusive for a rule of its tool, and for no other."""
+    items = [began(), said("t"), answered("a", "1:x"), returned("1", "r", error=failed), answered("b"), END]
+    tool = "x" if about else "other"
+    log = [cut_off(event) for event in events(derived(items)[1])]
+    found = asked(log, {"tool": tool, "matches": "rm -rf", "then": "stop"}, preset="observed")
+    assert (verdict if about else Verdict.AGREE) is found.verdict, found.why
+
+
+def cut_off(event: Event) -> Event:
+    """The event, its calls with arguments that end in the middle."""
+    if not isinstance(event, ModelResponded) or event.content is None:
+        return event
+    calls = tuple(replace(call, complete=False) for call in event.calls)
+    return replace(
+        event, calls=calls, content=replace(event.content, arguments=('{"command": "rm -r',) * len(calls))
+    )
