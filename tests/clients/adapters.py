@@ -1,4 +1,4 @@
-"""The real clients: which package and version each is, and how it is told to use our server, without a terminal or a person."""
+"""The real clients: package, version, and a configuration for headless runs against the model server."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Commands(msgspec.Struct, frozen=True):
-    """The commands of a client; the prompt is added to each. `again` goes on with the last session."""
+    """The commands of a client; the prompt is added to each. `again` resumes the last session."""
 
     first: tuple[str, ...]
     again: tuple[str, ...] = ()
@@ -44,8 +44,9 @@ class Commands(msgspec.Struct, frozen=True):
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """A client: `format` is what refold calls its transcripts, `transcripts` where they lie below the home.
 
-    `python`: the oldest Python that its package runs on. `also`: what its package forgets to require. `skips`: the
-    scripts that it cannot play, with the reason. `links`: a script of its package puts its program into place.
+    `python`: the oldest Python that its package runs on. `also`: what its package forgets to require.
+    `skips`: the scripts that it cannot play, with the reason. `links`: a script of its package puts its
+    program into place.
     """
 
     name: str
@@ -197,7 +198,7 @@ def _mini(setting: Setting) -> Commands:
 
 
 def _driven(name: str) -> Callable[[Setting], Commands]:
-    """An SDK without a program of its own: a driver in its Python."""
+    """An SDK, started by a driver in its own environment."""
 
     def prepare(setting: Setting) -> Commands:
         (setting.home / "out").mkdir()
@@ -209,7 +210,7 @@ def _driven(name: str) -> Callable[[Setting], Commands]:
     return prepare
 
 
-_NO_AGENTS = "it offers no sub-agents"
+_NO_AGENTS = "it has no subagents"
 
 CLIENTS: dict[str, Client] = {
     client.name: client
@@ -222,9 +223,7 @@ CLIENTS: dict[str, Client] = {
             format="codex",
             prepare=_codex,
             transcripts=(".codex/sessions",),
-            skips={
-                "subagent": "its sub-agents are asynchronous: the model has to wait for each by another tool"
-            },
+            skips={"subagent": "its subagents are asynchronous and need a second tool call to wait for each"},
         ),
         Client(
             name="gemini",

@@ -1,8 +1,8 @@
-"""Hold an import against the truth: what the model server was sent and what it answered.
+"""Compare an import with the truth: the requests that the model server received, and its responses.
 
-Each check looks at one property, and returns a finding for each place that it compared: equal, unknown (the import says that
-its source does not tell) or a difference. A difference is named in words that are the same in the next run of the client, so
-that a known limit of a format can name it.
+Each check covers one property and yields a finding for each compared place: equal, unknown (the import makes
+no claim) or a difference. The words for a difference are the same in each run of a client: `limits.toml` lists
+them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from refold.reducers.vocabulary import Role
 
 
 class Finding(msgspec.Struct, frozen=True, order=True):
-    """What a check found at a place: equal if `what` is empty. `unknown`: the import makes no claim there."""
+    """A finding at a place. An empty `what` means equal; `unknown`: the import makes no claim there."""
 
     place: str
     what: str = ""
@@ -28,7 +28,7 @@ class Finding(msgspec.Struct, frozen=True, order=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """An answer of the truth, and what stands for it in the import."""
+    """An answer of the truth and the matching answer of the import."""
 
     exchange: Exchange
     reply: Reply
@@ -74,7 +74,7 @@ def match(truth: Truth, runs: Sequence[ImportedRun]) -> list[Pair]:
 
 
 def check_runs(matched: Matched) -> Iterator[Finding]:
-    """Each agent is one run, a sub-agent's a child of the main one, and there are no others."""
+    """Each agent has exactly one run, a subagent's run has a parent, and there are no other runs."""
     parents: dict[str, set[str]] = {}
     for pair in matched.pairs:
         agent = "main" if pair.exchange.agent == "compaction" else pair.exchange.agent
@@ -123,7 +123,7 @@ def check_calls(matched: Matched) -> Iterator[Finding]:
 
 
 def check_results(matched: Matched) -> Iterator[Finding]:
-    """The result of each call, in the words that the model was shown."""
+    """The result of each call, with the text that the model received."""
     shown = matched.truth.results()
     for pair in matched.pairs:
         for place, call, found in pair.calls():
@@ -147,11 +147,11 @@ def check_errors(matched: Matched) -> Iterator[Finding]:
                 continue
             failed = matched.truth.fails(pair.exchange, call)
             if found.failed is None:
-                yield Finding(place, f"unmarked, {'failed' if failed else 'succeeded'}", unknown=True)
+                yield Finding(place, f"no status, {'failed' if failed else 'succeeded'}", unknown=True)
             else:
                 right = found.failed == failed
                 yield Finding(
-                    place, "" if right else "is told as failed" if found.failed else "is told as a success"
+                    place, "" if right else "recorded as failed" if found.failed else "recorded as a success"
                 )
 
 
@@ -168,7 +168,7 @@ def check_tokens(matched: Matched) -> Iterator[Finding]:
 
 
 def check_order(matched: Matched) -> Iterator[Finding]:
-    """Answers stand in the order in which they were given, each result before the next answer of its run."""
+    """The order of answers; each result precedes the next answer of its run."""
     for run in matched.runs:
         last = 0
         following = {
@@ -181,21 +181,21 @@ def check_order(matched: Matched) -> Iterator[Finding]:
             overtaken = after is not None and any(call.returned > after for call in pair.answer.calls)
             yield Finding(
                 pair.place,
-                "stands before an earlier answer"
+                "precedes an earlier answer"
                 if late
-                else "has a result behind the next answer"
+                else "has a result after the next answer"
                 if overtaken
                 else "",
             )
 
 
 def check_system(matched: Matched) -> Iterator[Finding]:
-    """The system prompt that `view` shows at each answer, against the one that was sent."""
+    """The system prompt of `view` at each answer, against the one of its request."""
     yield from _seen(matched, lambda message: message.role == Role.SYSTEM)
 
 
 def check_view(matched: Matched) -> Iterator[Finding]:
-    """What `view` shows at each answer besides, against the messages that were sent for it."""
+    """The other messages of `view` at each answer, against those of its request."""
     yield from _seen(matched, lambda message: message.role != Role.SYSTEM)
 
 
@@ -209,7 +209,7 @@ def _seen(matched: Matched, chosen: Callable[[Message], bool]) -> Iterator[Findi
 
 
 def check_failures(matched: Matched) -> Iterator[Finding]:
-    """Each request that failed, by the answer that it stands before."""
+    """Each failed request, by its position between answers."""
     expected = _failures(matched)
     found = [(run.id, count) for run in matched.runs for count in run.failures]
     runs = {pair.answer.run for pair in matched.pairs if pair.exchange.agent == "main"}
@@ -225,7 +225,7 @@ def check_failures(matched: Matched) -> Iterator[Finding]:
 
 
 def check_end(matched: Matched) -> Iterator[Finding]:
-    """How the main agent's run ended. An open end is no claim about who stopped it."""
+    """How the main agent's run ended. An open end makes no claim about the cause."""
     runs = [pair.answer.run for pair in matched.pairs if pair.exchange.agent == "main"]
     ended = next((run.end for run in matched.runs if runs and run.id == runs[-1]), None)
     expected = matched.truth.end()
@@ -260,7 +260,7 @@ def _extra(answer: ImportedAnswer, broken: Sequence[Exchange]) -> Finding:
 
 
 def _failures(matched: Matched) -> list[tuple[Exchange, int]]:
-    """The main agent's failed requests, each with how many answers of the import stand before it."""
+    """The main agent's failed requests, each with the number of imported answers before it."""
     seqs = [run.answers for run in matched.runs if run.answers]
     order = [answer.seq for answers in seqs for answer in answers]
     places = {pair.place: order.index(pair.answer.seq) + 1 for pair in matched.pairs}

@@ -1,4 +1,4 @@
-"""Run a client once: a fresh home, a work folder, a server on loopback, a time limit, and nothing of it left running."""
+"""Run a client once, with a fresh home, a work folder, a server on loopback and a timeout."""
 
 import contextlib
 import os
@@ -19,15 +19,15 @@ from clients.server import Recorder, serving
 from clients.truth import Outcome
 
 TIMEOUT = 120.0
-"""Seconds for a process of a client; one that needs longer is killed, and said to have timed out."""
+"""Seconds for a process of a client; after that it is killed, and the outcome is `timed_out`."""
 _GRACE = 5.0
 _PROMPTS = ("SCRIPT=main. Do what must be done with a.txt.", "SCRIPT=main. Go on, please.")
 
 
 def play(client: Client, installed: Installed, name: str, run: Path) -> Outcome:
-    """Let a client play a script in the folder `run`, which is made anew.
+    """Run a client on a script in the folder `run`, which is deleted first.
 
-    It gets `truth.jsonl`, `outcome.json`, `transcripts/`, and the output of each process.
+    Writes `truth.jsonl`, `outcome.json`, `transcripts/`, and the output of the processes.
     """
     script = SCRIPTS[name]
     shutil.rmtree(run, ignore_errors=True)
@@ -81,7 +81,7 @@ def _git(folder: Path, words: str) -> None:
 
 
 def _environment(home: Path, installed: Installed, commands: Commands) -> dict[str, str]:
-    """What a client needs and no more: a proxy or a key of this machine's must not reach it."""
+    """The environment of a client. Proxies and keys of this machine must not reach it."""
     path = [installed.programs, *installed.path, os.environ.get("PATH", os.defpath)]
     kept = {name: os.environ[name] for name in ("LANG", "TZ") if name in os.environ}
     places = {"DATA": ".local/share", "CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache"}
@@ -102,7 +102,7 @@ def _environment(home: Path, installed: Installed, commands: Commands) -> dict[s
 def _process(
     words: Sequence[str], run: Path, environment: Mapping[str, str], script: Script
 ) -> tuple[int, float]:
-    """A process to its end or to the time limit: its exit code, and seconds. Its whole group is gone afterwards."""
+    """Run a process until it ends or times out, and kill its group. Returns its exit code and seconds."""
     begun = time.monotonic()
     sleeping = run / "work" / SLEEPING
     with (run / "stdout").open("ab") as out, (run / "stderr").open("ab") as err:
@@ -127,7 +127,7 @@ def _process(
 
 
 def _comes(file: Path, process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a file comes into being while the process runs."""
+    """Wait until a file exists. False if the process ends first."""
     until = time.monotonic() + TIMEOUT / 2
     while process.poll() is None and time.monotonic() < until:
         if file.exists():
@@ -152,7 +152,7 @@ def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
 
 
 def _happened(script: Script, folder: Path) -> dict[int, bool]:
-    """By turn: whether its operation was carried out, of those that only the work folder shows."""
+    """By turn: whether an edit or a malformed call had an effect in the work folder."""
     return {
         number: happened(call, folder)
         for number, turn in enumerate(script.turns, start=1)
@@ -174,7 +174,7 @@ def _copy_transcripts(
 
 
 def _export_opencode(installed: Installed, run: Path, environment: Mapping[str, str]) -> None:
-    """OpenCode keeps its sessions in a database, and exports them one by one; sub-agents' are in no list of its own."""
+    """Export OpenCode's sessions one by one. Its own list lacks those of subagents."""
     for database in (run / "home").glob(".local/share/opencode/*.db"):
         with contextlib.closing(sqlite3.connect(database)) as connection:
             sessions = [id_ for (id_,) in connection.execute("select id from session order by time_created")]

@@ -1,4 +1,4 @@
-"""What refold makes of a client's transcripts, read as a user reads it: `import`, `ls`, `show --raw` and `view`, all as JSON."""
+"""Import a client's transcripts, and read the runs by the commands `ls`, `show --raw` and `view`."""
 
 import contextlib
 import io
@@ -14,9 +14,9 @@ from refold.reducers.vocabulary import Role
 
 
 class ImportedCall(msgspec.Struct, kw_only=True):
-    """A call of an answer. `failed` is None where the import does not say; `result`: None where there is none.
+    """A call of an answer. `failed` is None if its status is not recorded, `result` is None without a result.
 
-    `returned` is the number of the event of its result, 0 without one.
+    `returned` is the event number of the result, 0 without one.
     """
 
     id: str
@@ -28,7 +28,7 @@ class ImportedCall(msgspec.Struct, kw_only=True):
 
 
 class ImportedAnswer(msgspec.Struct, kw_only=True):
-    """An answer: its text, its calls, its usage (None where its source counted none), and what the model saw before it."""
+    """An answer: text, calls, usage (None if not recorded), and the messages of its view."""
 
     run: str
     seq: int
@@ -39,7 +39,7 @@ class ImportedAnswer(msgspec.Struct, kw_only=True):
 
 
 class ImportedRun(msgspec.Struct, kw_only=True):
-    """A run: its answers, at which of them requests failed before it, how its source ended it, and whose child it is."""
+    """A run. `failures`: for each failed request, the number of answers before it."""
 
     id: str
     parent: str
@@ -51,7 +51,7 @@ class ImportedRun(msgspec.Struct, kw_only=True):
 def read_import(transcripts: Path, store: Path) -> list[ImportedRun]:
     """The runs of a folder of transcripts, imported into a new store.
 
-    Raises ValueError where nothing could be imported, with what refold said.
+    Raises ValueError with the output of refold if an import or a view fails.
     """
     with contextlib.suppress(FileNotFoundError):
         store.unlink()
@@ -115,7 +115,7 @@ def _add_result(call: ImportedCall, row: dict[str, Any]) -> None:
 
 
 def _view(run: str, request: int, store: Path) -> list[Message]:
-    """What the model saw at the request of this event."""
+    """The messages of the view at a request."""
     code, out, err = _refold("view", f"{run}@e{request}", "--store", store, "-o", "json")
     if code not in (0, 1):
         raise ValueError(f"refold view {run}@e{request}: exit code {code}: {err}".strip())
@@ -129,7 +129,7 @@ def _messages(rows: Sequence[dict[str, Any]]) -> Iterator[Message]:
 
 
 def _refold(*words: object) -> tuple[int, str, str]:
-    """What the command does: its exit code, stdout and stderr."""
+    """Run a command in this process. Returns its exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(word) for word in words])

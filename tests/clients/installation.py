@@ -1,4 +1,4 @@
-"""Install a client by its exact version below `.clients`, which git ignores: packages, caches and runs are all in there."""
+"""Install clients by exact version below `.clients`, which also holds the caches and the runs."""
 
 import os
 import shutil
@@ -19,11 +19,11 @@ _PYTHONS = ("python3.13", "python3.12", "python3.14")
 
 
 class NotHere(Exception):
-    """A client cannot be installed on this machine: nothing is known of it, and that is no pass."""
+    """A client cannot be installed on this machine. Its results are unknown, not passed."""
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """An installed client: its version, the folder of its programs, and what of PATH they need besides."""
+    """An installed client: version, folder of its programs, and folders that PATH needs in addition."""
 
     version: str
     programs: str
@@ -31,7 +31,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 def install(client: Client, *, newest: bool = False) -> Installed:
-    """Install a client, unless this version is there; `newest`: the latest that its registry has.
+    """Install a client, unless this version is installed. `newest`: take the latest version of the registry.
 
     Raises `NotHere`.
     """
@@ -48,7 +48,7 @@ def install(client: Client, *, newest: bool = False) -> Installed:
 
 
 def npm() -> list[str]:
-    """The command npm: the machine's, else that of the wheel that pyright brings, beside whose node it lies.
+    """The command npm, of the machine or of the wheel that pyright depends on. Its first path is beside node.
 
     Raises `NotHere`.
     """
@@ -124,7 +124,7 @@ def _install(words: Sequence[str], folder: Path, environment: dict[str, str]) ->
 def _run(
     words: Sequence[str], folder: Path | None = None, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run an installer with the machine's own environment: that is where a registry or a certificate is named."""
+    """Run an installer with the machine's environment, which may configure a registry or a certificate."""
     return subprocess.run(
         words,
         cwd=folder,

@@ -1,6 +1,6 @@
-"""What a format is known not to hold: listed in `limits.toml`, each difference exactly, each with its reason.
+"""Known limits of the formats: `limits.toml` lists each expected difference exactly, with its reason.
 
-A difference that is not listed is news, and so is a listed one that is not there any more.
+An unlisted difference is reported. A listed difference that vanished is reported, too.
 """
 
 import tomllib
@@ -16,9 +16,9 @@ FILE = Path(__file__).with_name("limits.toml")
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A difference that is expected of a client: in these scripts, at these places, in these words.
+    """An expected difference of a client: in these scripts, at these places, with these words.
 
-    `all` places are those that the property compares in the script.
+    `all` places: all that are compared in the script.
     """
 
     client: str
@@ -29,15 +29,15 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reason: str
 
     def applies(self, client: str, script: str) -> bool:
-        """Whether it is expected of this run."""
+        """Whether the limit is for this run."""
         return self.client == client and (self.scripts == "all" or script in self.scripts)
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one property of a run: how many places were compared, and how many were equal.
+    """The result of one property of a run: the number of compared and of equal places.
 
-    `limits` are the expected differences, `unknown` says that at those the import makes no claim; `differs` those that
-    nobody expected, and `vanished` those that were expected in vain, both as lines.
+    `limits`: the expected differences. `unknown`: at all of those, the import makes no claim. `differs`:
+    unexpected differences, and `vanished`: expected ones that were not found, as lines.
     """
 
     compared: int
@@ -58,9 +58,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_limits(file: Path = FILE) -> list[Limit]:
-    """The limits in a file.
+    """Read the limits in a file.
 
-    Raises msgspec.ValidationError, with the place of what is wrong.
+    Raises msgspec.ValidationError, with the position of the fault.
     """
     return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8"))["limit"], list[Limit])
 
@@ -68,7 +68,7 @@ def read_limits(file: Path = FILE) -> list[Limit]:
 def judge(
     client: str, script: str, findings: Mapping[str, Sequence[Finding]], limits: Iterable[Limit]
 ) -> dict[str, Cell]:
-    """Hold the findings of a run against the limits that are expected of it, property by property."""
+    """Compare the findings of a run with its limits, by property."""
     expected = [limit for limit in limits if limit.applies(client, script)]
     return {
         name: _cell(found, [limit for limit in expected if limit.property == name])
@@ -97,7 +97,7 @@ def _places(limit: Limit, places: Sequence[str]) -> Sequence[str]:
 
 
 def _lines(differences: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Differences as lines, a line for each in whatever places."""
+    """Group differences by words: a line each, with its places."""
     by_what: dict[str, list[str]] = {}
     for place, what in sorted(differences):
         by_what.setdefault(what, []).append(place)

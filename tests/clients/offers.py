@@ -1,4 +1,4 @@
-"""Operations of a script as calls of the tools that a client offers: by their names, and the names of their parameters."""
+"""Turn operations of a script into calls of the offered tools, by the names of tools and parameters."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,16 @@ from clients.wires.protocol import ScriptedCall, Tool
 SHELLS = ("exec_command", "shell", "run_shell_command", "bash", "terminal")
 EDITORS = ("apply_patch", "replace", "edit", "file_editor")
 AGENTS = {"task": "general", "agent": "general-purpose", "invoke_agent": "generalist"}
-"""The tools that begin a sub-agent, and the type of agent to ask each of them for."""
+"""Tools that start a subagent, with the type of agent to request."""
 
 SUBMISSION = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-"""The output by which mini-swe-agent ends a run: an answer without a call is an error to it."""
+"""The output that ends a run of mini-swe-agent. To this client an answer without a call is an error."""
 
 
 def call_of(operation: Operation, tools: Iterable[Tool], folder: Path, id_: str) -> ScriptedCall:
-    """The call by which a request's tools do the operation in the work folder.
+    """Return a call that does the operation in the work folder, with one of the request's tools.
 
-    Raises LookupError where no tool could.
+    Raises LookupError if no tool can do it.
     """
     offered = {tool.name: tool for tool in tools}
     match operation:
@@ -49,7 +49,7 @@ def _first(offered: Mapping[str, Tool], names: Iterable[str]) -> Tool:
 
 
 def _arguments(tool: Tool, values: Mapping[str, Any]) -> str:
-    """Those values that the tool has a parameter for."""
+    """The values that the tool has a parameter for, as JSON."""
     return json.dumps({name: value for name, value in values.items() if name in tool.properties})
 
 
@@ -60,7 +60,7 @@ def _shell(tool: Tool, command: str) -> dict[str, Any]:
         "cmd": command,
         "description": "scripted",
         "is_background": False,
-        "yield_time_ms": 30_000,  # a command that takes longer goes on in Codex's background
+        "yield_time_ms": 30_000,  # Codex moves longer commands to the background
     }
 
 

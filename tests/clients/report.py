@@ -1,4 +1,4 @@
-"""The results of all clients and scripts: as JSON, as a table for a terminal, and as the tables of the documents."""
+"""Results by client and script: as JSON, as a table for the terminal, and as tables of the documentation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,11 +9,11 @@ from clients.comparison import CHECKS
 from clients.limits import Cell, Limit
 
 FILE = Path(__file__).with_name("results.json")
-"""The results that the documents show."""
+"""The results that the page shows."""
 
 
 class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A script that a client played: the cell of each property. `problem`: why nothing could be compared."""
+    """A script that a client played: a cell for each property. `problem`: why there is no comparison."""
 
     cells: dict[str, Cell] = {}
     problem: str = ""
@@ -25,9 +25,9 @@ class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A client: what it is, and each script that it played. `not_here`: why it was not run, which is no pass.
+    """A client and the scripts that it played. `not_here`: why it could not run, which is not a pass.
 
-    `skipped`: scripts that it cannot play, with the reason.
+    `skipped`: scripts that it cannot play, with the reasons.
     """
 
     package: str
@@ -60,7 +60,7 @@ def write_results(results: Results, file: Path) -> None:
 
 
 def record(results: Results, limits: Sequence[Limit]) -> None:
-    """Keep results, beside those of other clients and of other scripts of the same version, and write the documents' tables."""
+    """Store results in `FILE`, keep those of other clients and scripts, and update the page."""
     kept = read_results() if FILE.exists() else {}
     for name, result in results.items():
         old = kept.get(name)
@@ -74,7 +74,7 @@ def record(results: Results, limits: Sequence[Limit]) -> None:
 
 
 def terminal_table(results: Results) -> str:
-    """A row for each client and script, a column for each property, and behind it each difference in words."""
+    """A row for each client and script, a column for each property, then a line for each difference."""
     head = ("client", "script", *CHECKS)
     rows: list[Sequence[str]] = [head]
     for name, result in results.items():
@@ -90,7 +90,7 @@ def terminal_table(results: Results) -> str:
 
 
 def differences(results: Results) -> Iterator[str]:
-    """What is not as expected, a line each; and what was not run, with the reason."""
+    """Unexpected and vanished differences, and clients that could not run, a line each."""
     for name, result in results.items():
         if result.not_here:
             yield f"{name}: not run here: {result.not_here}"
@@ -99,14 +99,11 @@ def differences(results: Results) -> Iterator[str]:
                 yield f"{name} {script}: nothing compared: {played.problem}"
             for each, cell in played.cells.items():
                 yield from (f"{name} {script} {each}: {line}" for line in cell.differs)
-                yield from (
-                    f"{name} {script} {each}: expected, and not there any more: {line}"
-                    for line in cell.vanished
-                )
+                yield from (f"{name} {script} {each}: vanished: {line}" for line in cell.vanished)
 
 
 def document_tables(results: Results, limits: Sequence[Limit]) -> str:
-    """The section of the documents: equal places of those compared, by format and version; then why the others are not."""
+    """The tables of the page: equal and compared places by format, the limits, and other differences."""
     head = ("format", "client", "scripts", *CHECKS)
     rows: list[Sequence[str]] = [head, ("---", "---", *("--:" for _ in range(len(head) - 2)))]
     for result in sorted(results.values(), key=lambda each: each.format):
@@ -127,18 +124,18 @@ def _counts(result: ClientResult) -> list[str]:
 
 
 def _reasons(results: Results, limits: Sequence[Limit]) -> list[str]:
-    """Each reason once, by format, with the properties that it limits."""
+    """The limits: each reason once, by format, with its properties."""
     found: dict[tuple[str, str], list[str]] = {}
     for limit in limits:
         if limit.client in results and not results[limit.client].not_here:
             named = found.setdefault((results[limit.client].format, limit.reason), [])
             named += [] if limit.property in named else [limit.property]
     lines = [f"- `{name}` ({', '.join(named)}): {reason}" for (name, reason), named in sorted(found.items())]
-    return ["Limits of the formats, by the columns in which they show:", "\n".join(lines)] if lines else []
+    return ["Limits of the formats, with the columns that they affect:", "\n".join(lines)] if lines else []
 
 
 def _unexplained(results: Mapping[str, ClientResult]) -> list[str]:
-    """The properties that differ otherwise, with the scripts, a line for each format."""
+    """Other differences: a line for each format, with properties and scripts."""
     found: dict[str, dict[str, list[str]]] = {}
     for result in results.values():
         for script, played in result.scripts.items():
@@ -150,8 +147,4 @@ def _unexplained(results: Mapping[str, ClientResult]) -> list[str]:
         + ", ".join(f"`{each}` ({', '.join(scripts)})" for each, scripts in properties.items())
         for name, properties in sorted(found.items())
     ]
-    return (
-        ["Differences that are no limit of their format, by column and script:", "\n".join(lines)]
-        if lines
-        else []
-    )
+    return ["Other differences, by column and script:", "\n".join(lines)] if lines else []

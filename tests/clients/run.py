@@ -1,13 +1,13 @@
-"""Let real clients play scripts against a model server on loopback, and hold refold's imports against what was really sent.
+"""Run real clients against a scripted model server, and compare refold's imports with the requests.
 
-    python tests/clients/run.py                        all clients, all scripts
+    python tests/clients/run.py              all clients, all scripts
     python tests/clients/run.py codex pi --script basic
-    python tests/clients/run.py --newest               the newest version of each client: did its format move?
-    python tests/clients/run.py --again                compare the last runs once more, without running anything
+    python tests/clients/run.py --newest     the newest version of each client, to find changed formats
+    python tests/clients/run.py --again      compare the last runs again, without running anything
 
-    python tests/clients/run.py --record               and keep the results, for docs/reference/transcripts.md
+    python tests/clients/run.py --record     store the results for docs/reference/transcripts.md
 
-Exit code 0 if all is equal but for the known limits of a format, 1 if not, 125 if a client could not be run here.
+Exit code 0: all equal, except for known limits. 1: other differences. 125: a client could not run here.
 """
 
 import argparse
@@ -40,11 +40,13 @@ UNKNOWN = 125
 
 
 def main() -> int:
-    """Run what is asked for, and print the table."""
+    """Run the chosen clients and scripts, and print the table."""
     parser = _parser()
     asked = parser.parse_args()
     if asked.newest and (asked.again or asked.record):
-        parser.error("--newest is for a look: what is kept, or compared again, are the versions of the table")
+        parser.error(
+            "--newest cannot be combined with --again or --record: these use the versions of the table"
+        )
     chosen = [client for client in CLIENTS.values() if not asked.clients or client.name in asked.clients]
     results: Results = {}
     for client in chosen:
@@ -64,17 +66,19 @@ def _parser() -> argparse.ArgumentParser:
         "clients", nargs="*", choices=[[], *CLIENTS], metavar="CLIENT", help=", ".join(CLIENTS)
     )
     parser.add_argument(
-        "--script", action="append", choices=[*SCRIPTS], help="only this one; may be repeated"
+        "--script", action="append", choices=[*SCRIPTS], help="only this script; can be repeated"
     )
     parser.add_argument(
-        "--newest", action="store_true", help="install the newest versions, not those of the table"
+        "--newest", action="store_true", help="use the newest versions, not those of the table"
     )
-    parser.add_argument("--again", action="store_true", help="run nothing: compare the last runs")
+    parser.add_argument(
+        "--again", action="store_true", help="compare the last runs, without running anything"
+    )
     parser.add_argument("--details", action="store_true", help="print both sides of each difference")
     parser.add_argument(
         "--record",
         action="store_true",
-        help=f"keep the results in {FILE.relative_to(ROOT)} and in the documents",
+        help=f"store the results in {FILE.relative_to(ROOT)} and update the page",
     )
     return parser
 

@@ -1,6 +1,6 @@
-"""What the model does, turn by turn: the same script plays to each client, whatever its tools are called.
+"""Scripts of the model, turn by turn. Each script works with every client, whatever the names of its tools.
 
-A turn names operations (`Shell`, `Edit`, ...). `offers` turns them into calls of the tools that a request offers.
+A turn names operations (`Shell`, `Edit`, ...). `offers` turns them into calls of the offered tools.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ class Shell(msgspec.Struct, frozen=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Replace `old` by `new` in a file of the work folder. Some clients refuse it to a model that has not read the file."""
+    """Replace `old` by `new` in a file. Some clients refuse it before the model has read the file."""
 
     path: str
     old: str
@@ -24,7 +24,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Delegate(msgspec.Struct, frozen=True):
-    """Begin a sub-agent; a shell command where the client offers none."""
+    """Start a subagent; a shell command if the client offers none."""
 
     prompt: str
 
@@ -36,13 +36,13 @@ class UnknownTool(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """A call of the shell whose arguments are cut off. Some clients repair and run it: then the file `marker` exists."""
+    """A shell call with truncated arguments. If the client repairs and runs it, the file `marker` exists."""
 
     marker: str = "repaired"
 
 
 def happened(operation: "Edit | Malformed", folder: Path) -> bool:
-    """Whether the work folder shows that an operation was carried out: its client may refuse it, or repair it."""
+    """Whether an operation had its effect. A client may refuse an edit, or repair a malformed call."""
     match operation:
         case Edit(path, _, new):
             return new in (folder / path).read_text(encoding="utf-8")
@@ -85,10 +85,11 @@ Turn = Answer | Failure
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """The turns of the main agent and of its sub-agent.
+    """The turns of the main agent and of its subagent.
 
-    `prompts`: how many processes there are, each with a prompt; the second resumes the session of the first. `compacts`:
-    the client is configured to compact early. `interrupted`: SIGINT is sent once the file `sleeping` exists.
+    `prompts`: how many processes there are, each with a prompt; the second resumes the session of the first.
+    `compacts`: the client is configured to compact early. `interrupted`: SIGINT is sent once the file
+    `sleeping` exists.
     """
 
     turns: tuple[Turn, ...]
@@ -107,7 +108,7 @@ ASIDE = Answer(
     '{"next_speaker": "user", "reasoning": "done", "title": "A title", "corrected": null}',
     usage=Usage(20, 0, 3),
 )
-"""The answer to a client's questions of its own, as for a title."""
+"""The answer to requests without tools, for example for a title."""
 
 _LONG = "python3 -c \"print('\\n'.join('line %05d of a long output' % i for i in range(4000)))\""
 _HUGE = 990_000
@@ -166,8 +167,8 @@ SCRIPTS: dict[str, Script] = {
             Answer("I look.", (Shell("ls"),), Usage(9000, 0, 5)),
             Failure(
                 400,
-                "This model's maximum context length is 8192 tokens. However, your messages resulted in 99999 tokens. "
-                "Your input exceeds the context window of this model.",
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in "
+                "99999 tokens. Your input exceeds the context window of this model.",
                 "context_length_exceeded",
                 "INVALID_ARGUMENT",
             ),

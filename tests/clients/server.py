@@ -1,7 +1,7 @@
-"""A model server on loopback that plays a script to a real client and keeps every request body: the truth.
+"""A model server on loopback: it plays a script to a client and records every request body.
 
-Each request gets the next turn of the agent that it comes from. Which agent that is, the request shows: the prompt of a
-sub-agent holds a marker, a compaction has its client's own words, and a client's questions of its own offer no tools.
+Each request gets the next turn of its agent. The request identifies the agent: a subagent's prompt has a
+marker, a compaction contains known words of its client, and other requests without tools are asides.
 """
 
 import json
@@ -32,7 +32,7 @@ COMPACTION = re.compile(
     "CONTEXT CHECKPOINT COMPACTION|state_snapshot|structured context checkpoint|anchored summary|"
     "detailed (but concise )?summary",
 )
-"""How the clients' own requests for a summary can be told, in their last message or in their system prompt."""
+"""Words of the clients' requests for a summary, in the system prompt or in the last message."""
 
 
 class Recorder:
@@ -90,7 +90,7 @@ class Recorder:
 
 
 def agent_of(messages: Sequence[Message], *, offers_tools: bool) -> Agent:
-    """The agent that a request comes from."""
+    """Identify the agent of a request."""
     said = [message.text for message in messages if message.role == Role.USER]
     if not offers_tools:
         first = next((message.text for message in messages if message.role == Role.SYSTEM), "")
@@ -120,7 +120,7 @@ class _Server(ThreadingHTTPServer):
         self.recorder = recorder
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news; that a request could not be served shows in the client's failure."""
+        """Print nothing: clients may disconnect, and a request without a reply fails in the client."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What a model was sent against what `view` shows: messages compared by role, text, and names and arguments of calls."""
+"""Compare sent messages with those of `view`, by role, text, and names and arguments of calls."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from refold.reducers.vocabulary import Role
 
 
 class Key(NamedTuple):
-    """What of a message is compared. Ids of calls are the import's own, and reasoning is not in every wire."""
+    """The compared parts of a message: ids of calls differ in imports, and reasoning is not always sent."""
 
     role: Role
     text: str
@@ -28,10 +28,10 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 def differences(sent: Sequence[Message], shown: Sequence[Message]) -> list[Sight]:
-    """What of the messages that were sent is not shown so, in their order; none where all is the same.
+    """List the differences between sent and shown messages, in order.
 
-    Messages of one role in a row count as one, except answers and results: a client may send in two parts what its
-    transcript has as one.
+    Adjacent system messages, and adjacent user messages, count as one: a client may send one message in two
+    parts.
     """
     before, after = _keys(sent), _keys(shown)
     found: list[Sight] = []
@@ -63,7 +63,7 @@ def _keys(messages: Sequence[Message]) -> list[Key]:
 
 
 def canonical(arguments: str) -> str:
-    """Arguments as JSON in one form; what is no JSON as it is."""
+    """Normalize arguments that are JSON; return others unchanged."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
     except ValueError:
@@ -75,7 +75,7 @@ _START = 32
 
 
 def _name(key: Key) -> str:
-    """A message by its role and how it begins, without what is another in each run."""
+    """Name a message by its role and start, without paths that differ between runs."""
     start = _PLACE.sub("", " ".join(key.text.split()))[:_START]
     return f"{key.role} {start!r}" if start or not key.calls else f"{key.role} of {len(key.calls)} calls"
 

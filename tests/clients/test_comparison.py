@@ -1,4 +1,4 @@
-"""The comparison finds each way in which an import can be wrong, and nothing where it is right."""
+"""The comparison finds each planted fault of an import, and no fault in a correct import."""
 
 import copy
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def call(id_: str, command: str) -> dict[str, object]:
 
 
 def truth() -> Truth:
-    """A failed request, two answers with three calls of which one failed, and a last answer."""
+    """A failed request, two answers with three calls (one failed), and a last answer."""
     look = Reply("I look.", (ScriptedCall("a", "bash", '{"command": "ls"}'),), Usage(10, 0, 1))
     both = (
         ScriptedCall("b", "bash", '{"command": "cat x"}'),
@@ -79,7 +79,7 @@ def truth() -> Truth:
 
 
 def right_import() -> list[ImportedRun]:
-    """What an importer without a fault makes of it."""
+    """A correct import of it."""
     seen = [
         Message(role=Role.SYSTEM, text="Be brief."),
         Message(role=Role.USER, text="SCRIPT=main"),
@@ -124,7 +124,7 @@ def found(runs: list[ImportedRun]) -> dict[str, list[Finding]]:
 
 
 def test_a_right_import_is_equal_in_everything() -> None:
-    """Each property of a right import was compared somewhere, and is equal everywhere."""
+    """Each property of a correct import is compared at least once, and equal everywhere."""
     assert {} == found(right_import())
     assert list(CHECKS) == [name for name, some in compare(truth(), right_import()).items() if some]
 
@@ -226,13 +226,13 @@ def end_unknown(run: ImportedRun) -> None:
         (drop_call, "calls", [Finding("main 3", "has 1 calls instead of 2")]),
         (rename_call, "calls", [Finding("main 2 call 1", "is a call of shell instead of bash")]),
         (change_arguments, "calls", [Finding("main 2 call 1", "has other arguments")]),
-        (praise_failure, "errors", [Finding("main 3 call 2", "is told as a success")]),
-        (blame_success, "errors", [Finding("main 2 call 1", "is told as failed")]),
-        (unmark, "errors", [Finding("main 3 call 2", "unmarked, failed", unknown=True)]),
+        (praise_failure, "errors", [Finding("main 3 call 2", "recorded as a success")]),
+        (blame_success, "errors", [Finding("main 2 call 1", "recorded as failed")]),
+        (unmark, "errors", [Finding("main 3 call 2", "no status, failed", unknown=True)]),
         (count_one_more, "tokens", [Finding("main 2", "has other usage")]),
         (forget_cache, "tokens", [Finding("main 3", "has other usage")]),
         (forget_usage, "tokens", [Finding("main 4", "no usage", unknown=True)]),
-        (delay_result, "order", [Finding("main 3", "has a result behind the next answer")]),
+        (delay_result, "order", [Finding("main 3", "has a result after the next answer")]),
         (hide_system, "system", [Finding(f"main {turn}", "lacks system 'Be brief.'") for turn in (2, 3, 4)]),
         (repeat_message, "view", [Finding("main 4", "adds user '[functionResponse]'")]),
         (change_message, "view", [Finding("main 3", "changes tool 'x'")]),
@@ -244,35 +244,35 @@ def end_unknown(run: ImportedRun) -> None:
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_each_mutation_is_found(mutation: Mutation, property_: str, findings: list[Finding]) -> None:
-    """One wrong thing in an import is found at its place, in its property and in no other."""
+    """A planted fault is reported at its place, under its property and no other."""
     runs = right_import()
     mutation(runs[0])
     assert {property_: findings} == found(runs)
 
 
 def test_a_lost_answer_is_found() -> None:
-    """An answer that an import leaves out is named, and those that it has are still compared."""
+    """The comparison reports a missing answer."""
     runs = right_import()
     del runs[0].answers[1]
     assert [Finding("main 3", "lacks the answer")] == found(runs)["answers"]
 
 
 def test_a_made_up_answer_is_found() -> None:
-    """An answer that nobody gave is named."""
+    """The comparison reports an invented answer, and nothing else."""
     runs = right_import()
     runs[0].answers.append(ImportedAnswer(run="r", seq=14, text="Invented.", calls=[], usage=None, seen=[]))
     assert {"answers": [Finding("others", "adds the answer 'Invented.'")]} == found(runs)
 
 
 def test_answers_out_of_order_are_found() -> None:
-    """Two answers that stand in the other order are told as such."""
+    """The comparison reports two answers in the wrong order."""
     runs = right_import()
     reorder(runs[0])
-    assert Finding("main 3", "stands before an earlier answer") in found(runs)["order"]
+    assert Finding("main 3", "precedes an earlier answer") in found(runs)["order"]
 
 
 def test_a_run_in_two_pieces_is_found() -> None:
-    """A run that an import tears in two, and a run of nothing, are told."""
+    """The comparison reports a run in two pieces, and a run without answers."""
     runs = right_import()
     runs.append(copy.deepcopy(runs[0]))
     runs[1].id, runs[1].answers, runs[1].failures = "s", runs[0].answers[2:], []
@@ -313,20 +313,20 @@ def judged(mutation: Mutation, limits: list[Limit]) -> tuple[str, tuple[str, ...
             hide_system,
             [],
             ("DIFFERS", ("lacks system 'Be brief.' (main 2, main 3, main 4)",), ()),
-            id="a difference that is not listed is news",
+            id="an unlisted difference is reported",
         ),
-        pytest.param(hide_system, [limit()], ("limit", (), ()), id="one that is listed is a limit"),
+        pytest.param(hide_system, [limit()], ("limit", (), ()), id="a listed difference is a limit"),
         pytest.param(
             hide_system,
             [limit(("main 2", "main 3"))],
             ("DIFFERS", ("lacks system 'Be brief.' (main 4)",), ()),
-            id="at a place that is not listed it is news",
+            id="a difference at an unlisted place is reported",
         ),
         pytest.param(
             unmark,
             [limit()],
             ("VANISHED", (), ("lacks system 'Be brief.' (main 2, main 3, main 4)",)),
-            id="one that is not there any more is news",
+            id="a vanished difference is reported",
         ),
         pytest.param(
             hide_system,
@@ -336,19 +336,19 @@ def judged(mutation: Mutation, limits: list[Limit]) -> tuple[str, tuple[str, ...
                 ("lacks system 'Be brief.' (main 2, main 3, main 4)",),
                 ("lacks system 'Be long.' (main 2, main 3, main 4)",),
             ),
-            id="in other words it is another difference",
+            id="other words are another difference",
         ),
     ],
 )
 def test_a_limit_is_held_exactly(
     mutation: Mutation, limits: list[Limit], expected: tuple[str, tuple[str, ...], tuple[str, ...]]
 ) -> None:
-    """An expected difference counts only in its words and at its places, and is missed where it is not found."""
+    """A limit covers a difference only with the same words and places, and is reported where it vanished."""
     assert expected == judged(mutation, limits)
 
 
 def test_the_listed_limits_name_what_there_is(tmp_path: Path) -> None:
-    """Each limit names a property that is checked; a key that is not known is an error."""
+    """Each limit names a checked property; an unknown key is an error."""
     assert set() == {each.property for each in read_limits(FILE)} - {*CHECKS}
     (tmp_path / "limits.toml").write_text('[[limit]]\nclient = "pi"\nwhy = "?"\n', encoding="utf-8")
     with pytest.raises(msgspec.ValidationError, match="why"):

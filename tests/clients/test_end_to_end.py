@@ -1,4 +1,4 @@
-"""The whole way, with a client of a few lines: it plays a script over loopback, and its transcript is imported."""
+"""End to end, with a client of a few lines that plays a script over loopback and writes a transcript."""
 
 import json
 import urllib.request
@@ -39,7 +39,7 @@ def ask(url: str, said: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def agent(url: str) -> list[dict[str, Any]]:
-    """An agent's loop without tools of its own: it says of each call what it would have done."""
+    """An agent loop that executes no tools: each call returns a fixed text."""
     said: list[dict[str, Any]] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "SCRIPT=main"},
@@ -76,18 +76,18 @@ def nothing(said: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("mutation", "wrong"),
     [
-        pytest.param(nothing, {}, id="a transcript as it was written"),
+        pytest.param(nothing, {}, id="an unchanged transcript"),
         pytest.param(
             drop_second_result,
             {"results": ["main 2 call 1"], "view": ["main 3"]},
-            id="a result that was taken out",
+            id="a removed result",
         ),
     ],
 )
 def test_an_import_is_held_against_what_was_sent(
     tmp_path: Path, mutation: Callable[[list[dict[str, Any]]], None], wrong: dict[str, list[str]]
 ) -> None:
-    """Nothing that the import claims differs from what the server saw, unless the transcript was changed: there it does."""
+    """The import equals what the server received; a changed transcript differs exactly there."""
     truth, said = play(tmp_path)
     mutation(said)
     transcripts = tmp_path / "transcripts"

@@ -1,4 +1,4 @@
-"""A client is run alone: in a fresh home, without the machine's proxies and keys, for a time, and nothing of it is left."""
+"""Clients run in a fresh home, without proxies and keys of the machine, and within a timeout."""
 
 import json
 import re
@@ -28,7 +28,8 @@ home = pathlib.Path(os.environ["HOME"])
 STUBBORN = """
 import os, pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(300)"])
+ignoring = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(300)"
+child = subprocess.Popen([sys.executable, "-c", ignoring])
 pathlib.Path("child").write_text(str(child.pid))
 time.sleep(300)
 """
@@ -36,7 +37,7 @@ HERE = Installed("1.0", str(Path(sys.executable).parent))
 
 
 def client(program: str) -> Client:
-    """A client of a few lines of Python, that can go on with a session."""
+    """A client of a few lines of Python that can resume a session."""
 
     def prepare(setting: Setting) -> Commands:
         words = (sys.executable, "-c", program, setting.url)
@@ -54,7 +55,7 @@ def client(program: str) -> Client:
 
 
 def test_a_client_gets_what_it_needs_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy and a key of the machine do not reach a client; it has a home of its own, and each prompt a process."""
+    """A client receives no proxies and keys of the machine; it has a fresh home and a process a prompt."""
     for name in ("HTTPS_PROXY", "http_proxy", "OPENAI_API_KEY", "SECRET"):
         monkeypatch.setenv(name, "planted")
     outcome = play(client(ASKING), HERE, "resume", tmp_path / "run")
@@ -66,7 +67,7 @@ def test_a_client_gets_what_it_needs_and_no_more(tmp_path: Path, monkeypatch: py
 
 
 def test_a_run_leaves_the_truth(tmp_path: Path) -> None:
-    """What the server got and gave, and what became of the process and of the work folder, is read back as it was."""
+    """Exchanges and outcome are read back unchanged."""
     outcome = play(client(ASKING), HERE, "basic", tmp_path / "run")
     truth = read_truth(tmp_path / "run")
     assert outcome == truth.outcome
@@ -76,7 +77,7 @@ def test_a_run_leaves_the_truth(tmp_path: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and that nobody waited for does not."""
+    """Whether a process runs and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -85,11 +86,11 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells of processes by /proc")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_client_that_does_not_end_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the time limit the whole group of a client is killed, also where it ignores the polite signal, and it is told."""
+    """After the timeout the process group is killed, even if it ignores SIGTERM; the outcome records it."""
     monkeypatch.setattr(execution, "TIMEOUT", 3.0)
     monkeypatch.setattr(execution, "_GRACE", 0.1)
     outcome = play(client(STUBBORN), HERE, "basic", tmp_path / "run")
@@ -99,7 +100,7 @@ def test_a_client_that_does_not_end_is_killed_with_its_children(
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_is_sent_to_the_loopback_server(tmp_path: Path, name: str) -> None:
-    """The server's URL stands in a client's configuration, command or environment, and no other address does."""
+    """Configuration, command and environment of a client contain the server's URL and no other address."""
     url = "http://127.0.0.1:1"
     setting = Setting(tmp_path, tmp_path / "work", url, tmp_path / "bin", SCRIPTS["compaction"])
     commands = CLIENTS[name].prepare(setting)
@@ -109,7 +110,7 @@ def test_a_client_is_sent_to_the_loopback_server(tmp_path: Path, name: str) -> N
 
 
 def test_what_is_skipped_and_limited_exists() -> None:
-    """A script that a client skips, and one that a limit names, is one of the scripts; and a limit is of a client."""
+    """Skipped scripts, and scripts and clients of limits, exist."""
     named = {script for each in CLIENTS.values() for script in each.skips}
     named |= {script for each in read_limits() if each.scripts != "all" for script in each.scripts}
     assert set() == named - {*SCRIPTS}
@@ -117,7 +118,7 @@ def test_what_is_skipped_and_limited_exists() -> None:
 
 
 def test_a_client_that_resumes_nothing_skips_the_scripts_of_two_prompts(tmp_path: Path) -> None:
-    """Where a client has no second command, scripts of two prompts are skipped, and elsewhere `resume` is played."""
+    """A client without a second command skips the scripts of two prompts; the others play `resume`."""
     for name, each in CLIENTS.items():
         home = tmp_path / name
         home.mkdir()

@@ -1,4 +1,4 @@
-"""The results that are kept: of the versions in the table, of every script, and shown by the documents as they are."""
+"""The stored results match the table of clients, the scripts and the page."""
 
 import msgspec
 
@@ -38,20 +38,20 @@ PLANTED: Results = {
 
 
 def test_the_documents_show_the_kept_results() -> None:
-    """The tables of the page are those that the kept results and the listed limits give."""
+    """The tables of the page follow from the stored results and the limits."""
     _, _, section = PAGE.read_text(encoding="utf-8").partition(HEADING)
     assert section.endswith(f"\n\n{document_tables(read_results(), read_limits())}\n")
 
 
 def test_results_are_kept_of_every_client_in_its_version() -> None:
-    """A client whose version is changed in the table is run anew before its results are shown."""
+    """The stored results are those of the versions in the table."""
     assert {name: client.version for name, client in CLIENTS.items()} == {
         name: result.version for name, result in read_results().items()
     }
 
 
 def test_results_are_kept_of_every_script() -> None:
-    """A client that was run has played each script, or says why it cannot."""
+    """Each client has a result or a reason for every script."""
     played = {
         name: {*each.scripts, *each.skipped} for name, each in read_results().items() if not each.not_here
     }
@@ -59,7 +59,7 @@ def test_results_are_kept_of_every_script() -> None:
 
 
 def test_every_property_is_known() -> None:
-    """The kept results have a cell for each property of each script that could be compared."""
+    """Each compared script has a cell for each property."""
     cells = [
         script.cells
         for each in read_results().values()
@@ -70,7 +70,7 @@ def test_every_property_is_known() -> None:
 
 
 def test_the_table_tells_each_thing_apart() -> None:
-    """Equal, different, vanished, skipped and not run are different words, and what is not as expected is told below."""
+    """The table distinguishes equal, different, vanished, skipped and not run, and lists differences."""
     lines = [line.split() for line in terminal_table(PLANTED).splitlines()]
     assert ["one", "basic", "?", "?", "equal"] == lines[1][:5]
     assert "DIFFERS" == lines[1][2 + list(CHECKS).index("view")]
@@ -79,13 +79,13 @@ def test_the_table_tells_each_thing_apart() -> None:
     assert ["two", "not", "run", "here", *("?" for _ in CHECKS)] == lines[4]
     assert [
         "one basic view: lacks x (main 1)",
-        "one retry end: expected, and not there any more: open (main)",
+        "one retry end: vanished: open (main)",
         "two: not run here: needs Python 3.12",
     ] == terminal_table(PLANTED).splitlines()[6:]
 
 
 def test_a_client_that_was_not_run_has_not_passed() -> None:
-    """A client that could not be run, a script that could not be compared and a difference are no pass."""
+    """A client that could not run, a script without a comparison and a difference do not pass."""
     assert [False, False] == [each.fine for each in PLANTED.values()]
     bad = ScriptResult(problem="no answer")
     assert not msgspec.structs.replace(PLANTED["two"], not_here="", scripts={"basic": bad}).fine

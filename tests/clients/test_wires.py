@@ -1,4 +1,4 @@
-"""The wires: what a client offers becomes calls it can run, and a request's messages are read as they were sent."""
+"""Operations become calls of the offered tools, and each wire reads back what it wrote."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def tool(name: str, *parameters: str) -> Tool:
             tool("exec_command", "cmd", "yield_time_ms", "tty"),
             "exec_command",
             {"cmd": "ls", "yield_time_ms": 30_000},
-            id="a shell that goes on in the background",
+            id="a shell with background commands",
         ),
         pytest.param(
             Shell("ls"),
@@ -79,14 +79,14 @@ def tool(name: str, *parameters: str) -> Tool:
             tool("task", "prompt", "description", "subagent_type", "command"),
             "task",
             {"prompt": "look", "description": "scripted", "subagent_type": "general"},
-            id="a sub-agent",
+            id="a subagent",
         ),
         pytest.param(
             Delegate("look"),
             tool("bash", "command"),
             "bash",
             {"command": "echo no sub-agents"},
-            id="no sub-agents: a command",
+            id="no subagents: a command",
         ),
         pytest.param(UnknownTool(), tool("bash", "command"), "no_such_tool", {"x": 1}, id="an unknown tool"),
     ],
@@ -94,7 +94,7 @@ def tool(name: str, *parameters: str) -> Tool:
 def test_an_operation_becomes_a_call_of_what_is_offered(
     operation: Operation, offered: Tool, name: str, arguments: dict[str, Any]
 ) -> None:
-    """A call has the offered tool's name, and a value for those of its parameters that the operation has one for."""
+    """A call has the offered tool's name, and values for the parameters that the operation covers."""
     call = call_of(operation, [offered], FOLDER, "c1")
     assert (name, arguments) == (call.name, json.loads(call.arguments))
 
@@ -108,7 +108,7 @@ def test_malformed_arguments_are_no_json() -> None:
 
 
 def test_what_no_tool_can_do_is_an_error() -> None:
-    """A request without a shell gets no made-up call."""
+    """Without a suitable tool, an operation is an error."""
     with pytest.raises(LookupError, match="request: think"):
         call_of(Shell("ls"), [tool("think")], FOLDER, "c1")
 
@@ -185,7 +185,7 @@ def pieces_of(value: object) -> Iterator[str]:
 
 @pytest.mark.parametrize("wire", [pytest.param(wire, id=wire.name) for wire in WIRES])
 def test_a_stream_holds_all_of_a_reply(wire: Wire) -> None:
-    """The pieces of a stream, put together, are the text; its calls and its usage are those of the whole reply."""
+    """The joined pieces of a stream are the text, and it has the calls and the usage of the reply."""
     events = wire.events(REPLY, 1)
     assert REPLY.text in "".join(pieces_of(events))
     written = json.dumps(events)
@@ -202,13 +202,13 @@ def test_a_failure_says_why(wire: Wire) -> None:
     ("said", "offers_tools", "agent"),
     [
         pytest.param(["SCRIPT=main. Do it."], True, "main", id="a prompt"),
-        pytest.param(["SCRIPT=sub Look."], True, "sub", id="a sub-agent's prompt"),
+        pytest.param(["SCRIPT=sub Look."], True, "sub", id="a subagent's prompt"),
         pytest.param(["SCRIPT=main.", "Write a <state_snapshot>."], False, "compaction", id="a summary"),
         pytest.param(["SCRIPT=main.", "Name this in three words."], False, "aside", id="a title"),
         pytest.param(["SCRIPT=main. <state_snapshot> so far", "Go on."], True, "main", id="after a summary"),
     ],
 )
 def test_whose_request_it_is(said: list[str], offers_tools: bool, agent: str) -> None:
-    """A request is told by its tools and its words."""
+    """Tools and words of a request identify its agent."""
     messages = [Message(role=Role.USER, text=text) for text in said]
     assert agent == agent_of(messages, offers_tools=offers_tools)

@@ -1,4 +1,4 @@
-"""What really happened in a run: each request that the model server got, and the reply that it gave."""
+"""The truth about a run: each request that the model server received, and its reply."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 
 Agent = Literal["main", "sub", "compaction", "aside"]
-"""Who asked: `aside` is a question of the client's own, as for a title, that no transcript need hold."""
+"""The sender of a request. `aside`: a request without tools, for example for a title."""
 
 End = Literal["finished", "cancelled", "error", "open"]
 
@@ -38,7 +38,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Where it stands in the script, as in `main 3`."""
+        """Its position in the script, for example `main 3`."""
         return f"{self.agent} {self.turn}"
 
     @property
@@ -54,9 +54,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the client's processes, and of the work folder.
+    """The outcome of the client's processes and of the work folder.
 
-    `codes` are their exit codes; `happened`: by the script's turn, from 1, whether the work folder shows its operation.
+    `codes` are their exit codes; `happened`: by the script's turn, from 1, whether the work folder shows its
+    operation.
     """
 
     client: str
@@ -85,7 +86,7 @@ class Truth(msgspec.Struct, frozen=True):
         return [(each, each.reply) for each in self.asked() if each.reply is not None and not each.broken]
 
     def results(self) -> dict[str, str]:
-        """By a call's id: the result that the model was shown first."""
+        """The first result that the model received for each call, by the call's id."""
         found: dict[str, str] = {}
         for exchange in self.exchanges:
             for message in exchange.messages():
@@ -98,7 +99,7 @@ class Truth(msgspec.Struct, frozen=True):
         return not self.outcome.happened[exchange.turn] if call.fails is None else call.fails
 
     def end(self) -> End:
-        """How the run ended, by the server and by the process."""
+        """How the run ended, according to the server and to the outcome."""
         last = next((each for each in reversed(self.exchanges) if each.agent == "main"), None)
         if last is None or last.reply is None or last.broken:
             return "error"
@@ -108,7 +109,7 @@ class Truth(msgspec.Struct, frozen=True):
 
 
 def is_last(reply: Reply) -> bool:
-    """Whether an answer ends a turn: it has no call, or one by which its client submits."""
+    """Whether an answer ends a turn: it has no calls, or only the call that submits."""
     return all(SUBMISSION in call.arguments for call in reply.calls)
 
 

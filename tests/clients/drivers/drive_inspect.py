@@ -1,4 +1,4 @@
-"""Inspect's ReAct agent on one sample: `python drive_inspect.py URL LOGS PROMPT`, in an environment that has Inspect."""
+"""Run Inspect's ReAct agent on one sample: `python drive_inspect.py URL LOGS PROMPT`."""
 
 import sys
 

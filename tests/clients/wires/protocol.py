@@ -1,4 +1,4 @@
-"""What each wire (a vendor's HTTP API for models) does: read a request's tools and messages, and write a scripted reply."""
+"""The protocol of a wire, a vendor's HTTP API: read a request's tools and messages, write a reply."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -20,9 +20,9 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
-    """A call in a reply, with its arguments as they go over the wire.
+    """A call in a reply, with the arguments as sent on the wire.
 
-    `fails` is None where only the work folder shows it, after the run.
+    `fails` is None if it depends on the client; then the work folder shows it after the run.
     """
 
     id: str
@@ -82,7 +82,7 @@ class Wire(Protocol):
 
 
 def text_of(content: object) -> str:
-    """The text of a content: a text, or a list of parts, one a line; of a part without text its type in brackets."""
+    """The text of a content (a text, or parts: a line each; the type of other parts in brackets)."""
     if isinstance(content, str):
         return content
     return "\n".join(_texts(content)) if isinstance(content, list) else ""
