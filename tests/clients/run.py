@@ -11,6 +11,7 @@ Exit code 0: all equal, except for known limits. 1: other differences. 125: a cl
 """
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,8 @@ UNKNOWN = 125
 
 def main() -> int:
     """Run the chosen clients and scripts, and print the table."""
+    # A background job of a shell ignores SIGINT, and its children would, too. A handler is not inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = _parser()
     asked = parser.parse_args()
     if asked.newest and (asked.again or asked.record):
