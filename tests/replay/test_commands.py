@@ -125,7 +125,8 @@ def test_changed_by(part: str, changed: str | None) -> None:
 
 def test_commands_that_read_go_first_where_there_is_no_room() -> None:
     """Where not all verbs fit, what changed something stays."""
-    assert "git reset --hard" in elided(RESET, 40)
+    assert all(each in elided(RESET, 40) for each in ("git fetch", "git reset", "git log"))
+    assert ["git fetch…", "git reset…", "…"] == [part.text for part in split(elided(RESET, 30))]
 
 
 @pytest.mark.parametrize(

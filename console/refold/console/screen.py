@@ -262,7 +262,9 @@ def _without_middle(text: str, width: int) -> str:
 
     name, gap, rest = text.partition("  ")
     parts = split_text(rest)
-    if len(parts) > 1 and text.isascii() and width - len(name + gap) >= _LEGIBLE:
+    if text.endswith("…"):  # prose that was cut before: its end is not in it
+        return fitted(text, width)
+    if len(parts) > 1 and cell_len(text) == len(text) and width - len(name + gap) >= _LEGIBLE:
         return name + gap + shorten(parts, width - len(name + gap))
     last = text.rpartition("/")[2]
     room = width // 3

@@ -5,7 +5,7 @@ where a command ends; `$(...)` is not looked into.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import NamedTuple
@@ -195,31 +195,35 @@ def changed_by(part: str) -> str | None:
 def shorten(parts: Sequence[Part], most: int) -> str:
     """A command line of at most `most` characters in which each command keeps its verb; what does not fit is `…`.
 
-    Where not even the verbs fit, commands that only read are left out first, then those of the middle.
+    Where there is no room for that, the options behind the verbs give way first, then commands that only read, then those of the middle.
     """
-    kept = list(parts)
-    dropped = False
-    while len(kept) > 1 and _needed(kept, dropped=dropped) > most:
-        reading = [place for place, part in enumerate(kept) if changed_by(part.text) is None]
+    kept, least = list(range(len(parts))), _least
+    while len(kept) > 1 and _needed(parts, kept, least) > most:
+        if least is _least:
+            least = _bare
+            continue
+        reading = [place for place, n in enumerate(kept) if changed_by(parts[n].text) is None]
         del kept[reading[-1] if reading else len(kept) // 2]
-        dropped = True
-    widths = _widths(kept, most - _joints(kept, dropped=dropped))
-    told = [_shorten_part(part.text, width) for part, width in zip(kept, widths, strict=True)]
-    middle = len(kept) // 2 if dropped and len(kept) > 1 else -1
-    line = ""
-    for place, (part, text) in enumerate(zip(kept, told, strict=True)):
-        joint = part.joint if place else ""
-        line += f"{joint}…{joint}{text}" if place == middle else joint + text
+    texts = [parts[n].text for n in kept]
+    room = most - len(_joined(parts, kept, [""] * len(kept)))
+    line = _joined(parts, kept, list(map(_shorten_part, texts, _widths(texts, room, least))))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _joints(kept: Sequence[Part], *, dropped: bool) -> int:
-    joints = sum(len(part.joint) for part in kept[1:])
-    return joints + (1 + len(kept[len(kept) // 2].joint) if dropped and len(kept) > 1 else 0)
+def _joined(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) -> str:
+    """The commands that are kept, shortened to `texts`, with `…` where others stood."""
+    line, last = "", -1
+    for n, text in zip(kept, texts, strict=True):
+        if n > last + 1:
+            line += f"{parts[last + 1].joint}…"
+        line += f"{parts[n].joint}{text}"
+        last = n
+    return line if last == len(parts) - 1 else f"{line}{parts[last + 1].joint}…"
 
 
-def _needed(kept: Sequence[Part], *, dropped: bool) -> int:
-    return _joints(kept, dropped=dropped) + sum(min(len(part.text), _least(part.text)) for part in kept)
+def _needed(parts: Sequence[Part], kept: Sequence[int], least: Callable[[str], int]) -> int:
+    texts = [parts[n].text[: least(parts[n].text)] for n in kept]
+    return len(_joined(parts, kept, texts))
 
 
 def _head(text: str) -> str:
@@ -235,16 +239,18 @@ def _least(text: str) -> int:
     return min(max(_LEAST, len(_head(text)) + 2), _MOST_OF_A_HEAD)
 
 
-def _widths(parts: Sequence[Part], room: int) -> list[int]:
-    """How many characters each part gets: its verb at least, and the rest is shared out evenly."""
-    widths = [min(len(part.text), _least(part.text), max(room, 1)) for part in parts]
+def _bare(text: str) -> int:
+    return min(max(_LEAST, len(verb(text)) + 1), _MOST_OF_A_HEAD)
+
+
+def _widths(texts: Sequence[str], room: int, least: Callable[[str], int]) -> list[int]:
+    """How many characters each command gets: its verb at least, and the rest is shared out evenly."""
+    widths = [min(len(text), least(text), max(room, 1)) for text in texts]
     rest = room - sum(widths)
-    while rest > 0 and (
-        wanting := [place for place, part in enumerate(parts) if widths[place] < len(part.text)]
-    ):
+    while rest > 0 and (wanting := [n for n, text in enumerate(texts) if widths[n] < len(text)]):
         share = max(1, rest // len(wanting))
         for place in wanting[:rest]:
-            more = min(share, len(parts[place].text) - widths[place])
+            more = min(share, len(texts[place]) - widths[place])
             widths[place] += more
             rest -= more
     return widths

@@ -13,15 +13,19 @@
   const figure = (name, text, title) => html`<span class=${`figure ${name}`} title=${title}>${text === "-" ? "" : text}</span>`;
 
   // Where there is no room, long parts give way first, and none gives up its verb.
-  const VERB = 12; // characters
-  const shrinking = length => ({ flexShrink: length > VERB ? (length - VERB) ** 2 : 1, minWidth: `${Math.min(length, VERB - 3)}ch` });
+  const VERB = /^\S+(?: [a-z][\w-]*)?/; // or the name of a field
+  const LONGEST = 18; // characters of a verb
+  const shrinking = part => {
+    const least = Math.min(part.length, (VERB.exec(part)?.[0].length ?? 0) + 2, LONGEST);
+    return { flexShrink: (part.length - least + 1) ** 2, minWidth: `${least}ch` };
+  };
 
   // A text in one line whose end is seen too, however narrow it is; of several commands or fields something of each is seen.
   function Elided({ text }) {
     const line = text.trim();
     const parts = R.parts(line);
     if (parts.length > 1)
-      return html`<span class="said parts">${parts.map(([joint, part]) => html`<span class="joint">${R.line(joint)}</span><span class="part" style=${shrinking(part.length)}>${R.line(part)}</span>`)}</span>`;
+      return html`<span class="said parts">${parts.map(([joint, part]) => html`<span class="joint">${R.line(joint)}</span><span class="part" style=${shrinking(part)}>${R.line(part)}</span>`)}</span>`;
     if (line.length < 2 * TAIL) return html`<span class="said">${R.line(line)}</span>`;
     return html`<span class="said elided"><span class="head">${R.line(line.slice(0, -TAIL))}</span><span class="tail">${R.line(line.slice(-TAIL))}</span></span>`;
   }
