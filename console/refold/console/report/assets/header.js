@@ -88,7 +88,7 @@
     const errors = R.marked(model, "errors");
     const first = errors[0];
     const rest = made.slice(SHOWN).reduce((sum, [, number]) => sum + number, 0);
-    return html`<div class="outcome"><span class="ending">${model.end ? html`<${R.Link} seq=${model.end}>ended<//> ` : ""}${R.line(said, 300)}</span>
+    return html`<div class="outcome"><span class="ending">${model.end ? html`<${R.Link} seq=${model.end} /> ` : ""}${R.line(said, 300)}</span>
       <span class="went-wrong">${first ? html`<${R.Link} seq=${first.seq}>${R.count(errors.length)} ${errors.length === 1 ? "error" : "errors"}<//>` : "0 errors"}${model.figures.unmarked && "+?"}</span>
       <span class="changed"><span class="dim">changed</span> ${made.slice(0, SHOWN).map(([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`)}${
         rest ? `, ${R.count(rest)} more` : ""}${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && unknown ? "; " : ""}${

@@ -13,8 +13,8 @@
   const figure = (name, text, title) => html`<span class=${`figure ${name}`} title=${title}>${text === "-" ? "" : text}</span>`;
 
   // Where there is no room, long parts give way first, and none gives up its verb.
-  const VERB = /^\S+(?: [a-z][\w-]*)?/; // or the name of a field
-  const LONGEST = 18; // characters of a verb
+  const VERB = /^\S+(?: [a-z][\w-]*)?(?: --?[\w-]+)?/; // with its first option; or the name of a field
+  const LONGEST = 20; // characters of a verb
   const shrinking = part => {
     const least = Math.min(part.length, (VERB.exec(part)?.[0].length ?? 0) + 2, LONGEST);
     return { flexShrink: (part.length - least + 1) ** 2, minWidth: `${least}ch` };
