@@ -24,7 +24,7 @@ def test_show_begins_with_who_and_when(refold: Refold, imported: Path) -> None:
     sub, bypass = told["cwd"][1]["seq"], told["permission_mode"][1]["seq"]
     for expected in (
         "when 2026-02-11 18:24:00 to 18:47:00 UTC",
-        f"cwd /work, /work/sub from e{sub}",
+        f"cwd /srv/app, /srv/app/sub from e{sub}",
         "branch main",
         f"permission mode default, bypassPermissions from e{bypass}",
         "client claude-code",
@@ -63,7 +63,7 @@ def test_a_ticket_says_who_and_when(refold: Refold, imported: Path) -> None:
 def test_ls_has_it_as_json(refold: Refold, imported: Path) -> None:
     """`ls -o json` has the environment of each run."""
     (run,) = json.loads(refold("ls", "-o", "json", "--store", imported).out)
-    assert ["/work", "/work/sub"] == [each["value"] for each in run["environment"]["cwd"]]
+    assert ["/srv/app", "/srv/app/sub"] == [each["value"] for each in run["environment"]["cwd"]]
 
 
 def test_what_is_not_recorded_is_said(refold: Refold, tmp_path: Path) -> None:

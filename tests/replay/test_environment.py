@@ -89,14 +89,14 @@ def session(folder: Path) -> Path:
     """A session of Claude Code that changes its directory and its permission mode."""
     common: dict[str, Any] = {"sessionId": "s", "version": "2.1.0", "gitBranch": "main"}
     rows: list[dict[str, Any]] = [
-        {"type": "user", "uuid": "a", "parentUuid": None, "cwd": "/work", "permissionMode": "default",
+        {"type": "user", "uuid": "a", "parentUuid": None, "cwd": "/srv/app", "permissionMode": "default",
          "timestamp": "2026-02-11T18:24:00Z", "message": {"role": "user", "content": "Go."}},
-        {"type": "assistant", "uuid": "b", "parentUuid": "a", "cwd": "/work", "timestamp": "2026-02-11T18:25:00Z",
+        {"type": "assistant", "uuid": "b", "parentUuid": "a", "cwd": "/srv/app", "timestamp": "2026-02-11T18:25:00Z",
          "message": {"id": "m", "role": "assistant", "model": "x", "stop_reason": "tool_use", "usage": {"input_tokens": 9, "output_tokens": 9},
                      "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "git push"}}]}},
-        {"type": "user", "uuid": "c", "parentUuid": "b", "cwd": "/work/sub", "timestamp": "2026-02-11T18:26:00Z",
+        {"type": "user", "uuid": "c", "parentUuid": "b", "cwd": "/srv/app/sub", "timestamp": "2026-02-11T18:26:00Z",
          "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]}},
-        {"type": "user", "uuid": "d", "parentUuid": "c", "cwd": "/work/sub", "permissionMode": "bypassPermissions",
+        {"type": "user", "uuid": "d", "parentUuid": "c", "cwd": "/srv/app/sub", "permissionMode": "bypassPermissions",
          "timestamp": "2026-02-11T18:47:00Z", "message": {"role": "user", "content": "More."}},
     ]  # fmt: skip
     file = folder / "session.jsonl"

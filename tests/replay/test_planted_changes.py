@@ -33,7 +33,7 @@ from refold.reducers.events import (
 from refold.reducers.events.decisions import RequestText, Said
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.messages import Gap, Size
+from refold.reducers.messages import Gap, Size, TokenCut
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
 from refold.replay import Audit, Difference, Finding, audit, verify
 from refold.store import MemoryStore, SqliteStore
@@ -200,7 +200,7 @@ def other(field: str, value: Any) -> Any:
         case dict():
             return {**value, "planted": "1"}
         case tuple():
-            return value[:-1]
+            return value[:-1] or (TokenCut(codec="bpe:o200k_base", cap=1, cuts=()),)
         case LimitHit():
             return replace(value, used=value.used + 1)
     raise AssertionError(f"{field}: say by name what another value is")

@@ -33,7 +33,7 @@ from refold.reducers.events import (
     named_in,
 )
 from refold.reducers.evolution import evolve
-from refold.reducers.messages import ReplyCall, Size
+from refold.reducers.messages import ReplyCall, Size, TokenCut
 from refold.reducers.rules.order import RULES
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW
@@ -102,6 +102,8 @@ def other(value: Any) -> Any:
             return not value
         case int():
             return value + 1 if value == 0 else value - 1
+        case tuple():
+            return (TokenCut(codec="bpe:o200k_base", cap=1, cuts=()),) if not value else ()
         case _:
             return "00" + value
 

@@ -44,7 +44,7 @@ CLOSE: dict[str, tuple[str, str]] = {
         ),
     ),
     "Droid, streamed": (
-        "codex",
+        "claude_code",
         _lines(
             {"type": "system", "subtype": "init", "session_id": "d", "tools": ["Execute"]},
             {"type": "message", "role": "user", "id": "m0", "text": "Count."},

@@ -32,7 +32,7 @@ def session(folder: Path) -> Path:
             "ordered",
             False,
         ),
-        ("Read", {"file_path": "/work/a.md"}, "text", False),
+        ("Read", {"file_path": "/srv/app/a.md"}, "text", False),
     ]
     rows: list[dict[str, Any]] = [
         {"type": "user", "permissionMode": "bypassPermissions", "message": {"role": "user", "content": "Go."}}
@@ -74,7 +74,7 @@ def session(folder: Path) -> Path:
             },
         }
     )
-    common = {"sessionId": "s", "version": "2.1.0", "cwd": "/work", "gitBranch": "main"}
+    common = {"sessionId": "s", "version": "2.1.0", "cwd": "/srv/app", "gitBranch": "main"}
     told = [
         {
             **common,
@@ -106,7 +106,7 @@ def test_the_first_screen_says_who_and_when(harmful: Path, look: Look, keep: Kee
     told = opened.page.inner_text("header .who")
     for expected in (
         "2026-02-11 18:24:00 to 18:33:00 UTC",
-        "cwd /work",
+        "cwd /srv/app",
         "branch main",
         "permission mode bypassPermissions",
     ):
