@@ -179,6 +179,7 @@ BY_NAME = {
     "gap": Gap(after=1, sources=((1, 1),)),
     "purpose": "grace",
     "request_only": (RequestText(role=Role.USER, text="continue", cause=Cause.NUDGE, size=Size(tokens=1)),),
+    "token_cuts": (TokenCut(codec="bpe:o200k_base", cap=1, cuts=()),),
     "tools": ("look",),
     "where": "model",
 }
@@ -200,7 +201,7 @@ def other(field: str, value: Any) -> Any:
         case dict():
             return {**value, "planted": "1"}
         case tuple():
-            return value[:-1] or (TokenCut(codec="bpe:o200k_base", cap=1, cuts=()),)
+            return value[:-1]
         case LimitHit():
             return replace(value, used=value.used + 1)
     raise AssertionError(f"{field}: say by name what another value is")
