@@ -32,8 +32,18 @@ from support.forging import recorded
 from support.transcripts import path_of, salts
 
 _RESULT = frozenset({"usage", "cost_nanousd", "duration", "unknown"})
-_ANSWER = {"stop", "stop_raw", "model", "adapter", "adapter_version", "response_id", "sent", "retry_wait"}
-_FAILURE = {"failure", "status", "retry_after", "partial_calls"}
+_ANSWER = {
+    "stop",
+    "stop_raw",
+    "model",
+    "adapter",
+    "adapter_version",
+    "response_id",
+    "sent",
+    "retry_wait",
+    "starts_over",
+}
+_FAILURE = {"failure", "status", "retry_after", "partial_calls", "starts_over"}
 _SETUP = {
     "policy",
     "model",
