@@ -33,16 +33,18 @@ from refold.reducers.events import (
     named_in,
 )
 from refold.reducers.evolution import evolve
+from refold.reducers.folds import fold
 from refold.reducers.messages import ReplyCall, Size, TokenCut
 from refold.reducers.rules.order import RULES
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW
-from refold.reducers.vocabulary import Role, StopReason
+from refold.reducers.vocabulary import Refuser, Role, StopReason
 from refold.replay import Audit, Verification, audit, verify
 from refold.store import MemoryStore
 from refold.store.protocol import Record, Store
 from support import golden, strategies
 from support.forging import recorded, write
+from support.scenario import Scenario
 
 Asked = TypeVar("Asked")
 SALT = b"salt"
@@ -200,6 +202,24 @@ def test_no_size_of_a_late_result_can_be_changed(run: strategies.Driver, data: A
     problem = judged(forged(as_records(log), seq, replace(event, fact=changed))).problem
     assert problem is not None, name
     assert seq == problem.seq
+
+
+def test_only_an_import_says_that_a_harness_refused() -> None:
+    """A fact of a run of our own cannot say that the source's harness refused a call."""
+    run = Scenario({})
+    run.answer("", ("look", "{}"))
+    run.result("c1", "there")
+    answer, result = (
+        (fold(run.log[:place]), event)
+        for place, event in enumerate(run.log)
+        if isinstance(event, ModelResponded | ToolReturned)
+    )
+    assert isinstance(answer[1], ModelResponded)
+    assert isinstance(result[1], ToolReturned)
+    assert ("", "") == (misfit(*answer), misfit(*result))
+    calls = tuple([replace(call, refused=True) for call in answer[1].calls])
+    assert "refused by its own harness" in misfit(answer[0], replace(answer[1], calls=calls))
+    assert "refused by its own harness" in misfit(result[0], replace(result[1], refused_by=Refuser.USER))
 
 
 def answered(policy: dict[str, Any], output: str, sha256: str = "") -> list[Event]:

@@ -64,9 +64,11 @@ BODY: Mapping[str, frozenset[str]] = MappingProxyType(
             {*_SETUP, "unknown", "agent", "parent", "environment", "task", "unasked", "rules"}
         ),
         "run_forked": frozenset({*_SETUP, "run", "by", "results", "downtime", "unknown"}),
-        "model_responded": frozenset({*_RESULT, *_ANSWER, "calls.provider_id"}),
+        "model_responded": frozenset({*_RESULT, *_ANSWER, "calls.provider_id", "calls.refused"}),
         "model_failed": frozenset({*_RESULT, *_FAILURE}),
-        "tool_returned": frozenset({"error", "cut", "output_bytes", "duration", "unknown", "unasked"}),
+        "tool_returned": frozenset(
+            {"error", "cut", "output_bytes", "duration", "unknown", "unasked", "refused_by"}
+        ),
         "doubt_resolved": frozenset({"by", "doubt", "reconciled", "unknown"}),
         "input_received": frozenset({"by", "unasked", "unknown"}),
         "approval_answered": frozenset({"by", "answers", "unknown"}),

@@ -237,6 +237,8 @@ def _misstated(state: RunState, fact: Fact) -> str:
         answers = isinstance(fact, ModelResponded | SummaryReturned | ChildEnded)
         if not answers or not UNMETERED.issuperset(fact.unknown):
             return _OWN
+    if _refused(fact) and not _imported(state, fact):
+        return "it says that a call was refused by its own harness, and its run is no import"
     match fact:
         case ModelResponded(unknown=unknown, usage=usage) | SummaryReturned(unknown=unknown, usage=usage) if (
             Unknown.UNCOUNTED in unknown and usage != Usage()
@@ -260,6 +262,13 @@ def _misstated(state: RunState, fact: Fact) -> str:
     if said != known:
         return f"the calls in doubt are {', '.join(known) or 'none'}, and it says {', '.join(said) or 'none'}"
     return "" if fact.downtime <= max(0, fact.at - state.at) else "its downtime is longer than there was time"
+
+
+def _refused(fact: Fact) -> bool:
+    """Whether the fact says that the harness of an imported run refused a call."""
+    if isinstance(fact, ModelResponded):
+        return any(call.refused for call in fact.calls)
+    return isinstance(fact, ToolReturned) and fact.refused_by is not None
 
 
 def _imported(state: RunState, fact: Fact) -> bool:
