@@ -216,3 +216,59 @@ def test_a_run_of_the_engine_lists_the_runs_that_its_calls_began(refold: Refold,
     (told,) = reported(store, PARENT).children
     assert child == msgspec.to_builtins(told)
     assert f"child of {PARENT}" in refold("ls", "--store", store).out
+
+
+def gemini(key: str, *rows: dict[str, Any], kind: str = "main") -> str:
+    """A log of Gemini CLI: its header, and these messages, a second apart."""
+    header = {"sessionId": key, "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z", "kind": kind}
+    dated = [
+        {"id": f"{key}{n}", "timestamp": f"2026-01-01T00:00:{n:02}.000Z"} | row
+        for n, row in enumerate(rows, 1)
+    ]
+    return "".join(f"{json.dumps(row)}\n" for row in (header, *dated))
+
+
+def gemini_call(agent: str) -> dict[str, Any]:
+    """An answer of Gemini CLI with a call that began the session `agent`, and the call's result."""
+    response = {"functionResponse": {"id": "t1", "name": "invoke_agent", "response": {"output": "done"}}}
+    call = {"id": "t1", "name": "invoke_agent", "args": {}, "result": [response], "status": "success"}
+    return {"type": "gemini", "content": "ok", "toolCalls": [call | {"agentId": agent}]}
+
+
+@pytest.mark.parametrize(
+    "order", [["whole"], ["z.jsonl", "z/a.jsonl"], ["z/a.jsonl", "z.jsonl"]], ids=" ".join
+)
+def test_an_agent_of_gemini_cli_is_linked_by_its_session(
+    refold: Refold, store: Path, tmp_path: Path, order: list[str]
+) -> None:
+    """A subagent's file names no session: the result of the session's call names the subagent's file."""
+    folder, go = tmp_path / "whole", {"type": "user", "content": "go"}
+    (folder / "z").mkdir(parents=True)
+    (folder / "z.jsonl").write_text(gemini("main", go, gemini_call("sub")))
+    (folder / "z" / "a.jsonl").write_text(
+        gemini("sub", {"type": "user", "content": "look"}, gemini_call("inner"), kind="subagent")
+    )
+    (folder / "z" / "b.jsonl").write_text(gemini("inner", go, kind="subagent"))
+    runs = dict[str, str]()
+    for name in order:
+        runs |= by_key(imported(refold, store, folder if name == "whole" else folder / name))
+    main, sub = runs["main"], runs["sub"]
+    assert [("c1", sub)] == children(refold, store, main)
+    assert {"run": main, "call": "c1"} == shown(refold, store, sub)["parent"]
+    assert main == shown(refold, store, "@last")["run"]
+    if "inner" in runs:
+        assert {"run": sub, "call": "c1"} == listed(refold, store)[runs["inner"]]["parent"]
+    again = imported(refold, store, folder / "z" / "a.jsonl")
+    assert [(True, 0)] == [(run["whole"], run["differs"]) for run in again]
+
+
+def test_an_agent_of_gemini_cli_without_its_session_has_no_parent(
+    refold: Refold, store: Path, tmp_path: Path
+) -> None:
+    """A session whose calls name another subagent did not begin this one; the listing still calls it a subagent's."""
+    (tmp_path / "a.jsonl").write_text(gemini("sub", {"type": "user", "content": "look"}, kind="subagent"))
+    (tmp_path / "z.jsonl").write_text(gemini("main", gemini_call("another")))
+    runs = by_key(imported(refold, store, tmp_path))
+    assert shown(refold, store, runs["sub"])["parent"] is None
+    assert [] == children(refold, store, runs["main"])
+    assert "a sub-agent's" in refold("ls", "--store", store).out

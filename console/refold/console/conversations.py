@@ -1,6 +1,6 @@
 """The imported runs of a store by what their sources call them: which are of one conversation, and which began which."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -25,20 +25,21 @@ _MOST = 8  # runs of one conversation that are compared, the newest: a key may b
 class Conversation(msgspec.Struct, frozen=True):
     """What the first event of an imported run says: what it is in its source, and what began it, if that was known then.
 
-    `apart` is the key of the run that began it, where its file does not say by which call; "" else.
+    `apart` is the key of the run that began it, where its file does not say by which call: "" if the file does not even
+    name that run, None if no other run began it, or the call is known.
     """
 
     run: str
     format: str
     key: str
-    apart: str = ""
+    apart: str | None = None
     parent: Parent | None = None
 
     @classmethod
     def of(cls, run: str, labels: Mapping[str, str], parent: Parent | None) -> "Conversation":
         """By the labels of a run."""
-        key, above = labels.get("source.key", ""), labels.get(PARENT_LABEL, "")
-        return cls(run, labels.get(SOURCE_LABEL, ""), key, "" if "source.call" in labels else above, parent)
+        key, above = labels.get("source.key", ""), labels.get(PARENT_LABEL)
+        return cls(run, labels.get(SOURCE_LABEL, ""), key, None if "source.call" in labels else above, parent)
 
 
 class Conversations:
@@ -83,15 +84,25 @@ class Conversations:
         """The run and the call that began this one: as it says, or as the log of the session that it names says, or that
         of another run that this session began. None: nothing in the store says so.
         """
-        if told.parent is not None or not told.apart:
+        if told.parent is not None or told.apart is None:
             return told.parent
         await self._look(told.format)
+        async for run, seq in self._candidates(told):
+            call = (await self._named(run, seq)).get(told.key)
+            if call is not None and run != told.run:
+                return Parent(run=run, call=call)
+        return None
+
+    async def _candidates(self, told: Conversation) -> AsyncIterator[tuple[str, int]]:
+        """The runs that may have begun this one, and their last events: all of its format if its file names none."""
+        if not told.apart:
+            async for chunk in self._store.runs(f"{told.format}-"):
+                for run, head in chunk:
+                    yield run, head.seq
+            return
         place = told.format, told.apart
         for above in (*self._of_key.get(place, []), *self._apart.get(place, [])):
-            call = (await self._named(above.run)).get(told.key)
-            if call is not None and above.run != told.run:
-                return Parent(run=above.run, call=call)
-        return None
+            yield above.run, (await self._store.head(above.run)).seq
 
     async def kept(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
         """What began a run whose log is there: as recorded, where the file says nothing else, or has that call in another run
@@ -111,8 +122,8 @@ class Conversations:
         for (of, _), told in self._of_key.items():
             yield from told if of == format_ else ()
 
-    async def _named(self, run: str) -> Mapping[str, str]:
-        place = run, (await self._store.head(run)).seq
+    async def _named(self, run: str, seq: int) -> Mapping[str, str]:
+        place = run, seq
         if place not in self._calls:
             named = Named()
             await follow(stored_events(self._store, run), named)

@@ -228,7 +228,7 @@ async def _imported(
 
 
 async def _wait(store: Store, known: Conversations, run: TranscriptRun) -> None:
-    new = run.apart and not (await store.head(run.run)).seq
+    new = run.apart is not None and not (await store.head(run.run)).seq
     if new and await known.parent_of(conversation(run)) is None:
         raise _Waits
 

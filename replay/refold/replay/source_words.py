@@ -31,7 +31,7 @@ BEGAN = "began:"
 """How an import remarks, with a result, that its call began the run whose key follows. It may be in another file."""
 
 PARENT_LABEL = "source.parent"
-"""The label of a run that another of its source began: the key of that one."""
+"""The label of a run that another of its source began: the key of that one, "" if its file does not name it."""
 
 SYSTEM_LABEL = "source.system"
 """The label of a run whose source records no system prompt as it was sent: `template`, of which the harness leaves parts out."""

@@ -317,6 +317,29 @@ def test_a_chat_that_was_opened_again_was_not_compacted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("behind", "results"),
+    [
+        pytest.param([sent("r", response("1", "one"))], ["one"], id="sent next"),
+        pytest.param([{"$set": {"lastUpdated": "x"}}, sent("r", response("1", "one"))], ["one"], id="later"),
+        pytest.param([sent("r", response("2", "two"))], [], id="of another call"),
+        pytest.param([message("v", "user", "and?")], [], id="never sent"),
+        pytest.param([], [], id="at the end"),
+    ],
+)
+def test_a_compaction_between_a_result_and_its_request(behind: list[Json], results: list[str]) -> None:
+    """A result that its call has already, and that is sent behind the compacted history, is in the next prompt."""
+    wire = message(
+        "b", "gemini", [{"text": "ok"}, {"functionCall": {"id": "1", "name": "ls", "args": {"z": 1, "a": 2}}}]
+    )
+    compacted = {"$set": {"messages": [message("x", "user", "<state_snapshot>"), wire]}}
+    items = log(HEADER, GO, ASKED, compacted, *behind, HI)
+    found = only(Prompted, items)
+    assert ["<state_snapshot>", "ok", *results] == [each.text for each in found.messages]
+    assert "compaction" == found.why
+    assert ["one"] == [item.output for item in items if isinstance(item, Returned) and item.id == "1"]
+
+
+@pytest.mark.parametrize(
     ("messages", "why"),
     [
         pytest.param([GO, HI], "history", id="the same"),

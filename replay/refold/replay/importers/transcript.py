@@ -67,15 +67,16 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class TranscriptRun:
     """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it.
 
-    `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by which call. `begun_by`
-    is that run and the call, if somebody knows better than the file.
+    `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by which call: "" if the file
+    says no more than that one did, else None. `begun_by` is that run and the call, if somebody knows better than the file.
     """
 
     def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
         self.run, self.key, self.ended = run, began.key, Ended(run=run, key=began.key)
         self.call_ids: Mapping[str, str] = {}
         self.above = began.parent or began.labels.get(PARENT_LABEL, "")
-        self.apart = "" if began.call else self.above
+        begun = bool(began.parent) or PARENT_LABEL in began.labels
+        self.apart = self.above if begun and not began.call else None
         self.begun_by: Parent | None = None
         self._began = began
         self.format, self.origin = reading.format, reading.origin

@@ -1,7 +1,8 @@
 """Gemini CLI chats: messages with thoughts, tokens and calls, each result inside its call."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 
 import msgspec
 
@@ -11,6 +12,7 @@ from refold.replay.importers.fields import JSON, at, instant, json_text, rows, t
 from refold.replay.importers.gemini_cli.ending import end_of
 from refold.replay.importers.gemini_cli.parts import (
     INJECTED,
+    Response,
     failed_of,
     holds_responses,
     is_answered,
@@ -28,6 +30,7 @@ from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import UsageNames
+from refold.replay.source_words import PARENT_LABEL
 
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 Shown = tuple[str, str]
@@ -63,7 +66,7 @@ def _items(source: Source) -> Iterator[Item | Noise]:
     header = next((it for it in found if isinstance(it, Record) and it.what == "header"), None)
     begin = "line 1" if is_log(source) else "$"
     yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
-    yield from _Chat(begin).items(record for record in found if record is not header)
+    yield from _Chat(begin).items([record for record in found if record is not header])
 
 
 class _Chat:
@@ -78,20 +81,22 @@ class _Chat:
         self.answered: dict[str, str] = {}
         self.told, self.shown = set[str](), list[Shown]()
 
-    def items(self, found: Iterable[Record | Noise | Unread]) -> Iterator[Item | Noise]:
+    def items(self, found: Sequence[Record | Noise | Unread]) -> Iterator[Item | Noise]:
         """All but the beginning."""
-        for record in found:
+        for place, record in enumerate(found):
             if isinstance(record, Record):
                 self.last = record.position
-                yield from self._record(record)
+                behind = map(found.__getitem__, range(place + 1, len(found)))
+                following = (each for each in behind if isinstance(each, Record))
+                yield from self._record(record, following)
             else:
                 self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
                 yield record
         yield Place(self.last).ended(self.end, self.times.edges())
 
-    def _record(self, record: Record) -> Iterator[Item]:
+    def _record(self, record: Record, following: Iterator[Record]) -> Iterator[Item]:
         if record.what == "replaced" and self.spoken:
-            yield self._replaced(record)
+            yield self._replaced(record, next(following, None))
             return
         for message in record.messages():
             self.times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
@@ -145,16 +150,22 @@ class _Chat:
             self.answered[result.call or ""] = result.text
             take_if(call, "status", "success", "error", "cancelled")
             where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
-            yield where.returned(result.call, result.text, name=result.name, failed=failed, rest=rest(call))
+            began = take_text(call, "agentId")
+            yield where.returned(
+                result.call, result.text, name=result.name, failed=failed, began=began, rest=rest(call)
+            )
         elif left := rest(call):
             yield place.counting(counts).remarked("unanswered", rest=left)
+
+    def _is_told(self, result: Response) -> bool:
+        return self.answered.get(result.call) == result.text
 
     def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
         """Results as they were sent: those that their calls have already are no news, and none is what a person said."""
         results = take_responses(message)
         said = take_said(message)
         for each in results:
-            if self.answered.get(each.call) != each.text:
+            if not self._is_told(each):
                 self.answered[each.call] = each.text
                 counts = Counted(results=1, errors=int(each.failed is True))
                 yield place.counting(counts).returned(
@@ -165,20 +176,18 @@ class _Chat:
         else:
             yield place.counting(Counted(tool=1)).remarked("sent", rest=_left_of(message))
 
-    def _replaced(self, record: Record) -> Item:
+    def _replaced(self, record: Record, following: Record | None) -> Item:
         """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
 
-        What is left of the messages in it is kept once: they are there each time.
+        What is left of the messages in it is kept once: they are there each time. The chat may be compressed between the
+        results of a batch and the request that sends them: then they are in the record that follows.
         """
         shown, keys = list[Message](), list[Shown]()
         for message in record.messages():
             if text(message, "type") == "user":
                 results = take_responses(message)
                 said = take_said(message)
-                shown += [
-                    Message(role=Role.TOOL, text=each.text, call=each.call, name=each.name)
-                    for each in results
-                ]
+                shown += map(_shown, results)
                 if said or not results:
                     shown.append(Message(role=Role.USER, text=said))
                     keys.append(("user", said))
@@ -189,10 +198,24 @@ class _Chat:
             if (left := rest(message)) in self.told:
                 table(message).clear()
             self.told.add(left)
+        waiting = {call.id for call in shown[-1].calls} if shown else set[str]()
+        if waiting and following is not None:
+            sent = (each for each in _sent(following) if each.call in waiting and self._is_told(each))
+            shown += map(_shown, sent)
         dropped = Counter(self.shown) - Counter(keys)
         why = "resume" if self.resumed else "compaction" if dropped else "history"
         self.shown = keys
         return Place(record.position).prompted(tuple(shown), why, rest(record.value))
+
+
+def _shown(result: Response) -> Message:
+    return Message(role=Role.TOOL, text=result.text, call=result.call, name=result.name)
+
+
+def _sent(record: Record) -> list[Response]:
+    """The results that a message sends, which stay in it."""
+    sends = record.what == "message" and not record.left and holds_responses(record.value)
+    return take_responses(deepcopy(record.value)) if sends else []
 
 
 def _model(found: object) -> str:
@@ -209,6 +232,8 @@ def _began(header: Record | None, position: str, model: str) -> RunBegan:
         key=key,
         model=model,
         agent="gemini-cli",
+        # Its file does not say whose subagent it is: the result of the call that began it does.
+        labels={PARENT_LABEL: ""} if text(value, "kind") == "subagent" else {},
         unsaid=("cache_write_tokens",),
     )
 
