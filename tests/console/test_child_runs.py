@@ -231,7 +231,7 @@ def gemini(key: str, *rows: dict[str, Any], kind: str = "main") -> str:
 def gemini_call(agent: str) -> dict[str, Any]:
     """An answer of Gemini CLI with a call that began the session `agent`, and the call's result."""
     response = {"functionResponse": {"id": "t1", "name": "invoke_agent", "response": {"output": "done"}}}
-    call = {"id": "t1", "name": "invoke_agent", "args": {}, "result": [response], "status": "success"}
+    call: dict[str, Any] = {"id": "t1", "name": "invoke_agent", "result": [response], "status": "success"}
     return {"type": "gemini", "content": "ok", "toolCalls": [call | {"agentId": agent}]}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.replay.importers.inspect_logs.importer import INSPECT
-from refold.replay.importers.items import Prompted, Returned
+from refold.replay.importers.items import Answered, Prompted, Remarked, Returned
 from support.inspect_logs import TASK, called, log, message, model, result, sample, tool
 from support.transcribed import only, told
 
@@ -72,3 +72,40 @@ def test_a_raw_request_has_the_last_word(call: Json, pool: list[Json] | None) ->
     """Where a log has the raw request, what stands there in place of a failed result is what the model was shown."""
     document = failing("openai/gpt-5", call=call, pool=pool)
     assert ["as it was sent", "as it was sent"] == shown_of(document)
+
+
+THOUGHT = [{"type": "reasoning", "reasoning": "because"}, {"type": "text", "text": "I look."}]
+SENT = {"role": "assistant", "content": "\nI look.", "tool_calls": [{"id": "c1"}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "sent", "shown"),
+    [
+        pytest.param(THOUGHT, SENT, "\nI look.", id="parts"),
+        pytest.param(THOUGHT, SENT | {"tool_calls": [{"id": "c9"}]}, "I look.", id="of another call"),
+        pytest.param(THOUGHT, SENT | {"content": "\nI saw."}, "I look.", id="other words"),
+        pytest.param(THOUGHT, SENT | {"content": [{"text": "\nI look."}]}, "I look.", id="parts in both"),
+        pytest.param("I look.", SENT, "I look.", id="a text"),
+        pytest.param(THOUGHT, None, "I look.", id="no raw request"),
+    ],
+)
+@pytest.mark.parametrize("pooled", [False, True], ids=["in the request", "in the pool"])
+def test_an_answer_is_shown_again_as_it_was_sent(
+    content: Any, sent: Json | None, shown: str, pooled: bool
+) -> None:
+    """The line breaks that an adapter puts around an answer's parts are in the next prompt, and not in the answer."""
+    asked, raw = called("c1", content=content), [sent] if sent else []
+    call: Json = {"request": {}, "call_refs": [[0, 1]]} if pooled else {"request": {"messages": raw}}
+    prompt = [TASK, asked, result("c1", "one")]
+    events = [
+        model(asked, 1, input=[TASK]),
+        tool("c1", "one"),
+        model(message("assistant", "done"), 3, input=prompt, call=call),
+    ]
+    messages = [*prompt, message("assistant", "done")]
+    data = {"messages": [], "calls": raw if pooled else []}
+    items = told(INSPECT, log(sample(events, messages, events_data=data)))
+    assert ["I look.", "done"] == [answer.text for answer in only(items, Answered)]
+    assert ["Do it", shown, "one"] == [each.text for each in only(items, Prompted)[-1].messages]
+    assert ["one"] == [each.output for each in only(items, Returned)]
+    assert [] == [each.rest for each in only(items, Remarked) if ".messages[" in each.position]

@@ -6,6 +6,8 @@ has no text of its own for the model: what providers are sent in its place says 
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import take_calls, words
@@ -64,6 +66,12 @@ class Attachments:
             return {key: self.put_back(each, depth + 1) for key, each in value.items()}
         return value
 
+    def look_up(self, value: str) -> str:
+        """The text that a string stands for, which does not count as asked for."""
+        name = value.removeprefix(_ATTACHMENT) if value.startswith(_ATTACHMENT) else ""
+        found = self._texts.get(name)
+        return found if isinstance(found, str) else value
+
     def unused(self) -> dict[str, JSON]:
         """Those that no message, call or result has: of states, scores and raw requests, mostly."""
         return {name: found for name, found in self._texts.items() if name not in self._used}
@@ -119,6 +127,7 @@ class Messages:
         self._requests = requests
         self._attachments = attachments
         self._pooled: dict[int, Message] = {}
+        self._sent: dict[Message, Message] = {}
         self._same: dict[str | int, tuple[JSON, Message]] = {}
         self._told: set[str] = set()
         self._unsaid: list[str] = []
@@ -127,15 +136,26 @@ class Messages:
         """The messages of a request, None where they were not recorded."""
         inputs, refs = rows(event, "input"), rows(event, "input_refs")
         if inputs:
-            return tuple(self.read(message, place=place) for place, message in enumerate(inputs))
+            return tuple(
+                self._as_sent(message, self.read(message, place=place))
+                for place, message in enumerate(inputs)
+            )
         if not refs or not self.pool:
             return None
         return tuple(self._of_pool(place) for ref in refs for place in _range(ref, len(self.pool)))
 
     def _of_pool(self, place: int) -> Message:
         if place not in self._pooled:
-            self._pooled[place] = self.read(self.pool[place])
+            self._pooled[place] = self._as_sent(self.pool[place], self.read(self.pool[place]))
         return self._pooled[place]
+
+    def _as_sent(self, message: JSON, ours: Message) -> Message:
+        """A message as the adapter sent it: an answer in parts may have white space around its text."""
+        if ours.role is not Role.ASSISTANT or not isinstance(at(message, "content"), list):
+            return ours
+        if ours not in self._sent:
+            self._sent[ours] = replace(ours, text=self._requests.answer_text(ours))
+        return self._sent[ours]
 
     def read(self, message: JSON, *, place: int | None = None, told: bool = False) -> Message:
         """One message, which stays as it is; `place`: its own in a prompt. `told`: it is kept whole where it stands."""

@@ -1,11 +1,12 @@
-"""What an adapter of Inspect sends in place of a result that failed: by the raw requests, where a log has them, else by its rule.
+"""What an adapter of Inspect sends in place of a message: by the raw requests, where a log has them, else by its rule.
 
 Most adapters send the error's message behind `Error: `, and not what the result says besides; Anthropic's, Google's and Bedrock's
-send the message alone, with a mark. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
+send the message alone, with a mark. Of an answer in parts, as one with reasoning, most adapters send each text behind a line break. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from refold.reducers.messages import Message
 from refold.replay.importers.content import words
 from refold.replay.importers.fields import JSON, at, rows, text
 
@@ -16,16 +17,24 @@ _PREFIXED = frozenset({
 })  # fmt: skip
 """Providers, the first part of a model's name, whose adapters put `Error: ` before the message of an error."""
 
+_Answer = tuple[tuple[str, ...], str]
+"""The ids of an answer's calls, and its text without the white space around it."""
+
 
 class Requests:
     """The raw requests of a sample: its events, and the pool that they share."""
 
     def __init__(
-        self, events: Sequence[JSON], pool: Sequence[JSON], put_back: Callable[[JSON], JSON]
+        self,
+        events: Sequence[JSON],
+        pool: Sequence[JSON],
+        put_back: Callable[[JSON], JSON],
+        look_up: Callable[[str], str],
     ) -> None:
         self.model = ""
-        self._events, self._pool, self._put_back = events, pool, put_back
+        self._events, self._pool, self._put_back, self._look_up = events, pool, put_back, look_up
         self._results: dict[str, JSON] | None = None
+        self._answers: dict[_Answer, str] | None = None
 
     def error_text(self, call: str, error: str) -> str:
         """What was sent in place of the result of a call that failed with this message."""
@@ -36,6 +45,27 @@ class Requests:
         if call in self._results:
             return words(self._put_back(self._results[call]))
         return f"Error: {error}" if self.model.partition("/")[0] in _PREFIXED else error
+
+    def answer_text(self, answer: Message) -> str:
+        """The text of an answer in parts as a later request sends it: white space around it may differ."""
+        if self._answers is None:  # nothing is looked through for a sample without such answers
+            self._answers = {}
+            stripped: dict[str, str] = {}  # an attachment is one text, however many messages name it
+            for calls, content in _answers(_messages(self._events, self._pool)):
+                if content not in stripped:
+                    stripped[content] = self._look_up(content).strip()
+                self._answers.setdefault((calls, stripped[content]), content)
+        calls = tuple(call.id for call in answer.calls)
+        sent = self._answers.get((calls, answer.text.strip()))
+        return answer.text if sent is None else words(self._put_back(sent))
+
+
+def _answers(messages: Iterable[JSON]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The answers in messages of the chat API: the ids of their calls, and their texts."""
+    for message in messages:
+        content = at(message, "content")
+        if text(message, "role") == "assistant" and isinstance(content, str):
+            yield tuple(text(call, "id") for call in rows(message, "tool_calls")), content
 
 
 def _messages(events: Iterable[JSON], pool: Sequence[JSON]) -> Iterator[JSON]:

@@ -57,7 +57,8 @@ class Sample:
         # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
         pool = take_rows(sample, "events_data", "messages") or take_rows(sample, "message_pool")
         self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
-        self.requests = Requests(self.events, rows(self.data, "calls"), self.attachments.put_back)
+        put_back, look_up = self.attachments.put_back, self.attachments.look_up
+        self.requests = Requests(self.events, rows(self.data, "calls"), put_back, look_up)
         self.messages = Messages(pool, self.attachments, self.requests)
         self.results = results_of((*pool, *self.final))
         self.model = ""
@@ -227,7 +228,7 @@ class Sample:
         take_if(event, "model", self.model)
         self.tools = at(event, "tools") or self.tools
         self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
-        self.heard.add(self.last)
+        self.heard.add(_key(self.last))
         yield answered(event, message, self.last, done)
         yield from done.hosted(at(message, "content"))
 
@@ -261,7 +262,7 @@ class Sample:
             output = self.messages.read(shown).text
             take_if(event, "message_id", at(shown, "id"))
         self.answered.add(call)
-        self.heard.add(Message(role=Role.TOOL, text=output))
+        self.heard.add(_key(Message(role=Role.TOOL, text=output)))
         # The event's own result is told if what the model was shown is all of it.
         result = {"result": self.attachments.put_back(at(event, "result"))}
         if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
@@ -308,13 +309,14 @@ def _crashed(event: JSON) -> bool | None:
 
 
 def _same(one: Message, other: Message) -> bool:
-    """Whether two messages say the same, ids of calls included."""
-    return one.role is other.role and one.text == other.text and one.calls == other.calls
+    """Whether two messages say the same, ids of calls included. An adapter may send white space around a text."""
+    same = one.role is other.role and one.calls == other.calls
+    return same and one.text.strip() == other.text.strip()
 
 
 def _key(message: Message) -> Message:
-    """What a message says, whatever it is called."""
-    return msgspec.structs.replace(message, name=None, call=None)
+    """What a message says, whatever it is called and whatever white space its adapter sent around it."""
+    return msgspec.structs.replace(message, text=message.text.strip(), name=None, call=None)
 
 
 def _take_end(event: JSON) -> int | None:
