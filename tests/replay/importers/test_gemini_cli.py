@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from refold.reducers.messages import Usage
-from refold.reducers.vocabulary import Refuser, Role, ToolError
+from refold.reducers.vocabulary import Refuser, ToolError
 from refold.replay.importers.gemini_cli.importer import GEMINI_CLI
 from refold.replay.importers.items import (
     Answered,
     Cancelled,
-    Item,
-    Prompted,
     Remarked,
     Returned,
     RunBegan,
@@ -21,56 +19,22 @@ from refold.replay.importers.items import (
     Unread,
 )
 from refold.replay.importers.source import Source
+from support.gemini_cli import (
+    ASKED,
+    GO,
+    HEADER,
+    HI,
+    Json,
+    called,
+    document,
+    log,
+    message,
+    only,
+    response,
+    sent,
+    told,
+)
 from support.transcribed import tally_of
-
-Json = dict[str, Any]
-HEADER: Json = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z"}
-
-
-def message(id_: str, kind: str, content: Any, **more: Any) -> Json:
-    """A message of a chat."""
-    return {"id": id_, "timestamp": "2026-01-01T00:00:01.000Z", "type": kind, "content": content} | more
-
-
-def called(id_: str, output: str | None, status: str = "success") -> Json:
-    """A call, its result inside it."""
-    inside = {"functionResponse": {"id": id_, "name": "ls", "response": {"output": output}}}
-    more: Json = {"result": [inside]} if output is not None else {}
-    return {"id": id_, "name": "ls", "args": {"z": 1, "a": 2}, "status": status} | more
-
-
-def document(*messages: Any) -> list[Item]:
-    """The items of a chat as a document."""
-    data = json.dumps(HEADER | {"messages": list(messages)}, indent=2).encode()
-    return list(GEMINI_CLI.items(Source.of("x", data)))
-
-
-def log(*rows: Any) -> list[Item]:
-    """The items of a chat as a log."""
-    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    return list(GEMINI_CLI.items(Source.of("x", data)))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str, str]]:
-    """What was said, asked and returned, in order, and where."""
-    return [
-        (
-            type(item).__name__,
-            item.position,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
-
-
-GO = message("u", "user", "go")
-HI = message("a", "gemini", "hi", model="g")
 
 
 def test_results_lie_inside_their_calls() -> None:
@@ -220,22 +184,6 @@ def test_what_was_taken_back_is_remarked() -> None:
     ] == told(items)  # fmt: skip
 
 
-def test_messages_that_are_replaced_are_the_next_prompt() -> None:
-    """A patch with messages says what the model is shown from there on; at the beginning they are the chat."""
-    left = [
-        message("x", "user", "<state_snapshot>"),
-        message("y", "gemini", "ok", toolCalls=[called("1", "one")]),
-    ]
-    found = only(Prompted, log(HEADER, GO, HI, {"$set": {"messages": left}}))
-
-    assert [(Role.USER, "<state_snapshot>"), (Role.ASSISTANT, "ok"), (Role.TOOL, "one")] == [
-        (each.role, each.text) for each in found.messages
-    ]
-    assert [("Said", "line 2", "go"), ("Answered", "line 2", "hi")] == told(
-        log(HEADER, {"$set": {"messages": [GO, HI]}})
-    )
-
-
 def test_a_cut_document_keeps_what_lies_behind_the_cut() -> None:
     """Messages before the cut are read; the broken one is kept as text."""
     data = json.dumps(HEADER | {"messages": [GO, HI]}).encode()
@@ -260,19 +208,6 @@ def test_detection(data: bytes, score: int | None) -> None:
     assert score == (match.score if match else None)
 
 
-def sent(id_: str, *parts: Json) -> Json:
-    """The row in which the results of a batch were sent, since 0.50 or so."""
-    return message(id_, "user", list(parts))
-
-
-def response(call: str, output: str, key: str = "output") -> Json:
-    """A part with a result."""
-    return {"functionResponse": {"id": call, "name": "ls", "response": {key: output}}}
-
-
-ASKED = message("b", "gemini", "ok", toolCalls=[called("1", "one")])
-
-
 def test_results_that_were_sent_are_no_words_of_a_person() -> None:
     """A row of results that their calls have already says nothing new, and begins no turn."""
     items = log(HEADER, GO, ASKED, sent("r", response("1", "one")), HI)
@@ -294,64 +229,6 @@ def test_a_result_that_only_stands_where_it_was_sent() -> None:
     assert ("open", "last message is a result, no answer after it") == (
         only(RunEnded, items).end, only(RunEnded, items).end_source
     )  # fmt: skip
-
-
-def test_a_chat_that_was_opened_again_was_not_compacted() -> None:
-    """What a resumed chat is shown is its own history; a result that was sent twice is there twice."""
-    wire = message(
-        "a", "gemini", [{"text": "ok"}, {"functionCall": {"id": "1", "name": "ls", "args": {"z": 1, "a": 2}}}]
-    )
-    result = sent("r", response("1", "one"))
-    again = [
-        {"$set": {"messages": [GO]}},
-        {"$set": {"messages": [GO, wire, sent("x", response("1", "one")), result, HI]}},
-    ]
-    items = log(HEADER, GO, ASKED, result, HI, HEADER, *again, message("v", "user", "and?"))
-    prompts = [item for item in items if isinstance(item, Prompted)]
-    assert ["resume", "resume"] == [item.why for item in prompts]
-    shown = [(each.role, each.text, len(each.calls)) for each in prompts[-1].messages]
-    assert [
-        (Role.USER, "go", 0), (Role.ASSISTANT, "ok", 1), (Role.TOOL, "one", 0), (Role.TOOL, "one", 0), (Role.ASSISTANT, "hi", 0)
-    ] == shown  # fmt: skip
-    assert "resumed" in [item.what for item in items if isinstance(item, Remarked)]
-
-
-@pytest.mark.parametrize(
-    ("behind", "results"),
-    [
-        pytest.param([sent("r", response("1", "one"))], ["one"], id="sent next"),
-        pytest.param([{"$set": {"lastUpdated": "x"}}, sent("r", response("1", "one"))], ["one"], id="later"),
-        pytest.param([sent("r", response("2", "two"))], [], id="of another call"),
-        pytest.param([message("v", "user", "and?")], [], id="never sent"),
-        pytest.param([], [], id="at the end"),
-    ],
-)
-def test_a_compaction_between_a_result_and_its_request(behind: list[Json], results: list[str]) -> None:
-    """A result that its call has already, and that is sent behind the compacted history, is in the next prompt."""
-    wire = message(
-        "b", "gemini", [{"text": "ok"}, {"functionCall": {"id": "1", "name": "ls", "args": {"z": 1, "a": 2}}}]
-    )
-    compacted = {"$set": {"messages": [message("x", "user", "<state_snapshot>"), wire]}}
-    items = log(HEADER, GO, ASKED, compacted, *behind, HI)
-    found = only(Prompted, items)
-    assert ["<state_snapshot>", "ok", *results] == [each.text for each in found.messages]
-    assert "compaction" == found.why
-    assert ["one"] == [item.output for item in items if isinstance(item, Returned) and item.id == "1"]
-
-
-@pytest.mark.parametrize(
-    ("messages", "why"),
-    [
-        pytest.param([GO, HI], "history", id="the same"),
-        pytest.param(
-            [message("z", "user", "go"), message("y", "gemini", "hi")], "history", id="of other ids"
-        ),
-        pytest.param([message("x", "user", "<state_snapshot>"), HI], "compaction", id="a message less"),
-    ],
-)
-def test_only_what_drops_something_is_a_compaction(messages: list[Json], why: str) -> None:
-    """A patch that says again what the model is shown already compacts nothing."""
-    assert why == only(Prompted, log(HEADER, GO, HI, {"$set": {"messages": messages}})).why
 
 
 BLOCK = "\nProcess Group PGID: 7\n</untrusted_context>"

@@ -1,0 +1,68 @@
+"""Chats of Gemini CLI of a few words, and their items."""
+
+import json
+from typing import Any
+
+from refold.replay.importers.gemini_cli.importer import GEMINI_CLI
+from refold.replay.importers.items import Item
+from refold.replay.importers.source import Source
+
+Json = dict[str, Any]
+HEADER: Json = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z"}
+
+
+def message(id_: str, kind: str, content: Any, **more: Any) -> Json:
+    """A message of a chat."""
+    return {"id": id_, "timestamp": "2026-01-01T00:00:01.000Z", "type": kind, "content": content} | more
+
+
+def called(id_: str, output: str | None, status: str = "success") -> Json:
+    """A call, its result inside it."""
+    inside = {"functionResponse": {"id": id_, "name": "ls", "response": {"output": output}}}
+    more: Json = {"result": [inside]} if output is not None else {}
+    return {"id": id_, "name": "ls", "args": {"z": 1, "a": 2}, "status": status} | more
+
+
+def document(*messages: Any) -> list[Item]:
+    """The items of a chat as a document."""
+    data = json.dumps(HEADER | {"messages": list(messages)}, indent=2).encode()
+    return list(GEMINI_CLI.items(Source.of("x", data)))
+
+
+def log(*rows: Any) -> list[Item]:
+    """The items of a chat as a log."""
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    return list(GEMINI_CLI.items(Source.of("x", data)))
+
+
+def only(kind: type[Item], items: list[Item]) -> Any:
+    """The one item of a kind."""
+    (found,) = [item for item in items if isinstance(item, kind)]
+    return found
+
+
+def told(items: list[Item]) -> list[tuple[str, str, str]]:
+    """What was said, asked and returned, in order, and where."""
+    return [
+        (
+            type(item).__name__,
+            item.position,
+            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
+        )
+        for item in items[1:-1]
+    ]
+
+
+def sent(id_: str, *parts: Json) -> Json:
+    """The row in which the results of a batch were sent, since 0.50 or so."""
+    return message(id_, "user", list(parts))
+
+
+def response(call: str, output: str, key: str = "output") -> Json:
+    """A part with a result."""
+    return {"functionResponse": {"id": call, "name": "ls", "response": {key: output}}}
+
+
+GO = message("u", "user", "go")
+HI = message("a", "gemini", "hi", model="g")
+ASKED = message("b", "gemini", "ok", toolCalls=[called("1", "one")])
