@@ -7,9 +7,12 @@ import msgspec
 
 from refold.replay import figures
 from refold.replay.kinds.arguments import elided
+from refold.replay.kinds.effects import is_harmful
 from refold.replay.timeline import WAITING, CallRow, TurnRow
 
 _MOST, _NAME = 6, 40  # tools that are named, characters of a name
+_LEAST = 2  # changes that are named behind the harmful ones, however many those are
+_REDIRECTION = "> "
 
 
 def tally(turns: Iterable[TurnRow]) -> str:
@@ -48,27 +51,34 @@ def _end(call: CallRow) -> str:
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a run changed, as far as tools and commands tell it: see `refold.replay.kinds.effects`.
+    """What the calls of a run changed, judged by their tools and commands: see `refold.replay.kinds.effects`.
 
-    `made` is what was changed by how many calls, and at which event first: `("git push", 2, 103)`. Calls that were refused, or whose
-    tool did not take them, are left out; those that failed are in it, for they may have changed something before. `failed` is how many
-    of them did, `unknown` the number of calls of which it is unknown whether they changed anything,
-    of `calls` in all.
+    `made` lists each change, the number of calls that made it, and its first event: `("git push", 2, 103)`. The first `harmful` of them
+    reach outside of the project or destroy something; the others follow by frequency, files written by redirection (`> notes.txt`) last.
+    Calls that were refused, or that their tool did not accept, are left out. Failed calls are included, since they may have changed
+    something before they failed; `failed` counts them. `doubtful` counts calls that would have changed something and are not known to
+    have run, as those that were cancelled. `unknown` counts calls whose tool or command is not known, of `calls` in all.
     """
 
     calls: int = 0
     made: tuple[tuple[str, int, int], ...] = ()
+    harmful: int = 0
     failed: int = 0
+    doubtful: int = 0
     unknown: int = 0
 
     def __str__(self) -> str:
-        """`4 Edit, 1 git push (1 failed); 14 calls unknown`; `nothing` where all calls only read. Not harmless yet."""
-        most, others = self.made[:_MOST], sum(number for _, number, _ in self.made[_MOST:])
-        told = [f"{figures.count(number)} {what}" for what, number, _ in most]
+        """`1 git push, 4 Edit (1 failed); 14 calls unknown`; `nothing` where all calls only read. Not harmless yet."""
+        verbs = [each for each in self.made if not each[0].startswith(_REDIRECTION)]
+        files, shown = len(self.made) - len(verbs), max(_MOST, self.harmful + _LEAST)
+        others = sum(number for _, number, _ in verbs[shown:])
+        told = [f"{figures.count(number)} {what}" for what, number, _ in verbs[:shown]]
+        told += [f"{figures.counted(files, 'file')} written by redirection"] if files else []
         told += [figures.counted(others, "other change")] if others else []
         failed = f" ({figures.count(self.failed)} failed)" if self.failed else ""
+        doubtful = f"{figures.counted(self.doubtful, 'call')} not known to have run" if self.doubtful else ""
         unknown = f"{figures.counted(self.unknown, 'call')} unknown" if self.unknown else ""
-        return "; ".join(filter(None, [", ".join(told) + failed, unknown])) or "nothing"
+        return "; ".join(filter(None, [", ".join(told) + failed, doubtful, unknown])) or "nothing"
 
 
 class EffectCounter:
@@ -76,7 +86,7 @@ class EffectCounter:
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[int, int]] = {}
-        self._calls = self._failed = self._unknown = 0
+        self._calls = self._failed = self._doubtful = self._unknown = 0
 
     def take(self, turn: TurnRow) -> None:
         """Take one turn."""
@@ -85,6 +95,9 @@ class EffectCounter:
             if not call.ran:
                 continue
             self._unknown += call.effect.kind == "unknown"
+            if call.effect.kind == "changes" and not call.surely_ran:
+                self._doubtful += 1
+                continue
             self._failed += call.effect.kind == "changes" and call.failed is True
             for what in call.effect.what:
                 name = elided(what, _NAME)
@@ -92,8 +105,18 @@ class EffectCounter:
                 self._made[name] = (number + 1, first)
 
     def result(self) -> Effects:
-        """What was found in the turns so far, the most frequent first."""
-        made = sorted(
-            ((what, *found) for what, found in self._made.items()), key=lambda each: (-each[1], each[2])
+        """What was found in the turns so far: harmful changes first, then the most frequent."""
+        made = sorted(((what, *found) for what, found in self._made.items()), key=_rank)
+        return Effects(
+            calls=self._calls,
+            made=tuple(made),
+            harmful=sum(is_harmful(what) for what in self._made),
+            failed=self._failed,
+            doubtful=self._doubtful,
+            unknown=self._unknown,
         )
-        return Effects(calls=self._calls, made=tuple(made), failed=self._failed, unknown=self._unknown)
+
+
+def _rank(change: tuple[str, int, int]) -> tuple[bool, bool, int, int]:
+    what, number, first = change
+    return (not is_harmful(what), what.startswith(_REDIRECTION), -number, first)

@@ -41,6 +41,10 @@ _BESIDE = 20  # remarks of one turn about the source that it was imported from
 WAITING = "waiting"
 """How a call stands that waits for a person's approval."""
 _NEVER_RAN = frozenset({known.REFUSED, WAITING, str(ToolError.BAD_ARGUMENTS), str(ToolError.UNKNOWN_TOOL)})
+_PERHAPS_RAN = frozenset(
+    {"open", "doubted", "unknown", known.NOT_RECORDED, str(ToolError.CANCELLED), str(ToolError.IN_DOUBT)}
+)
+"""A call stopped while it ran and one stopped before are both `cancelled`."""
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +76,11 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     def ran(self) -> bool:
         """Whether it may have run: it was not refused, and its tool was there and took the arguments."""
         return self.result not in _NEVER_RAN
+
+    @property
+    def surely_ran(self) -> bool:
+        """Whether it is known to have run."""
+        return self.ran and self.result not in _PERHAPS_RAN
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):

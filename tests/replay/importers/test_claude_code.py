@@ -253,7 +253,6 @@ def test_who_said_what(content: Any, more: Json, by: str) -> None:
         pytest.param(
             "The user doesn't want to proceed with this tool use.", ToolError.CANCELLED, id="rejected"
         ),
-        pytest.param("Permission prompt was aborted.", ToolError.CANCELLED, id="prompt aborted"),
         pytest.param("<tool_use_error>InputValidationError: x", ToolError.BAD_ARGUMENTS, id="bad arguments"),
         pytest.param("Error: No such tool available: X", ToolError.UNKNOWN_TOOL, id="unknown tool"),
         pytest.param("Command timed out after 2m", ToolError.TIMEOUT, id="timeout"),

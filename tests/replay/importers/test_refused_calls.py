@@ -204,6 +204,7 @@ def test_no_fork_before_the_words_of_a_refusal() -> None:
 
 NO = "The user doesn't want to proceed with this tool use. The tool use was rejected (…)."
 INSTEAD = f"{NO} To tell you how to proceed, the user said:\nno"
+ABORTED = "Permission prompt was aborted."
 NEVER = "Permission to use Bash with command rm x has been denied."
 
 
@@ -211,6 +212,7 @@ NEVER = "Permission to use Bash with command rm x has been denied."
     ("content", "kind", "by"),
     [
         pytest.param(INSTEAD, "", Refuser.USER, id="rejected, with words"),
+        pytest.param(ABORTED, "", Refuser.USER, id="a permission prompt that nobody answered"),
         pytest.param(NEVER, "", Refuser.RULE, id="a rule's words"),
         pytest.param("no", "permission-rule", Refuser.RULE, id="a rule"),
         pytest.param("no", "automode-blocked", Refuser.CLASSIFIER, id="a classifier"),

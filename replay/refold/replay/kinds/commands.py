@@ -87,6 +87,18 @@ _READS_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Commands that change something, but with one of these words."""
+_NAMED_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "git push": ("--force", "-f", "--force-with-lease", "--delete", "-d", "--mirror", "--prune"),
+        "git checkout": ("--", "-f", "--force"),
+        "git switch": ("--discard-changes", "-f", "--force"),
+        "git stash": ("drop", "clear"),
+        "git branch": ("-D", "-d", "--delete"),
+        "git worktree": ("remove",),
+        "git submodule": ("deinit",),
+    }
+)
+"""Commands that do more harm with one of these words, which then belongs to what they are called."""
 _LEAST = 8  # characters of a part: less of it tells nothing
 _MOST_OF_A_HEAD = 32  # characters
 _SCANNED = 20_000  # characters of a command that are looked at
@@ -185,11 +197,17 @@ def changed_by(part: str) -> str | None:
     if any(word in _READS_WITH.get(said, ()) for word in rest):
         return None
     if said in _CHANGES or program in _CHANGES:
-        return said
+        return _named(said, rest)
     if (flags := _CHANGES_WITH.get(said)) is not None:
-        return said if any(word.startswith(flags) for word in rest) else None
+        return _named(said, rest) if any(word.startswith(flags) for word in rest) else None
     starts_another = _SUBSTITUTED.search(_SINGLE_QUOTED.sub("", part))
     return None if not starts_another and (not said or said in _READS or program in _READS) else ""
+
+
+def _named(said: str, rest: Sequence[str]) -> str:
+    """`git push --force`: a verb with the word behind it that makes it worse."""
+    worse = _NAMED_WITH.get(said, ())
+    return next((f"{said} {each}" for word in rest if (each := word.partition("=")[0]) in worse), said)
 
 
 def shorten(parts: Sequence[Part], most: int) -> str:

@@ -34,6 +34,24 @@ _READS = frozenset(
 )  # fmt: skip
 """Tools that change nothing outside of the conversation. A list of things to do is the agent's own."""
 
+_HARMFUL = frozenset(
+    {"chgrp", "chmod", "chown", "dd", "delete_file", "kill", "killall", "mkfs", "pkill", "reboot", "rm", "rmdir", "rsync", "scp",
+     "shred", "shutdown", "truncate", "unlink",
+     "git branch", "git clean", "git filter-branch", "git gc", "git push", "git rebase", "git remote", "git reset", "git restore",
+     "git rm", "git tag", "git update-ref",
+     "npm install", "npm i", "npm ci", "npm publish", "npm uninstall", "pnpm install", "pnpm add", "yarn install", "yarn add",
+     "pip install", "pip uninstall", "pip3 install", "uv add", "uv sync", "poetry add", "poetry install", "cargo add",
+     "cargo install", "cargo publish", "go install", "go get"}
+)  # fmt: skip
+_HARMFUL_PROGRAMS = frozenset(
+    {"apt", "apt-get", "brew", "docker", "helm", "kubectl", "systemctl", "terraform"}
+)
+"""Programs that change a machine or a cluster: whatever of theirs changes anything is harmful."""
+_HARMFUL_WORDS = frozenset(
+    {"--", "-D", "-d", "-f", "--delete", "--discard-changes", "--force", "clear", "deinit", "drop", "remove"}
+)
+"""Words behind a verb that throw work away."""
+
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """What a call asks to change. `what` names it, in order: `Edit`, `git push`, `> notes.txt`; empty unless it `changes`.
@@ -67,6 +85,23 @@ def effect_of(name: str, arguments: str | None, *, read_only: bool = False) -> E
     if plain in _SHELLS and (line := command_argument(arguments)) is not None:
         return _of_commands([part.text for part in commands.split(line)])
     return UNKNOWN
+
+
+def is_harmful(what: str) -> bool:
+    """Whether a change reaches outside of the project or destroys something: `git push`, `rm`, `npm install`, `git checkout --`.
+
+    `what` is one of an effect's. Such a change is named before all others, and never folded.
+    """
+    if what.startswith(">"):
+        return False
+    words = what.split()
+    program, verb = words[0] if words else "", " ".join(words[:2])
+    return (
+        program.casefold() in _HARMFUL
+        or verb in _HARMFUL
+        or program in _HARMFUL_PROGRAMS
+        or any(word in _HARMFUL_WORDS for word in words[2:])
+    )
 
 
 def _of_commands(parts: Sequence[str]) -> Effect:

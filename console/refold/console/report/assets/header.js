@@ -79,21 +79,34 @@
       ${name !== "when" && html`<span class="dim">${name}</span> `}<b>${R.line(value, 200)}</b></span>`)}</div>`;
   }
 
-  const SHOWN = 6; // of what was changed
+  const SHOWN = 6; // of what was changed; harmful changes are shown however many there are
+
+  // What was changed, each with a link to its first event. Files written by redirection are one group; what has no room folds out.
+  function Made({ made, harmful }) {
+    const [open, setOpen] = useState(false);
+    const change = ([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`;
+    if (open) return html`${made.map(change)} <button class="fewer" onClick=${() => setOpen(false)}>fewer</button>`;
+    const verbs = made.filter(([what]) => !what.startsWith("> "));
+    const files = made.filter(([what]) => what.startsWith("> "));
+    const shown = Math.max(SHOWN, harmful + 2);
+    const rest = verbs.slice(shown).reduce((sum, [, number]) => sum + number, 0);
+    const unfold = words => html`<button class="more" onClick=${() => setOpen(true)}>${words}</button>`;
+    return html`${verbs.slice(0, shown).map(change)}${files.length ? html`${verbs.length ? ", " : ""}${
+      unfold(`${R.count(files.length)} ${files.length === 1 ? "file" : "files"} written by redirection`)}` : ""}${rest ? html`, ${unfold(`${R.count(rest)} more`)}` : ""}`;
+  }
 
   // How the run ended, what went wrong, and what its calls changed: each with a link to the first event of it.
   function Outcome({ model, said }) {
-    const { made, failed, unknown, calls } = model.figures.changes;
+    const { made, harmful, failed, doubtful, unknown, calls } = model.figures.changes;
     const { damaged } = model.about;
     const errors = R.marked(model, "errors");
     const first = errors[0];
-    const rest = made.slice(SHOWN).reduce((sum, [, number]) => sum + number, 0);
     return html`<div class="outcome"><span class="ending">${model.end ? html`<${R.Link} seq=${model.end} /> ` : ""}${R.line(said, 300)}</span>
       <span class="went-wrong">${first ? html`<${R.Link} seq=${first.seq}>${R.count(errors.length)} ${errors.length === 1 ? "error" : "errors"}<//>` : "0 errors"}${model.figures.unmarked && "+?"}</span>
-      <span class="changed"><span class="dim">changed</span> ${made.slice(0, SHOWN).map(([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`)}${
-        rest ? `, ${R.count(rest)} more` : ""}${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && unknown ? "; " : ""}${
-        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
-        damaged ? `${made.length || unknown ? "; " : ""}unknown behind the damage` : ""}</span></div>`;
+      <span class="changed"><span class="dim">changed</span> <${Made} made=${made} harmful=${harmful} />${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && doubtful ? "; " : ""}${
+        doubtful ? html`<span title="they would have changed something; they were cancelled, or have no result">${R.count(doubtful)} ${doubtful === 1 ? "call" : "calls"} not known to have run</span>` : ""}${(made.length || doubtful) && unknown ? "; " : ""}${
+        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !doubtful && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
+        damaged ? `${made.length || doubtful || unknown ? "; " : ""}unknown behind the damage` : ""}</span></div>`;
   }
 
   R.Header = ({ model, chain }) => {

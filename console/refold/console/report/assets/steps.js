@@ -12,8 +12,10 @@
 
   const NEVER_RAN = ["refused", "waiting", "bad_arguments", "unknown_tool"]; // as refold.replay.timeline has it
 
+  const PERHAPS_RAN = ["open", "doubted", "unknown", "not_recorded", "cancelled", "in_doubt"];
+
   // Whether a call changed something, as far as its tool and its command tell it.
-  R.changes = call => call?.effect?.kind === "changes" && !NEVER_RAN.includes(call.result);
+  R.changes = call => call?.effect?.kind === "changes" && ![...NEVER_RAN, ...PERHAPS_RAN].includes(call.result);
 
   // The next of some events, or the one before; undefined behind the last.
   R.stepped = (events, seq, by) => (by > 0 ? events.find(event => event.seq > seq) : events.findLast(event => event.seq < seq));
@@ -21,7 +23,10 @@
   // Why there may be more of a kind; "" where nothing is unknown.
   const untold = ({ figures }) => ({
     errors: figures.unmarked,
-    changes: figures.changes.unknown ? `unknown whether ${R.count(figures.changes.unknown)} calls changed something: neither the tool nor its command is known` : "",
+    changes: [
+      figures.changes.doubtful ? `${R.count(figures.changes.doubtful)} calls are not known to have run` : "",
+      figures.changes.unknown ? `unknown whether ${R.count(figures.changes.unknown)} calls changed something: neither the tool nor its command is known` : "",
+    ].filter(Boolean).join("; "),
   });
 
   R.Steps = ({ model, chain, selected, select }) => html`<span class="steps">${Object.keys(KINDS).map(kind => {

@@ -57,10 +57,11 @@ _BOOKKEEPING = (
 )
 
 # The CLI's own words in a result with `is_error`: the first row with a fragment in its beginning holds.
+_NEVER_APPROVED = "Permission prompt was aborted"
 _REJECTED = (
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this action right now",
-    "Permission prompt was aborted",
+    _NEVER_APPROVED,
     "[Request interrupted by user",
     "Interrupted by user",
     "Request was aborted",
@@ -169,13 +170,15 @@ def refuser_of(row: JSON, result: JSON) -> Refuser | None:
     """Who refused a call, where the row shows that it never ran.
 
     A rejection by the user alone does not show that: a call that they stop while it runs gets the same words, and the
-    same `user-rejected`. With what they said instead it was an answer to the permission prompt.
+    same `user-rejected`. With what they said instead it was an answer to the permission prompt; a prompt that was aborted
+    was never answered.
     """
     if at(result, "is_error") is not True:
         return None
     denied = _DENIED.get(text(row, "toolDenialKind")) if len(results(row)) == 1 else None
     said = output(result)
-    if denied is None and said.startswith(_REJECTED[0]) and _INSTEAD in said[:600]:
+    answered = said.startswith(_REJECTED[0]) and _INSTEAD in said[:600]
+    if denied is None and (answered or said.startswith(_NEVER_APPROVED)):
         return Refuser.USER
     return denied or (Refuser.RULE if _NO_PERMISSION.match(said) else None)
 
