@@ -6,13 +6,13 @@ from functools import cache
 from msgspec.structs import replace
 
 from refold.console.contexts import chosen_contexts
-from refold.console.other_policies import OtherPolicies, policies_of
+from refold.console.other_policies import OtherPolicies, named_of, policies_of
 from refold.console.prices import chosen_prices
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import RefoldError
 from refold.replay.shards import Shard
 from refold.replay.whatif.comparison import ask_all
-from refold.replay.whatif.verdict import WhatIf
+from refold.replay.whatif.verdict import Verdict, WhatIf
 
 Answer = tuple[str, Sequence[WhatIf] | RefoldError]
 """A run, and what was found for each policy; or why there is nothing to be said."""
@@ -29,16 +29,38 @@ class Question:
         self._others, self.states = others, states
         self.registry = installed_guards()
         self.policies = policies_of(others, self.registry)
+        self.named = named_of(others, self.registry)
         self.prices, self.contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
 
     def __call__(self, shard: Shard) -> Iterator[Answer]:
         """What is found of each run of a shard."""
         policies = tuple(self.policies.values())
         for run, found in ask_all(shard, policies, self.registry, prices=self.prices, contexts=self.contexts):
-            if self.states or isinstance(found, RefoldError):
+            if isinstance(found, RefoldError):
                 yield run, found
-            else:
-                yield run, tuple(replace(each, state="") for each in found)
+                continue
+            known = self._with_defaults(shard, run, found)
+            yield run, known if self.states else tuple(replace(each, state="") for each in known)
+
+    def _with_defaults(self, shard: Shard, run: str, found: Sequence[WhatIf]) -> tuple[WhatIf, ...]:
+        """What was found, with the defaults that cause a verdict: a run that does not agree is asked about once more."""
+        pairs = [
+            (place, self.named[name])
+            for place, (name, each) in enumerate(zip(self.policies, found, strict=True))
+            if name in self.named and each.verdict is not Verdict.AGREE
+        ]
+        known = list(found)
+        if not pairs:
+            return tuple(known)
+        alone = [named.alone(self.registry) for _, named in pairs]
+        part = replace(shard, runs=(run,))
+        for _, answers in ask_all(part, alone, self.registry, prices=self.prices, contexts=self.contexts):
+            if not isinstance(
+                answers, RefoldError
+            ):  # by the named keys alone nothing can be asked: nothing is known
+                for (place, named), answer in zip(pairs, answers, strict=True):
+                    known[place] = replace(found[place], defaults=named.defaults(found[place], answer))
+        return tuple(known)
 
     def __reduce__(self) -> tuple[Callable[..., "Question"], tuple[OtherPolicies, bool]]:
         return _question, (self._others, self.states)

@@ -8,10 +8,12 @@ import msgspec
 
 from refold.console.options import Settings, option
 from refold.console.policy_settings import change_by, settings_of
-from refold.engine.policies.files import chosen_policy
+from refold.engine.policies.files import chosen_policy, data_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy
+from refold.reducers.presets import PRESETS
+from refold.replay.whatif.defaults import Named
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import RULES, only
 
@@ -68,6 +70,26 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change
         f"only {', '.join(kinds)} of {path}{suffix}": _then(only(kinds, policy, registry), change)
         for path, policy in chosen.items()
     }
+
+
+def named_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Named]:
+    """The policies of files without a preset, with the keys that the file or --set names, by what they are called."""
+    if asked.only is not None:
+        return {}
+    settings = settings_of(asked.settings)
+    suffix = f" + {', '.join(asked.settings)}" if asked.settings else ""
+    found: dict[str, Named] = {}
+    for path in asked.policy:
+        if str(path) in PRESETS and not path.is_file():
+            continue
+        data, _ = data_of(path, "a preset")
+        if not data.get("preset"):
+            keys = dict.fromkeys(
+                [*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)]
+            )
+            policy = chosen_policy(path, registry, {}, settings)[0]
+            found[f"{path}{suffix}"] = Named(policy, tuple(keys))
+    return found
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:

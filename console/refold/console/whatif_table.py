@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from refold.console import descriptions, verdicts
+from refold.console import descriptions, hostile, verdicts
 from refold.console.asking import Question
 from refold.console.processes import Unchecked
 from refold.console.screen import Column, Screen
@@ -14,6 +14,7 @@ from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.replay import figures
 from refold.replay.shards import Ended
+from refold.replay.whatif.defaults import note_of
 from refold.replay.whatif.totals import Totals, totals_of
 from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
 from refold.store.protocol import UnknownRun
@@ -37,12 +38,14 @@ class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
     """All the runs under one of the policies, as JSON. `prices` and `contexts` as in `WhatIf`.
 
     `inconclusive` counts runs by the first reason, `unfit` names what in the policy fits nothing in any of the runs.
+    `notes` has a sentence on verdicts that come from defaults which the policy's file does not set.
     """
 
     policy: str
     totals: Totals
     inconclusive: dict[str, int] = {}
     unfit: list[str] = []
+    notes: list[str] = []
     prices: str = ""
     contexts: str = ""
 
@@ -59,6 +62,8 @@ class Table:
         self._screen, self._names, self._alone = screen, list(question.policies), question.states
         self._prices = question.prices.name if question.prices else ""
         self._contexts = question.contexts.name if question.contexts else ""
+        self._named = question.named
+        self._defaults: list[Counter[str]] = [Counter() for _ in self._names]  # verdicts by what causes them
         self._every = every
         self._rows: list[_Row] = []
         self._hidden: Counter[int] = Counter()  # runs that are counted and not listed, by their rank
@@ -108,6 +113,8 @@ class Table:
         for reasons, each in zip(self._inconclusive, found, strict=True):
             if each.verdict is Verdict.UNJUDGED:
                 reasons[each.why] += 1
+        for defaults, each in zip(self._defaults, found, strict=True):
+            defaults.update(each.defaults)
         rank = min(_RANKS[each.verdict] for each in found)
         if rank < _COUNTED or self._every:
             first = found[0]
@@ -131,6 +138,7 @@ class Table:
                     totals=totals,
                     inconclusive=dict(self._inconclusive[place].most_common()),
                     unfit=self._fit_nothing(place),
+                    notes=self._notes(place),
                     prices=self._prices,
                     contexts=self._contexts,
                 )
@@ -150,6 +158,16 @@ class Table:
                 self._screen.say(
                     f"models whose context the record does not say read what {self._contexts} says"
                 )
+
+        for note in [note for place in range(len(self._names)) for note in self._notes(place)]:
+            self._screen.say(hostile.line(note))
+
+    def _notes(self, place: int) -> list[str]:
+        defaults = self._defaults[place]
+        if not defaults:
+            return []
+        name = self._names[place]
+        return [note_of(name, defaults.total(), list(defaults), self._named[name].rules)]
 
     def _tell_rows(self) -> None:
         rows = [each.cells for each in sorted(self._rows, key=lambda row: row.rank)]  # stable: as they came

@@ -31,11 +31,15 @@ def cell(found: WhatIf) -> str:
         case Verdict.AGREE:
             return "AGREE unfit" if found.unfit else "AGREE"
         case Verdict.STOPS:
-            return f"STOPS e{found.seq} {found.code}{_latest(found)}{_subject(found)}"
+            return f"STOPS e{found.seq} {found.code}{_latest(found)}{_subject(found)}{_default(found)}"
         case Verdict.DIVERGES:
-            return f"DIVERGES e{found.seq} {found.kind}{_subject(found)}"
+            return f"DIVERGES e{found.seq} {found.kind}{_subject(found)}{_default(found)}"
         case Verdict.UNJUDGED:
-            return f"inconclusive e{found.seq}: {found.why}"
+            return f"inconclusive e{found.seq}: {found.why}{_default(found)}"
+
+
+def _default(found: WhatIf) -> str:
+    return f", by default {', '.join(found.defaults)}" if found.defaults else ""
 
 
 def _subject(found: WhatIf) -> str:
@@ -53,6 +57,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     screen.facts(
         {
             "why": found.why or None,
+            "default": f"{', '.join(found.defaults)}: the file does not set it" if found.defaults else None,
             "recorded": _recorded(found) if parts else None,
             "derived": _decision(found.derived) if parts else None,
             "shared": None if agrees else f"events 1 to {found.fact} of {found.events} are evidence",

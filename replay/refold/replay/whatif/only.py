@@ -42,7 +42,12 @@ def only(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> C
         raise WrongUse(f"there are no rules of the kind {wrong!r}{nearest(wrong, RULES)}")
     if not asked:
         raise WrongUse(f"expected a kind of rules or several of {', '.join(RULES)}, got none")
-    keys = [key for kind in asked for key in RULES[kind]]
+    return some_keys([key for kind in asked for key in RULES[kind]], other, registry)
+
+
+def some_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
+    """The change that puts another policy's values of these keys in place of a policy's own, whichever is in force."""
+    keys = list(keys)
 
     def change(policy: Policy) -> Policy:
         taken: dict[str, Any] = {key: getattr(other, key) for key in keys}
@@ -53,7 +58,8 @@ def only(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> C
         gone = _brought(policy, registry) - _brought(mixed, registry)
         texts = {key: text for key, text in policy.texts.items() if key not in gone}
         new = {key: other.texts[key] for key in _brought(mixed, registry) if key in other.texts}
-        return replace(mixed, texts={**new, **texts})
+        named = other.texts if "texts" in keys else {}
+        return replace(mixed, texts={**new, **texts, **named})
 
     return change
 

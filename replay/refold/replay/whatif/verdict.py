@@ -78,7 +78,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     says where the record does not. `unseen` are facts of a run that agrees, by their event and
     in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
     `tools` is how many tools the run is known to have, `unfit` are names in the other policy of tools that the run lacks, and of fields that neither its tools nor its calls have:
-    such a rule says nothing.
+    such a rule says nothing. `defaults` are settings that the other policy's file does not name and that cause this verdict,
+    as `end_of_turn: complete`; only `refold whatif` knows the file, elsewhere there are none.
     """
 
     run: str
@@ -113,6 +114,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     unseen: tuple[tuple[int, str], ...] = ()
     tools: int = 0
     unfit: tuple[Complaint, ...] = ()
+    defaults: tuple[str, ...] = ()
     state: str = ""
 
     @property
