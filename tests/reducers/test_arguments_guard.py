@@ -35,7 +35,13 @@ FORBIDDEN = r"git push|rm -rf"
     ("arguments", "field", "texts"),
     [
         pytest.param('{"command": "ls"}', None, ["ls"], id="a text"),
-        pytest.param('{"a": {"b": ["x", {"c": "y"}]}}', None, ["x", "y"], id="however deep"),
+        pytest.param('{"a": {"b": ["x", {"c": "y"}]}}', None, ["b", "x", "c", "y"], id="however deep"),
+        pytest.param('{"files": {"/srv/.env": "KEY"}}', None, ["/srv/.env", "KEY"], id="keys, but no parameter's name"),
+        pytest.param('{"files": {"/srv/.env": 1}}', "files", ["/srv/.env", "1"], id="keys in a field"),
+        pytest.param(r'{"a": "{\"c\": \"\\u0072m\"}"}', None, [r'{"c": "\u0072m"}', "c", "rm"], id="JSON in a text"),
+        pytest.param(r'{"a": " [\"git\", \"push\"]"}', None, [' ["git", "push"]', "git", "push", "git push"],
+                     id="a list in a text"),
+        pytest.param('{"a": "{ls; rm -rf"}', None, ["{ls; rm -rf"], id="a text that only begins as JSON"),
         pytest.param('{"argv": ["git", "push"]}', None, ["git", "push", "git push"], id="the words of a command"),
         pytest.param('{"n": 1.50, "f": true, "z": null}', None, ["1.50", "true"], id="numbers as written, words"),
         pytest.param('{"command": "ls", "why": "rm -rf"}', "command", ["ls"], id="one field"),
@@ -217,6 +223,8 @@ def test_as_an_approver() -> None:
     [
         pytest.param(rule(matches="a(?!b)"), "guards[0].matches", id="a guard"),
         pytest.param(rule(unless="("), "guards[0].unless", id="what excuses a call"),
+        pytest.param(rule(unless=""), "guards[0].unless", id="what excuses any call"),
+        pytest.param(rule(unless="a*|b"), "guards[0].unless", id="what excuses any call, by an alternative"),
         pytest.param(
             {"approvals": {"chain": [{"approver": "arguments", "matches": "(", "then": "reject"}]}},
             "approvals.chain[0].matches",

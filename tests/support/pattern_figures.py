@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -109,7 +110,8 @@ def _texts(arguments: str, field: str | None) -> Iterator[str]:
     if not isinstance(value, dict):
         yield arguments
     elif field is None:
-        yield from _strings(value)
+        for each in value.values():
+            yield from _strings(each)
     elif field in value:
         yield from _strings(value[field])
 
@@ -117,8 +119,12 @@ def _texts(arguments: str, field: str | None) -> Iterator[str]:
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+        with suppress(ValueError):
+            inner = json.loads(value)
+            yield from _strings(inner) if isinstance(inner, dict | list) else ()
     elif isinstance(value, dict):
-        for each in value.values():
+        for key, each in value.items():
+            yield key
             yield from _strings(each)
     elif isinstance(value, list):
         for each in value:

@@ -10,13 +10,15 @@ from msgspec.structs import replace
 from refold.reducers.errors import PolicyError
 from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import UNLESS, pattern_faults, rule
-from refold.reducers.refusals import Fault
+from refold.reducers.patterns import UNLESS, occurs, pattern_faults, rule
+from refold.reducers.refusals import Fault, shown
 from refold.reducers.values import Knob
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
+_ANY = ("", "\0", "a b")
+"""Texts that have nothing in common: a pattern that matches each of them matches any text."""
 _STRICTEST: tuple[Word, ...] = ("terminate", "reject", "escalate", "approve")
 
 
@@ -66,7 +68,10 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
         """Yield what is wrong with the two patterns."""
         yield from pattern_faults("matches", self.matches, UNLESS)
         if self.unless is not None:
-            yield from pattern_faults("unless", self.unless)
+            faults = [*pattern_faults("unless", self.unless)]
+            yield from faults
+            if not faults and all(occurs(self.unless, [text]) for text in _ANY):
+                yield "unless", f"it matches any text, so the rule would never hold; got {shown(self.unless)}"
 
     @property
     def rule(self) -> str:

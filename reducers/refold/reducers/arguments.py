@@ -21,6 +21,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 # A text that is not closed is matched to its end: else each of its quotes would be looked at again and again.
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _DEEPEST = 100
+_TEXTS_IN_TEXTS = 8
+"""How often a text in JSON may itself be JSON, and so on, and still be searched by its parts."""
 
 
 def is_object(arguments: str) -> bool:
@@ -63,32 +65,42 @@ def searched(arguments: str, field: str | None = None) -> list[str]:
     """What a pattern is looked for in: every text in the arguments, or what stands in `field` (`params.command`) alone.
 
     Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by spaces, as of
-    a command and its words. Of what is no JSON object the text as it is, for then nobody knows where a field ends.
+    a command and its words. The keys of objects are texts too, but for the names of the parameters. A text that is itself a
+    JSON object or list is searched as it is and by its parts. Of what is no JSON object the text as it is, for then nobody
+    knows where a field ends.
     """
     found: Any = object_of(arguments)
     if found is None:
         return [arguments]
-    for key in field.split(".") if field else ():
-        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
     texts: list[str] = []
-    _collect(found, texts)
+    if field:
+        for key in field.split("."):
+            found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+        _collect(found, texts)
+    else:
+        for value in cast("dict[str, Any]", found).values():
+            _collect(value, texts)
     return texts
 
 
-def _collect(value: Any, texts: list[str]) -> None:
+def _collect(value: Any, texts: list[str], within: int = 0) -> None:
+    """Append the texts in a value, which stands within so many texts that are JSON themselves."""
     if isinstance(value, str):
         texts.append(value)
+        if within < _TEXTS_IN_TEXTS and value.lstrip()[:1] in ("{", "["):
+            _collect(_parsed.__wrapped__(value), texts, within + 1)
     elif isinstance(value, bool):
         texts.append("true" if value else "false")
     elif isinstance(value, dict):
-        for inner in cast("dict[str, Any]", value).values():
-            _collect(inner, texts)
+        for key, inner in cast("dict[str, Any]", value).items():
+            texts.append(key)
+            _collect(inner, texts, within)
     elif isinstance(value, list):
-        begun, inner = len(texts), cast("Sequence[Any]", value)
+        inner = cast("Sequence[Any]", value)
         for each in inner:
-            _collect(each, texts)
+            _collect(each, texts, within)
         if len(inner) > 1 and all(isinstance(each, str) for each in inner):
-            texts.append(" ".join(texts[begun:]))
+            texts.append(" ".join(inner))
 
 
 @lru_cache(maxsize=8)  # each guard asks about the same few calls
