@@ -5,13 +5,15 @@ import random
 import shutil
 import sqlite3
 import struct
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
-from typing import NamedTuple
+from pathlib import Path, PosixPath
+from typing import ClassVar, NamedTuple
 
 import pytest
 
 from refold.store import DamagedStore, SqliteStore, wal
+from refold.store.access import look
 from refold.store.testing import append, records
 
 pytestmark = pytest.mark.anyio
@@ -263,7 +265,8 @@ async def test_a_log_that_was_removed(tmp_path: Path) -> None:
         DamagedStore, match=r"its -wal was removed: \d+ of its \d+ frames were not in the file"
     ):
         await SqliteStore.open(left.path)
-    os.unlink(f"{left.path}-shm")
+    with closing(sqlite3.connect(left.path)) as shell:  # the way out that the error names
+        shell.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     async with await SqliteStore.open(left.path) as store:
         assert 0 == (await store.head("r")).seq
 
@@ -280,3 +283,62 @@ async def test_a_log_that_was_removed_when_all_of_it_was_in_the_file(tmp_path: P
     os.unlink(f"{left.path}-wal")
     assert 3 == await seq_of(left.path)
     assert "" == wal.problem(left.path)
+
+
+class Crowded(PosixPath):
+    """A path at which another process acts right before a file is read, and right after one was found."""
+
+    before_read: ClassVar[dict[str, Callable[[], None]]] = {}
+    after_stat: ClassVar[dict[str, Callable[[], None]]] = {}
+
+    def read_bytes(self) -> bytes:
+        self.before_read.pop(self.name, _nothing)()
+        return super().read_bytes()
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = super().stat(follow_symlinks=follow_symlinks)
+        self.after_stat.pop(self.name, _nothing)()
+        return found
+
+
+def _nothing() -> None:
+    """No other process acts."""
+
+
+def writing(path: Path) -> sqlite3.Connection:
+    """A connection of another program that has committed, and has not closed."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE more (x)")
+    other.execute("DROP TABLE more")
+    return other
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_log_that_is_made_meanwhile(tmp_path: Path, closes: bool) -> None:
+    """A process that opens the store and commits after its -wal was found missing, before its -shm is read, lost nothing."""
+    path = Crowded(tmp_path / "runs.db")
+    async with await SqliteStore.open(path):
+        pass
+    others: list[sqlite3.Connection] = []
+
+    def write() -> None:
+        others.append(writing(path))
+        if closes:
+            Crowded.after_stat["runs.db-wal"] = others[0].close
+
+    Crowded.before_read["runs.db-shm"] = write
+    assert "" == wal.problem(path)
+    assert {} == Crowded.before_read | Crowded.after_stat
+    others[0].close()
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+async def test_a_log_that_is_removed_meanwhile(tmp_path: Path, readonly: bool) -> None:
+    """A process that closes the store right after its -wal was found does not make the store unavailable."""
+    path = Crowded(tmp_path / "runs.db")
+    async with await SqliteStore.open(path):
+        pass
+    other = writing(path)
+    Crowded.after_stat["runs.db-wal"] = other.close
+    look(path, readonly=readonly)
+    assert {} == Crowded.after_stat

@@ -27,11 +27,11 @@ def look(path: Path, *, readonly: bool) -> None:
     try:
         _check_place(path, readonly=readonly)
         # An empty file is as good as none: SQLite makes a database of it, and deletes a -wal that is beside it.
-        empty = path.exists() and not path.stat().st_size
-        if path.exists() and path.stat().st_size < _HEADER and _holds(path, "-wal"):
+        size = _size(path)
+        if size is not None and size < _HEADER and _holds(path, "-wal"):
             problem = "the file is empty, and its -wal is not: copy both, and find out who emptied it"
             raise DamagedStore(str(path), problem)
-        if path.exists() and (readonly or not empty):
+        if size or (readonly and size is not None):
             with translated(str(path)):
                 _probe(path, readonly=readonly)
         # The first commit would overwrite what is behind the damage. Who only reads asks for `Store.check`.
@@ -107,7 +107,7 @@ def _check_place(path: Path, *, readonly: bool) -> None:
     if readonly and not path.exists():
         raise NotAStore(str(path), "there is no such file")
     # SQLite names its journal and its locks after the path: under two names it would be two stores in one file.
-    if not readonly and path.exists() and path.stat().st_nlink > 1:
+    if not readonly and (status := _status(path)) is not None and status.st_nlink > 1:
         raise NotAStore(
             str(path), "has more than one name (hard links), and each would have a log of its own: keep one"
         )
@@ -145,8 +145,20 @@ def _has_journal(path: Path) -> bool:
 
 
 def _holds(path: Path, suffix: str) -> bool:
-    beside = path.with_name(path.name + suffix)
-    return beside.exists() and beside.stat().st_size > 0
+    return bool(_size(path.with_name(path.name + suffix)))
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a file, None if there is none. It is asked once: another process may make or remove the file meanwhile."""
+    status = _status(path)
+    return None if status is None else status.st_size
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _use_wal(path: Path, connection: PagedConnection) -> None:

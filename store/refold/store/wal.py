@@ -33,16 +33,18 @@ _PAIR = Struct(">2I")
 _INDEX = Struct("=3I2B H 2I 2I 2I 2I")  # the -shm is in the machine's own order
 _INDEX_BYTES = 100  # its header twice, then how many frames are in the file already
 
-WAY_OUT = (
-    "Copy the file and its -wal, and keep both. To give up what is lost: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
+# Not "remove the -shm": without it, a process that has the store open and one that opens it now overwrite each other.
+_GIVE_UP = (
+    "To give up what is lost: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
     "before you resume a run then, find out which of its calls happened"
 )
+WAY_OUT = f"Copy the file and its -wal, and keep both. {_GIVE_UP}"
 
 Sums = tuple[int, int]
 
 
 class Damage(NamedTuple):
-    """Where a log stops being what was written. `header` is that of the log: another writer may begin it anew."""
+    """How a log differs from what was written. `header` is its header, or its index: another writer may begin it anew."""
 
     header: bytes
     problem: str
@@ -58,41 +60,44 @@ class _Stop(NamedTuple):
 def problem(path: Path) -> str:
     """Why events that were recorded in the `-wal` of the store at `path` are lost; "" if nothing shows that.
 
-    A scan reads the whole log, about 9 microseconds a frame of 4 KiB. The log may be written meanwhile. Raises `OSError`.
+    A scan reads the whole log, about 9 microseconds a frame of 4 KiB. The log may be written, made or removed meanwhile.
+    Raises `OSError`.
     """
     log = path.with_name(f"{path.name}-wal")
-    if not log.exists():
-        return _without_log(path)
     last: Damage | None = None
     for _ in range(_SCANS):
         try:
             found = _scan_file(log)
-        except FileNotFoundError:  # the last process that had the store open has closed it
-            return ""
+        except FileNotFoundError:
+            found = _without_log(path)
+            if found is not None and log.exists():  # it was made before the index was read
+                last = None
+                continue
         if found is None:
             return ""
         if found == last:
-            return f"{found.problem}. SQLite reads no further, so events that were recorded are missing. {WAY_OUT}"
+            return found.problem
         last = found
     return ""
 
 
-def _without_log(path: Path) -> str:
-    """What the index of a `-wal` that is gone says was in it. Only a killed process leaves an index."""
+def _without_log(path: Path) -> Damage | None:
+    """What the index of a `-wal` that is gone records of it. Only a killed process leaves an index."""
     try:
         data = path.with_name(f"{path.name}-shm").read_bytes()[:_INDEX_BYTES]
     except FileNotFoundError:
-        return ""
+        return None
     if len(data) < _INDEX_BYTES or data[:48] != data[48:96]:
-        return ""
+        return None
     _, _, _, valid, _, _, frames, *_, first, second = _INDEX.unpack_from(data)
     words = array("I", data[:40])
     in_file = int.from_bytes(data[96:100], byteorder)
     if not valid or _add((0, 0), words) != (first, second) or frames <= in_file:
-        return ""
-    return (
+        return None
+    return Damage(
+        data,
         f"its -wal was removed: {frames - in_file} of its {frames} frames were not in the file yet, by its -shm. "
-        "Events that were recorded are missing. Put the -wal back; or, to give up what is lost, remove the -shm"
+        f"Events that were recorded are missing. Stop every process that has the store open, and put the -wal back. {_GIVE_UP}",
     )
 
 
@@ -108,16 +113,22 @@ def _scan(file: int, size: int) -> Damage | None:
     magic, _, page, _, _, _, *sums = _HEAD.unpack(header)
     order = _ORDERS.get(magic, "")
     if not order or _add((0, 0), _words(header[:24], order)) != tuple(sums):
-        return Damage(header, "the header of its -wal is not what SQLite wrote")
+        return _damage(header, "the header of its -wal is not what SQLite wrote")
     log = _Frames(file, order, FRAME + page, (size - HEADER) // (FRAME + page), header[16:24])
     stop = log.find_end((sums[0], sums[1]))
     if stop.number == log.total:
         return None
     why = log.flaw(stop) or log.successor(stop)
     return (
-        Damage(header, f"frame {stop.number + 1} of {log.total} in its -wal is damaged: {why}")
+        _damage(header, f"frame {stop.number + 1} of {log.total} in its -wal is damaged: {why}")
         if why
         else None
+    )
+
+
+def _damage(header: bytes, what: str) -> Damage:
+    return Damage(
+        header, f"{what}. SQLite reads no further, so events that were recorded are missing. {WAY_OUT}"
     )
 
 
