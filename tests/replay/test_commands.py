@@ -1,9 +1,12 @@
 """Command lines: where they are split, which verb each command has, and what a short form keeps."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.asking import within
 from refold.replay.kinds.arguments import elided, shown_argument
 from refold.replay.kinds.commands import Part, changed_by, shorten, split, verb
 from refold.replay.kinds.effects import effect_of
@@ -25,6 +28,7 @@ RESET = "git fetch origin soph/do-not-truncate-names && git reset --hard origin/
         pytest.param("cat > f <<'EOF'\nrm -rf /\nEOF\ngit push", ["cat > f <<'EOF'", "git push"], id="a here-document"),
         pytest.param("cat <<EOF\nnever ends", ["cat <<EOF"], id="one without an end"),
         pytest.param("# first\nls", ["ls"], id="a comment"),
+        pytest.param("a \x0b && b \x0b \n c\x0b \td", ["a", "b", "c d"], id="other white space"),
         pytest.param("echo 'open; ls", ["echo 'open", "ls"], id="a quote that is not closed"),
         pytest.param("", [], id="nothing"),
     ],
@@ -112,6 +116,8 @@ def test_it_fits(parts: list[tuple[str, str]], most: int) -> None:
         pytest.param("ls 2>&1", None, id="into another stream"),
         pytest.param("grep '->' a.c", None, id="a sign within quotes"),
         pytest.param("FOO=1", None, id="an assignment"),
+        pytest.param('echo \\"a "b > c"', None, id="an escaped quotation mark opens nothing"),
+        pytest.param("sudo -n 5 rm x", "rm", id="behind options of what starts it"),
         pytest.param("git stash list", None, id="a word with which it only reads"),
         pytest.param("echo $(rm x)", "", id="a command within a command is not looked into"),
         pytest.param("cat <(rm x)", "", id="nor one whose output is read as a file"),
@@ -154,3 +160,22 @@ def test_effect_of(name: str, arguments: str | None, kind: str, what: tuple[str,
 def test_what_was_declared_read_only_changes_nothing() -> None:
     """The declaration of a tool counts before its name."""
     assert "none" == effect_of("delete_file", "{}", read_only=True).kind
+
+
+FULL = 20_000  # characters of a command that are looked at
+
+
+@pytest.mark.parametrize(
+    "unit", [" ", "\t", "\x0b", " \x0b", "\n", '\\"', '"', "'", "\\'", "'\\'\\\"", "a;", "a;rm;", "& ", "<<a ", "> ", "! ", "A=1 ", "timeout 1 "]
+)  # fmt: skip
+@pytest.mark.parametrize("shape", ["echo a{}b", "echo '{}", 'echo "{}', "{}"])
+def test_a_hostile_command_line(unit: str, shape: str) -> None:
+    """The longest command line that is read whole takes no time that grows with its square, whatever it repeats."""
+    line = shape.format(unit * (FULL // len(unit)))[:FULL]
+    with within(10):
+        parts = split(line)
+        elided(line, 100)
+        changed_by(line)
+        for part in parts:
+            verb(part.text)
+        effect_of("Bash", json.dumps({"command": line}))

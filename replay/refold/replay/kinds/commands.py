@@ -10,8 +10,10 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
+# White space is one token up to what may belong to a joint: tried again at each blank, a long run of it would cost its square.
 _TOKEN = re.compile(
-    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<joint>[ \t]*(?:&&|\|\|?&?|;;?|(?<![>&<])&(?![&>\d]))[ \t]*|\s*\n\s*)|[^'"\\&|;\s]+|.""",
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<joint>[ \t]*(?:&&|\|\|?&?|;;?|(?<![>&<])&(?![&>\d]))[ \t]*|\s*\n\s*)"""
+    r"""|[^'"\\&|;\s]+|\s+(?<![ \t])|[ \t]+|.""",
     re.DOTALL,
 )
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
@@ -24,7 +26,7 @@ _WITH_SUBCOMMANDS = frozenset(
     {"git", "gh", "glab", "npm", "pnpm", "yarn", "npx", "uv", "pip", "pip3", "poetry", "cargo", "go", "docker", "podman", "kubectl", "helm",
      "terraform", "aws", "gcloud", "az", "brew", "apt", "apt-get", "systemctl", "service", "make", "mise", "bun", "deno", "dotnet", "conda"}
 )  # fmt: skip
-_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*\"""")
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|(\\.)""", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'[^']*'")
 _SUBSTITUTED = re.compile(r"`|[$<>]\(")
 _WRITES_FILE = re.compile(r"(?<![-=<>])(?:\d|&)?>{1,2}\s*([^\s;|&>]+)")
@@ -155,16 +157,13 @@ def words(part: str) -> list[str]:
 
 def command_of(part: str) -> list[str]:
     """The words of one command from its program on: without assignments and programs that only start another."""
-    told = words(part)
-    while told and (told[0] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(told[0])):
-        starter, told = told[0], told[1:]
-        while (
-            starter in ("timeout", "nice", "xargs", "env", "sudo")
-            and told
-            and (told[0][0] == "-" or told[0][0].isdigit())
-        ):
-            told = told[1:]
-    return told
+    told, begin = words(part), 0
+    while begin < len(told) and (told[begin] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(told[begin])):
+        starter, begin = told[begin], begin + 1
+        if starter in ("timeout", "nice", "xargs", "env", "sudo"):
+            while begin < len(told) and (told[begin][0] == "-" or told[begin][0].isdigit()):
+                begin += 1
+    return told[begin:]
 
 
 def verb(part: str) -> str:
@@ -184,13 +183,18 @@ def verb(part: str) -> str:
     return program
 
 
+def _emptied(quoted: re.Match[str]) -> str:
+    """Empty quotes; an escaped character, which opens none, is left."""
+    return quoted[1] or '""'
+
+
 def changed_by(part: str) -> str | None:
     """What one command changes outside of itself: its verb, `git push`, or `> FILE`; None: nothing; "": unknown.
 
     Known are common programs only. One that starts another program, as an interpreter or a build tool, is unknown.
     """
     told = command_of(part)
-    if (file := _WRITES_FILE.search(_QUOTED.sub('""', part))) and not file[1].startswith(("/dev/", "&")):
+    if (file := _WRITES_FILE.search(_QUOTED.sub(_emptied, part))) and not file[1].startswith(("/dev/", "&")):
         return f"> {file[1]}"
     said, rest = verb(part), told[1:]
     program = said.partition(" ")[0]
@@ -216,16 +220,26 @@ def shorten(parts: Sequence[Part], most: int) -> str:
     Where there is no room for that, the options behind the verbs give way first, then commands that only read, then those of the middle.
     """
     kept, least = list(range(len(parts))), _least
-    while len(kept) > 1 and _needed(parts, kept, least) > most:
-        if least is _least:
-            least = _bare
-            continue
-        reading = [place for place, n in enumerate(kept) if changed_by(parts[n].text) is None]
-        del kept[reading[-1] if reading else len(kept) // 2]
+    if _needed(parts, kept, least) > most:
+        least = _bare
+        reading = [n for n, part in enumerate(parts) if changed_by(part.text) is None]
+        changing = sorted({*kept}.difference(reading))
+        # Each takes a character, and one to join it: more of them have no room.
+        for count in range(max(1, min(len(parts), (most + 1) // 2)), 0, -1):
+            kept = _most_telling(changing, reading, count)
+            if _needed(parts, kept, least) <= most:
+                break
     texts = [parts[n].text for n in kept]
     room = most - len(_joined(parts, kept, [""] * len(kept)))
     line = _joined(parts, kept, list(map(_shorten_part, texts, _widths(texts, room, least))))
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _most_telling(changing: Sequence[int], reading: Sequence[int], count: int) -> list[int]:
+    """The numbers of `count` commands: all that change something and the first that read, or the first and last that change."""
+    if count >= len(changing):
+        return sorted([*changing, *reading[: count - len(changing)]])
+    return [*changing[: (count + 1) // 2], *changing[len(changing) - count // 2 :]]
 
 
 def _joined(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) -> str:
