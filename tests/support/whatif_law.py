@@ -89,6 +89,8 @@ _LOST = frozenset(
         "cut_off",
         "requests_missing",
         "calls_missing",
+        "left_branch",
+        "subagent_rows",
     }
 )
 

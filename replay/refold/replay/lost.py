@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from refold.reducers.events import Diagnosed, Event
-from refold.replay.source_words import INFERRED
+from refold.replay.source_words import INFERRED, LEFT_BRANCH, SUBAGENT_ROWS
 
 _CUT = "it is cut short, or damaged"
 _NO_RUN = "a part of it holds no run that is known"
@@ -33,6 +33,8 @@ LOST: Mapping[str, str] = MappingProxyType(
         "no_role": "something in it is said by nobody",
         "other_span": "a span of it has the id of another span",
         "no_span": "a row of it is no span",
+        LEFT_BRANCH: "what was done on a branch that somebody left is in no run",
+        SUBAGENT_ROWS: "what a subagent did is in no run",
         "no_run": _NO_RUN,
         "no_history": _NO_RUN,
         "no_steps": _NO_RUN,

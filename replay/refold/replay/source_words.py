@@ -27,6 +27,12 @@ INFERRED = "calls_inferred"
 UNNAMED = "unknown"
 """The name that such a call is given: nobody knows what was called, or with which arguments."""
 
+LEFT_BRANCH = "left_branch"
+"""The diagnosis of answers, calls or results on a branch that somebody left by going back, which are in no run."""
+
+SUBAGENT_ROWS = "subagent_rows"
+"""The diagnosis of answers, calls or results of a subagent that stand in its parent's source, and are in no run."""
+
 BEGAN = "began:"
 """How an import remarks, with a result, that its call began the run whose key follows. It may be in another file."""
 

@@ -159,9 +159,13 @@ def test_what_is_not_of_the_main_agent_stands_beside() -> None:
     items = read(
         answer("", "a"), answer("sub", agent="a"), answer("sub", parentToolCallId="a"), mine, result("a")
     )
-    assert [("Answered", ""), ("Remarked", "subagent"), ("Remarked", "unmapped"), ("Returned", "7")] == told(
-        items
-    )
+    assert [
+        ("Answered", ""),
+        ("Remarked", "subagent"),
+        ("Unread", ""),
+        ("Remarked", "unmapped"),
+        ("Returned", "7"),
+    ] == told(items)
 
 
 def test_calls_that_the_provider_answered_are_told() -> None:

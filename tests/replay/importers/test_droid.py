@@ -153,7 +153,13 @@ def test_a_branch_that_was_left_stands_beside() -> None:
         message("b", "assistant", called("d"), parent="v"),
     ]
     items = read(HEAD, *rows, *left, message("w", "user", "right", parent="a"))
-    assert [("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Said", "right")] == told(items)
+    assert [
+        ("Said", "go"),
+        ("Answered", "hi"),
+        ("Remarked", "rewound"),
+        ("Unread", ""),
+        ("Said", "right"),
+    ] == told(items)
     counts = only(Remarked, items).counts
     assert (1, 1, 1, 1, 1) == (counts.user, counts.assistant, counts.calls, counts.results, counts.errors)
 

@@ -202,7 +202,7 @@ def test_who_goes_back_leaves_a_branch() -> None:
         user("v", "b", "right"), answer("w", "v", said("yes")),
     )  # fmt: skip
     assert [
-        ("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"),
+        ("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Unread", ""),
         ("Said", BRANCH.format("Tried.")), ("Said", "right"), ("Answered", "yes"),
     ] == told(items)  # fmt: skip
 

@@ -178,7 +178,13 @@ def test_a_branch_that_was_left_stands_beside() -> None:
         result("r", "b", "c", {}, "error"),
         user("w", "a", "right"),
     )
-    assert [("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Said", "right")] == told(items)
+    assert [
+        ("Said", "go"),
+        ("Answered", "hi"),
+        ("Remarked", "rewound"),
+        ("Unread", ""),
+        ("Said", "right"),
+    ] == told(items)
     counts = only(Remarked, items).counts
     assert (1, 1, 1, 1, 1) == (counts.user, counts.assistant, counts.calls, counts.results, counts.errors)
 

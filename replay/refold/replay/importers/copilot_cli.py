@@ -19,8 +19,8 @@ from refold.reducers.vocabulary import Role, ToolError
 from refold.replay.importers.content import take_calls
 from refold.replay.importers.cuts import BEGINNING, only, since, summed_up
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, at, table, text
-from refold.replay.importers.items import Item, Place, Quality, RunBegan, Tokens
+from refold.replay.importers.fields import JSON, at, rows, table, text
+from refold.replay.importers.items import Counted, Item, Place, Quality, RunBegan, Tokens
 from refold.replay.importers.leftovers import take_flag, take_if, take_number, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered
@@ -219,7 +219,7 @@ class _Reading:
         if self.head is not None and row.number == self.head.number:
             return
         if not _is_main(row):
-            yield row.noise("subagent")
+            yield row.noise("subagent", apart=_apart(kind, data))
         else:
             self.model = text(data, "newModel") or self.model
             yield from self._event(row, kind, data)
@@ -286,6 +286,17 @@ class _Reading:
         used = [at(each, "usage") for each in self.metrics]
         sent, read, written, got = (summed(used, name) for name in _USED)
         return sent, read, written, got
+
+
+def _apart(kind: str, data: JSON) -> Counted | None:
+    """What an event of a subagent holds of what its model did."""
+    match kind:
+        case "assistant.message":
+            return Counted(assistant=1, calls=len(rows(data, "toolRequests")))
+        case "tool.execution_complete":
+            return Counted(results=1)
+        case _:
+            return None
 
 
 def _is_main(row: Row) -> bool:

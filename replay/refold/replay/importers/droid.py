@@ -119,7 +119,8 @@ class _Reading:
             yield from self._message(row, row.value.get("message"))
         elif id_ in self.left:
             noise = row.noise("rewound")  # encoded before anything is taken from it
-            yield replace(noise, counts=self._counted(row))
+            counts = self._counted(row)
+            yield replace(noise, counts=counts, apart=counts)
         else:
             self.numbers[id_] = row.number
             yield from self._message(row, row.value.get("message"))

@@ -176,9 +176,11 @@ class _Reading:
         self.times.see(row.value.get("timestamp"), row.at)
         if id_ in self.left and not other:
             noise = row.noise("rewound")  # encoded before anything is taken from it
-            yield replace(noise, counts=self._counted(row))
+            counts = self._counted(row)
+            yield replace(noise, counts=counts, apart=counts)
         elif _is_side(row.value) and not self.alone:
-            yield row.noise("subagent")
+            noise = row.noise("subagent")
+            yield replace(noise, apart=self._counted(row))
         else:
             yield from self._main(row)
 

@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 
 from refold.reducers.text import clean
+from refold.replay.figures import counted
 from refold.replay.importers.fields import JSON, instant, json_text, table
 from refold.replay.importers.items import (
     UNKNOWN_PART,
@@ -25,6 +26,7 @@ from refold.replay.importers.items import (
 )
 from refold.replay.importers.leftovers import rest
 from refold.replay.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
+from refold.replay.source_words import LEFT_BRANCH, SUBAGENT_ROWS
 
 MOST_TOGETHER = 200
 """Rows that one remark may hold."""
@@ -48,6 +50,12 @@ MOST_HEAD = 1 << 20
 """Bytes in which the first rows must stand to tell a format."""
 
 TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
+
+_APART = {
+    "rewound": (LEFT_BRANCH, "on a branch that somebody left"),
+    "subagent": (SUBAGENT_ROWS, "in rows of a subagent"),
+}
+"""By what is remarked of rows that are in no run: the code of the diagnosis that says so, and where they stand."""
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"\s*")
@@ -84,14 +92,26 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         """The row as it is, as a remark of its own."""
         return self.place.remarked(what, self.value)
 
-    def noise(self, what: str = "unmapped", *, known: bool = True, counts: Counted | None = None) -> "Noise":
+    def noise(
+        self,
+        what: str = "unmapped",
+        *,
+        known: bool = True,
+        counts: Counted | None = None,
+        apart: Counted | None = None,
+    ) -> "Noise":
         """The row as it is, with no meaning to us; `known`: its format is known to have such rows."""
         said = json_text(self.value)
-        return Noise(what=what, line=self.line, at=self.at, text=said, known=known, counts=counts)
+        return Noise(
+            what=what, line=self.line, at=self.at, text=said, known=known, counts=counts, apart=apart
+        )
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A row, or a line that is none, which says nothing to the machine. `problem`: why it could not be read."""
+    """A row, or a line that is none, which says nothing to the machine. `problem`: why it could not be read.
+
+    `apart`: what it holds of what a model did, which is in no run, whether its format counts it or not.
+    """
 
     what: str
     line: int
@@ -100,6 +120,7 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     problem: str = ""
     known: bool = True
     counts: Counted | None = None
+    apart: Counted | None = None
 
 
 class Rows:
@@ -221,7 +242,7 @@ def gathered(stream: Iterator[Item | Noise]) -> Iterator[Item]:
     size = 0
     for found in stream:
         if held and not (isinstance(found, Noise) and _joins(held, size, found)):
-            yield _together(held)
+            yield from _together(held)
             held, size = [], 0
         if isinstance(found, Noise):
             held.append(found)
@@ -229,7 +250,7 @@ def gathered(stream: Iterator[Item | Noise]) -> Iterator[Item]:
         else:
             yield found
     if held:
-        yield _together(held)
+        yield from _together(held)
 
 
 def _joins(held: list[Noise], size: int, found: Noise) -> bool:
@@ -239,14 +260,29 @@ def _joins(held: list[Noise], size: int, found: Noise) -> bool:
     return alike and 0 <= found.line - last.line <= 1 and few
 
 
-def _together(held: list[Noise]) -> Item:
+def _together(held: list[Noise]) -> Iterator[Item]:
     first, texts = held[0], [noise.text for noise in held]
     place = Place(lines(first.line, held[-1].line), first.at)
     if first.problem:
-        return place.unread(first.what, first.problem, rest="\n".join(texts))
+        yield place.unread(first.what, first.problem, rest="\n".join(texts))
+        return
     rest = texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
     place = place.counting(together(noise.counts for noise in held))
-    return place.remarked(first.what, rest=rest, rows=len(held), known=first.known)
+    yield place.remarked(first.what, rest=rest, rows=len(held), known=first.known)
+    yield from diagnose_apart(place, first.what, together(noise.apart for noise in held))
+
+
+def diagnose_apart(place: Place, what: str, apart: Counted | None) -> Iterator[Unread]:
+    """That answers, calls or results are in no run, where `what` is remarked of the rows in which they stand."""
+    if apart is None or not (apart.assistant or apart.calls or apart.results):
+        return
+    code, where = _APART[what]
+    parts = (
+        counted(number, noun)
+        for number, noun in ((apart.assistant, "answer"), (apart.calls, "call"), (apart.results, "result"))
+        if number
+    )
+    yield place.odd(code, f"{', '.join(parts)} {where}: in no run here")
 
 
 def unread_parts(

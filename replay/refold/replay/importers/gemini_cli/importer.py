@@ -25,7 +25,7 @@ from refold.replay.importers.gemini_cli.records import Record, is_log, records
 from refold.replay.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan, Unread
 from refold.replay.importers.leftovers import rest, take, take_each, take_if, take_text, take_time
 from refold.replay.importers.protocol import Match
-from refold.replay.importers.session_rows import Noise, gathered
+from refold.replay.importers.session_rows import Noise, diagnose_apart, gathered
 from refold.replay.importers.source import Source
 from refold.replay.importers.tallies import counted
 from refold.replay.importers.times import Times
@@ -113,7 +113,9 @@ class _Chat:
         if record.left:
             whole, aside = json_text(message), _Chat(record.position)
             stood = msgspec.structs.replace(record, left=False)
-            yield place.counting(counted(aside._message(stood, message))).remarked("rewound", rest=whole)
+            counts = counted(aside._message(stood, message))
+            yield place.counting(counts).remarked("rewound", rest=whole)
+            yield from diagnose_apart(place, "rewound", counts)
             return
         match text(message, "type"):
             case "user" if holds_responses(message):

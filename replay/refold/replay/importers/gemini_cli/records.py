@@ -14,9 +14,18 @@ import msgspec
 from refold.reducers.text import clean
 from refold.replay.importers.documents import document, leading
 from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
-from refold.replay.importers.items import Unread
+from refold.replay.importers.items import Counted, Unread
 from refold.replay.importers.leftovers import take_each, take_rows
-from refold.replay.importers.session_rows import MOST_KEPT, TOO_DEEP, Noise, Row, Rows, first_rows, too_deep
+from refold.replay.importers.session_rows import (
+    MOST_KEPT,
+    TOO_DEEP,
+    Noise,
+    Row,
+    Rows,
+    diagnose_apart,
+    first_rows,
+    too_deep,
+)
 from refold.replay.importers.source import BadTranscript, Source
 
 MOST_LOOKED = 20
@@ -119,12 +128,21 @@ def _of_log(source: Source) -> Iterator[Record | Noise | Unread]:
             yield row
             continue
         found = _record(row, log, seen, begun=begun)
+        yield from _gone(row, log)
         begun = begun or not isinstance(found, Noise)
         yield found
         if isinstance(found, Record) and found.what == "message" and found.value != row.value:
             yield row.noise("repeated")  # it was written anew: told is what it became
         if "sessionId" in row.value:
             yield from _inside(row, seen)
+
+
+def _gone(row: Row, log: _Log) -> Iterator[Unread]:
+    """That calls of an earlier version of a message are not in its last one."""
+    listed = rows(log.latest.get(text(row.value, "id"), row.value), "toolCalls")
+    stayed = {text(call, "id") for call in listed}
+    gone = sum(text(call, "id") not in stayed for call in rows(row.value, "toolCalls"))
+    yield from diagnose_apart(row.place, "rewound", Counted(calls=gone))
 
 
 def _record(row: Row, log: _Log, seen: set[str], *, begun: bool) -> Record | Noise:

@@ -1,6 +1,6 @@
 """Pi sessions: one entry a line, from version 2 on a tree of which the last entry is the leaf.
 
-Who goes back to an earlier entry begins a new branch; the old one is kept as a remark. A compaction says which entry is the
+Who goes back to an earlier entry begins a new branch; the old one is kept as a remark, and what was done there is diagnosed. A compaction says which entry is the
 first that stays, so what the model was shown from there on is known exactly.
 """
 
@@ -138,7 +138,8 @@ class _Reading:
             self.numbers.setdefault(id_, row.number)
         self.times.see(value.get("timestamp"), row.at)
         if id_ in self.left and not other:
-            yield row.noise("rewound", counts=_counted(value))
+            counts = _counted(value)
+            yield row.noise("rewound", counts=counts, apart=counts)
             return
         match text(value, "type"):
             case "message":
