@@ -94,14 +94,6 @@ MINI: Json = {
     "info": {"exit_status": "Submitted", "mini_version": "1.1", "model_stats": {}},
     "messages": [USER, {"role": "assistant", "content": [SEARCH, TEXT]}],
 }
-GEMINI: Json = {
-    "sessionId": "s",
-    "projectHash": "p",
-    "messages": [
-        {"id": "1", "type": "user", "content": "Find it."},
-        {"id": "2", "type": "gemini", "content": [{"functionCall": {"name": "search"}}, {"text": "Done."}]},
-    ],
-}
 OPENHANDS: list[Json] = [
     {"id": 0, "source": "user", "action": "message", "args": {"content": "Find it."}},
     {
@@ -131,7 +123,6 @@ KNOWN: dict[str, Json | list[Json]] = {
     "Inspect: a server's tool": INSPECT,
     "ATIF: a call among the words": ATIF,
     "mini-swe-agent: a call among the words": MINI,
-    "Gemini CLI: a call among the words": GEMINI,
     "OpenHands: a call among the words": OPENHANDS,
 }
 
