@@ -84,10 +84,13 @@ def test_what_would_be_recorded_as_it_is_is_refused() -> None:
 WORDS = Redactor(values=("hunter2-hunter2",))
 SPACED = Redactor(values=("correct horse", "hunter2-hunter2"))
 LINES = Redactor(patterns=(r"^E-.*\d$", "a b"))
+KEYS_IN_A_ROW = (
+    "AKIAIOSFODNN7EXAMPL3," * 33
+)  # too long to stand between a command and its option, until they are hidden
 ODDS = [text for text, _ in EXAMPLES.values()] + [
     "hunter2-hunter2", "correct horse", "E-1", "a b", "-----BEGIN", "-----END RSA", "Authorization: ", "Bearer ",
     "DB_PASSWORD = 'hunter2-x1'", '"api_key"', "token", ": ", " = ", "a1B2c3D4e5F6g7H8i9J0", '"', "curl -u a:b2c3 ", "\\n",
-    "sk-", "://", ":", "@", "é", "the ", "word", ".", "\n", " ", "\t",
+    "AKIAIOSFODNN7EXAMPL3", "curl -u a:b2c3!.", "mysql -pb2c3x", "password", "x/y ", "sk-", "://", ":", "@", "é", "the ", "word", ".", "\n", " ", "\t",
 ]  # fmt: skip
 SOUP = st.lists(st.sampled_from(ODDS), max_size=14).map("".join)
 
@@ -111,6 +114,9 @@ def pieces(draw: st.DrawFn) -> list[str]:
 @example(pieces=[f"-----END RSA{PRIVATE}"])
 @example(pieces=[f"curl {'a/' * 190}", " -u ", "alice:b2c3 ", "x"])
 @example(pieces=[f"{PRIVATE} {PRIVATE}"])
+@example(pieces=[*"AKIAIOSFODNN7EXAMPL3curl -u user:hunter2!."])
+@example(pieces=[*f"{PRIVATE}AKIAIOSFODNN7EXAMPL3mysql -phunter2 x"])
+@example(pieces=[f"curl https://h/{KEYS_IN_A_ROW}", " -u alice:b2c3x ", "x"])
 def test_what_is_shown_is_the_redacted_whole(redactor: Redactor, pieces: list[str]) -> None:
     """However a text is divided, the pieces shown are, joined, what the log holds."""
     held = RedactedText(redactor)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -19,7 +19,8 @@ from refold.reducers import assignments
 from refold.reducers.errors import WrongUse
 from refold.reducers.key_shapes import LEADS, LONGEST_KEY
 from refold.reducers.messages import ReplyCall
-from refold.reducers.secrets import Redactor, shape
+from refold.reducers.redaction import REDACTED
+from refold.reducers.secrets import Redactor, Span, shape
 
 SHORTEST = 8
 """Characters of the shortest value that is taken for a secret: a shorter one stands in too many words."""
@@ -282,15 +283,24 @@ class RedactedText:
 
     def _open(self, text: str) -> int:
         """Where, in a text that ends between two words or lines, something begins that may go on behind it."""
-        starts = [*self._headers(text), *_private_keys(text)] if self._redactor.known else []
-        if not starts:
+        start = self._begin(text) if self._redactor.known else None
+        if start is None:
             return len(text)
-        start = min(starts)
         line = text.rfind("\n", 0, start) + 1
         # What one secret hides may give another its boundary, in the same line: so that is not divided, if it is short.
         return self._redactor.apart(
             text, line if start - line < _LONG_LINE else self._before_word(text[:start])
         )
+
+    def _begin(self, text: str) -> int | None:
+        """Where the first thing begins that may go on, also if only what is hidden before it makes it one."""
+        starts = [*self._headers(text), *_private_keys(text)]
+        covered: list[list[Span]] = []
+        for shown, groups in self._redactor.rounds(text):
+            covered.insert(0, groups)
+            for start in (*self._headers(shown), *_private_keys(shown)):
+                starts.append(reduce(_place_before, covered, start))
+        return min(starts, default=None)
 
     def _headers(self, text: str) -> Iterator[int]:
         if self._by_words:
@@ -301,6 +311,19 @@ class RedactedText:
                     yield near + found.start()
         if (begun := assignments.find_open(text)) is not None:  # also one that goes on in the next line
             yield begun
+
+
+def _place_before(place: int, groups: Sequence[Span]) -> int:
+    """Where a place of a text stood before these groups were covered; of one within a mark, where its group began."""
+    longer = 0
+    for start, end in groups:
+        mark = start - longer
+        if place <= mark:
+            break
+        if place < mark + len(REDACTED):
+            return start
+        longer += end - start - len(REDACTED)
+    return place + longer
 
 
 def _private_keys(text: str) -> Iterator[int]:

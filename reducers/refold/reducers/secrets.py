@@ -8,6 +8,7 @@ who look, and the log keeps them.
 
 import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
@@ -100,6 +101,19 @@ class Redactor(msgspec.Struct, frozen=True):
         text = clean(text)
         return text if self.json(text) == text else ""
 
+    def rounds(self, text: str) -> Iterator[tuple[str, list[Span]]]:
+        """Yield the text after each round that `text` takes, with the groups that the round covered in the text before.
+
+        What one round hides may give the next its boundary, or bring it within reach.
+        """
+        for _ in range(_ROUNDS):
+            groups = _groups(text, spans) if (spans := self._spans(text)) else []
+            shown = _mark(text, groups)
+            if shown == text:
+                return
+            yield shown, groups
+            text = shown
+
     def apart(self, text: str, place: int) -> int:
         """The last place, `place` or before it, where dividing the text divides no secret."""
         spans = sorted(self._spans(text, whole=True), reverse=True)
@@ -180,13 +194,25 @@ def _known(text: str, *, whole: bool) -> list[Span]:
 
 def _cover(text: str, spans: list[Span]) -> str:
     """The text with one mark for each group of spans that overlap; a mark that is there already counts as one."""
-    there = (found.span() for found in re.finditer(re.escape(REDACTED), text))
+    return _mark(text, _groups(text, spans))
+
+
+def _groups(text: str, spans: list[Span]) -> list[Span]:
+    groups: list[Span] = []
+    for start, end in sorted([*spans, *(found.span() for found in re.finditer(re.escape(REDACTED), text))]):
+        if not groups or start >= groups[-1][1]:
+            groups.append((start, end))
+        elif end > groups[-1][1]:
+            groups[-1] = (groups[-1][0], end)
+    return groups
+
+
+def _mark(text: str, groups: list[Span]) -> str:
     parts: list[str] = []
     done = 0
-    for start, end in sorted([*spans, *there]):
-        if start >= done:
-            parts += (text[done:start], REDACTED)
-        done = max(done, end)
+    for start, end in groups:
+        parts += (text[done:start], REDACTED)
+        done = end
     return "".join((*parts, text[done:]))
 
 
