@@ -112,6 +112,15 @@ def test_a_policy_file_that_cannot_work(name: str, text: str | None, says: str, 
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["a\0.yaml", "\ud800.yaml"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_policy_file_that_no_system_can_name(name: str, kind: type[Any]) -> None:
+    """A path with a NUL or a lone surrogate is refused as a file, and is displayed escaped."""
+    with pytest.raises(PolicyFileError, match="no file can have such a name; name another") as caught:
+        agent(policy=kind(name))
+    assert ascii(name) in str(caught.value)
+
+
 def test_a_policy_that_is_none() -> None:
     """What is neither a policy, data, nor a name is refused with the argument's name."""
     with pytest.raises(PolicyError, match="a policy is a mapping, got 3"):
@@ -147,6 +156,42 @@ def test_an_address_beside_a_name() -> None:
     made = agent(model="openai:x", base_url="http://127.0.0.1:9/v1", timeout=7)
     assert "http://127.0.0.1:9" == made._opening("r", 1).address
     assert 7 == made.model._idle  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_plain")
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        pytest.param("http://h/v1\n", r"got 'http://h/v1\n', which holds '\n': remove it", id="a line end"),
+        pytest.param("http://h\nx/v1", r"which holds '\n': remove it", id="a line end in the host"),
+        pytest.param("http://h\0/v1", r"which holds '\x00': remove it", id="a NUL"),
+        pytest.param(" http://h/v1", "got ' http://h/v1', which holds ' ': remove it", id="a blank before it"),
+        pytest.param("http://h /v1", "which holds ' ': remove it", id="a blank in the host"),
+        pytest.param("http://h/v\ud800", r"which holds '\ud800': remove it", id="a lone surrogate"),
+        pytest.param("http://h/v1?a=b", "remove what begins there, and set", id="a query"),
+        pytest.param("http://h/v1#a", "remove what begins there, and set", id="a fragment"),
+        pytest.param("http://h/v1?", "remove what begins there", id="an empty query"),
+        pytest.param("", "must be an http(s) address, such as http://127.0.0.1:8080/v1; got ''", id="nothing"),
+        pytest.param("h:1/v1", "such as http://127.0.0.1:8080/v1; got 'h:1/v1'", id="no scheme"),
+        pytest.param("http://[::1", "got 'http://[::1'", id="half a host"),
+        pytest.param(5, "must be a string, such as http://127.0.0.1:8080/v1; got 5", id="a number"),
+        pytest.param(b"http://h", "must be a string, such as http://127.0.0.1:8080/v1; got b'http://h'", id="bytes"),
+    ],
+)  # fmt: skip
+def test_an_address_that_cannot_work(address: Any, says: str) -> None:
+    """The error names the argument, its value, and what to write."""
+    with pytest.raises(WrongUse, match=r"^model 'openai:x': base_url must ") as caught:
+        agent(model="openai:x", base_url=address)
+    assert says in str(caught.value)
+
+
+@pytest.mark.usefixtures("_plain")
+def test_a_password_in_an_address_is_not_displayed() -> None:
+    """A user, a password or a query is refused without its text, also in an address that is broken elsewhere."""
+    for address in ("http://me:pa55w0rd@h/v1\n", "http://me:pa55w0rd@[h/v1", "http://h/v1?key=pa55w0rd"):
+        with pytest.raises(WrongUse, match="base_url must ") as caught:
+            agent(model="openai:x", base_url=address)
+        assert "pa55w0rd" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("_plain")

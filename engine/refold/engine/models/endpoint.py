@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from refold.reducers.errors import WrongUse
+from refold.reducers.refusals import brief
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as VendorModel
@@ -62,18 +63,39 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if self.address else ""
 
 
-def check_address(name: str, address: str, told: str, variable: str) -> None:
+def check_address(name: str, address: object, told: str, variable: str) -> None:
     """Refuse an address that is none or holds a secret; `told` is where it was given, `variable` is for a key."""
+    example = "such as http://127.0.0.1:8080/v1"
+    if not isinstance(address, str):
+        raise WrongUse(f"model {name!r}: {told} must be a string, {example}; got {_display(address)}")
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         secret = "@" in parts.netloc
     except ValueError:
-        usable, secret = False, False
+        usable, secret = False, "@" in address
     if secret:  # an address is recorded and shown
         raise WrongUse(f"model {name!r}: {told} must hold no user or password; set {variable} for the key")
+    if strange := next((each for each in address if each.isspace() or not each.isprintable()), None):
+        raise WrongUse(
+            f"model {name!r}: {told} must hold no blanks, line ends or control characters; got {_display(address)}, "
+            f"which holds {strange!a}: remove it"
+        )
     if not usable:
-        raise WrongUse(f"model {name!r}: {told} must be an http(s) address, such as http://127.0.0.1:8080/v1")
+        raise WrongUse(
+            f"model {name!r}: {told} must be an http(s) address, {example}; got {_display(address)}"
+        )
+    if "?" in address or "#" in address:  # often a key: not shown
+        raise WrongUse(
+            f"model {name!r}: {told} must end with its path, {example}; it holds a '?' or '#': "
+            f"remove what begins there, and set {variable} for a key"
+        )
+
+
+def _display(address: object) -> str:
+    """A wrong address for an error, escaped; of one that may hold a password or a key, its type."""
+    text = ascii(address)
+    return f"a {type(address).__name__}" if any(each in text for each in "@?#") else brief(text)
 
 
 def is_of(domain: str, base_url: str) -> bool:

@@ -97,6 +97,9 @@ def data_of(path: Path, other: str) -> tuple[Any, bytes]:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise PolicyFileError(str(path), f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a NUL or a lone surrogate: no file has such a name
+        problem = "cannot be read: no file can have such a name; name another"
+        raise PolicyFileError(ascii(str(path)), problem) from error
     if len(data) > _LARGEST:
         raise PolicyFileError(
             str(path), f"is larger than {_LARGEST} bytes, too large for a policy or a table"
