@@ -6,7 +6,7 @@ from functools import cache
 from msgspec.structs import replace
 
 from refold.console.contexts import chosen_contexts
-from refold.console.other_policies import OtherPolicies, named_of, policies_of
+from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.prices import chosen_prices
 from refold.engine.guards import installed_guards
 from refold.reducers.errors import RefoldError
@@ -28,8 +28,9 @@ class Question:
     def __init__(self, others: OtherPolicies, *, states: bool = False) -> None:
         self._others, self.states = others, states
         self.registry = installed_guards()
-        self.policies = policies_of(others, self.registry)
-        self.named = named_of(others, self.registry)
+        asked = policies_of(others, self.registry)
+        self.policies = {name: each.change for name, each in asked.items()}
+        self.named = {name: each.named for name, each in asked.items() if each.named}
         self.prices, self.contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
 
     def __call__(self, shard: Shard) -> Iterator[Answer]:
@@ -55,9 +56,7 @@ class Question:
         alone = [named.alone(self.registry) for _, named in pairs]
         part = replace(shard, runs=(run,))
         for _, answers in ask_all(part, alone, self.registry, prices=self.prices, contexts=self.contexts):
-            if not isinstance(
-                answers, RefoldError
-            ):  # by the named keys alone nothing can be asked: nothing is known
+            if not isinstance(answers, RefoldError):  # else the named keys alone cannot be asked about
                 for (place, named), answer in zip(pairs, answers, strict=True):
                     known[place] = replace(found[place], defaults=named.defaults(found[place], answer))
         return tuple(known)

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from refold.console.options import Settings, option
 from refold.console.policy_settings import change_by, settings_of
-from refold.engine.policies.files import chosen_policy, data_of
+from refold.engine.policies.files import chosen_policy, data_of, is_preset
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
+from refold.reducers.overlay import Setting
 from refold.reducers.policy import Policy
-from refold.reducers.presets import PRESETS
 from refold.replay.whatif.defaults import Named
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import RULES, only
@@ -43,7 +43,14 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
         return hash(str(self))  # its lists have none
 
 
-def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change]:
+class Asked(NamedTuple):
+    """One of the policies: what it changes, and what its file names where that is not a whole preset."""
+
+    change: Change
+    named: Named | None = None
+
+
+def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Asked]:
     """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
     settings = settings_of(asked.settings)
     change = change_by(settings, registry)
@@ -55,41 +62,28 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Change
             )
         if not asked.settings:
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
-        return {told: change}
+        return {told: Asked(change)}
     suffix = f" + {told}" if told else ""
     if asked.only is None:
-        return {
-            f"{path}{suffix}": _always(chosen_policy(path, registry, {}, settings)[0])
-            for path in asked.policy
-        }
+        return {f"{path}{suffix}": _whole(path, registry, settings) for path in asked.policy}
     chosen = {path: chosen_policy(path, registry, {})[0] for path in asked.policy}
     kinds = [kind.strip() for kind in asked.only.split(",")]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)
     return {
-        f"only {', '.join(kinds)} of {path}{suffix}": _then(only(kinds, policy, registry), change)
+        f"only {', '.join(kinds)} of {path}{suffix}": Asked(_then(only(kinds, policy, registry), change))
         for path, policy in chosen.items()
     }
 
 
-def named_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Named]:
-    """The policies of files without a preset, with the keys that the file or --set names, by what they are called."""
-    if asked.only is not None:
-        return {}
-    settings = settings_of(asked.settings)
-    suffix = f" + {', '.join(asked.settings)}" if asked.settings else ""
-    found: dict[str, Named] = {}
-    for path in asked.policy:
-        if str(path) in PRESETS and not path.is_file():
-            continue
-        data, _ = data_of(path, "a preset")
-        if not data.get("preset"):
-            keys = dict.fromkeys(
-                [*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)]
-            )
-            policy = chosen_policy(path, registry, {}, settings)[0]
-            found[f"{path}{suffix}"] = Named(policy, tuple(keys))
-    return found
+def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked:
+    """A policy in place of the recorded one. A file that starts from no preset has defaults which its author did not set."""
+    policy = chosen_policy(path, registry, {}, settings)[0]
+    data = {"preset": str(path)} if is_preset(path) else data_of(path, "a preset")[0]
+    if data.get("preset"):
+        return Asked(_always(policy))
+    keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])
+    return Asked(_always(policy), Named(policy, tuple(keys)))
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:

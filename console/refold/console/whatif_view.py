@@ -27,7 +27,7 @@ async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], othe
     prices, contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
     if len(runs) != 1 or len(asked) != 1:
         raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
-    ((name, policy),) = asked.items()
+    ((name, (policy, _)),) = asked.items()
     async with places.reading(place) as store:
         run, upto = await addresses.place_of(store, runs[0])
         at = upto or await request_of(store, run)

@@ -54,7 +54,7 @@ def chosen_policy(
 
     `agent` is the name for which variables may be. The settings are laid over it all. Raises `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
     """
-    if chosen is None or (str(chosen) in PRESETS and not chosen.is_file()):
+    if chosen is None or is_preset(chosen):
         preset = {"preset": chosen and str(chosen)}
         return parse_with(preset, environment, registry, agent=agent, settings=settings)
     with wrong_in(chosen, "a policy"):
@@ -70,6 +70,11 @@ def chosen_policy(
         with wrong_in(chosen, "a policy"):
             parse(data, registry)  # if the file can work by itself, the fault is a variable's or a setting's
         raise
+
+
+def is_preset(path: Path) -> bool:
+    """Whether a path is a preset's name and no file."""
+    return str(path) in PRESETS and not path.is_file()
 
 
 @contextmanager
