@@ -126,7 +126,7 @@ def test_nothing_waits(refold: Refold, store: Path, waiting: str, finished: str)
 def test_approve(refold: Refold, scripted: Scripted, store: Path, asking: str) -> None:
     """The calls run, the run goes on to its end, and the log says who approved and why."""
     scripted([say("Planned.")])
-    ran = refold("approve", asking, "c1", "c2", "--by", "ann", "--note", f"Fine {EVIL}", "--store", store)
+    ran = refold("approve", asking, "c1", "c2", "--by", "ann", "--why", f"Fine {EVIL}", "--store", store)
     assert 0 == ran.code, ran.err
     assert "Planned." in ran.out
     answer = last(refold, store, "approval_answered")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from console.conftest import Refold, record
-from refold.engine import say
+from console.test_listings import tamper
+from refold.engine import call, say
 from support.bundles import zipped
 
 
@@ -271,3 +272,45 @@ def test_a_head_that_is_not_under_the_root(refold: Refold, many: Path, tmp_path:
     path.write_text(path.read_text().replace(said["runs"][3]["head"], "00" * 32))
     ran = refold("verify", path)
     assert (3, True) == (ran.code, "its root is not that of the runs that it names" in ran.out)
+
+
+def test_nothing_is_audited_where_the_certificate_stands_already(
+    refold: Refold, many: Path, tmp_path: Path
+) -> None:
+    """A taken name is refused before the first run is audited, and no option is named that `audit` does not have."""
+    path = tmp_path / "audit.json"
+    path.write_text("mine")
+    ran = refold("audit", "--all", "--store", many, "--certificate", path)
+    assert (2, "") == (ran.code, ran.out)
+    assert "is there already" in ran.err
+    assert "--force" not in ran.err
+
+
+def test_the_store_of_the_environment_is_not_compared(
+    refold: Refold, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`verify` compares a certificate only with a store named by --store, and reports that the one in REFOLD_STORE is unused."""
+    path = tmp_path / "audit.json"
+    assert 0 == refold("audit", "--all", "--store", many, "--certificate", path).code
+    assert "REFOLD_STORE" not in refold("verify", path).out
+    monkeypatch.setenv("REFOLD_STORE", str(many))
+    assert (
+        "the store in REFOLD_STORE: only a store named by --store is compared" in refold("verify", path).out
+    )
+
+
+@pytest.mark.parametrize("seq", range(3, 7))
+def test_an_audit_of_a_damaged_log_ends_where_verify_does(seq: int, refold: Refold, store: Path) -> None:
+    """Where an event was edited, all decisions before it agreed, up to the last event that `verify` finds intact."""
+    record(store, [call("look", path="a"), say("Done.")], run_id="edited")
+    tamper(store, f"UPDATE event SET body = replace(body, '{{', '{{ ') WHERE key & 4294967295 = {seq}")
+    whole = json.loads(refold("verify", "edited", "--store", store, "-o", "json").out)
+    ran = refold("audit", "edited", "--store", store)
+    assert 3 == ran.code
+    assert f"all agreed up to event {seq - 1}, then damaged" in ran.out
+    assert "not all agreed" not in ran.out
+    assert (
+        seq - 1
+        == whole["events"]
+        == json.loads(refold("audit", "edited", "--store", store, "-o", "json").out)["events"]
+    )

@@ -148,7 +148,7 @@ def test_resolve(
         ending,
         "--by",
         f"ann {EVIL}",
-        "--note",
+        "--why",
         f"I looked {EVIL}",
         "--store",
         store,
@@ -250,7 +250,7 @@ def test_what_was_told_is_not_resolved(refold: Refold, store: Path, told_run: st
 def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path, told_run: str) -> None:
     """Their word is a note about the call's result: the call is resolved, and nothing else is changed or run."""
     before = logged(refold, store, told_run)
-    words = ["--by", f"ann of account 8 {EVIL}", "--note", f"see account 4711 {EVIL}"]
+    words = ["--by", f"ann of account 8 {EVIL}", "--why", f"see account 4711 {EVIL}"]
     ran = refold("resolve", told_run, "c1", ending, *words, "--store", store)
     assert (0, f"{told_run}\n") == (ran.code, ran.out), ran.err
     assert "the model is not told, and nothing runs" in ran.err

@@ -1,8 +1,11 @@
 """`refold import`: what it says, what it writes, what it leaves alone."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -238,3 +241,16 @@ def test_what_was_not_read_is_told_of_the_run(refold: Refold, store: Path, folde
     assert "1 place of the source may be in no fact: refold show " in shown
     words = shown.partition("refold show ")[2].splitlines()[0].split()
     assert "not_json" in refold("show", *words, "--store", store).out
+
+
+@pytest.mark.parametrize(
+    ("pack", "name"), [(lzma.compress, "xz"), (bz2.compress, "bzip2")], ids=["xz", "bzip2"]
+)
+def test_a_packed_file_in_a_folder_is_not_passed_over(
+    pack: Callable[[bytes], bytes], name: str, refold: Refold, store: Path, folder: Path
+) -> None:
+    """A packed file may hold a transcript: it is reported as not imported, with what to do, and the exit code is 2."""
+    (folder / "c.jsonl.packed").write_bytes(pack(session("packed").encode()))
+    ran = refold("import", folder, "--store", store)
+    assert 2 == ran.code
+    assert f"c.jsonl.packed: not imported: packed with {name}, which is not read: unpack it first" in ran.err

@@ -57,6 +57,26 @@ def test_grep_shows_what_was_looked_for(refold: Refold, store: Path, finished: s
     assert "\\x1b[31mred" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        pytest.param("git push", "2 words, matched anywhere; for the phrase: '\"git push\"'", id="two bare words"),
+        pytest.param("cp a.txt b/c", "3 words, matched anywhere; for the phrase: '\"cp a.txt b/c\"'", id="three, with a path"),
+        pytest.param('"git push"', "", id="a phrase"),
+        pytest.param("push", "", id="one word"),
+        pytest.param("push type:tool", "", id="a field"),
+        pytest.param("push or pull", "", id="a keyword"),
+        pytest.param("push -kind:run_started", "", id="what is left out"),
+    ],
+)  # fmt: skip
+def test_a_phrase_without_quotes(query: str, hint: str, refold: Refold, store: Path, finished: str) -> None:
+    """A shell removes quotes: for several bare words, and for nothing else, stderr has a hint how a phrase is typed."""
+    ran = refold("grep", query, finished, "--store", store)
+    assert hint in ran.err
+    assert bool(hint) == ("for the phrase" in ran.err)
+    assert "for the phrase" not in ran.out
+
+
 def test_grep_as_json(refold: Refold, store: Path, finished: str) -> None:
     """A line an event: its row, and an excerpt with the place of what was looked for."""
     ran = refold("grep", '"[bold]" kind:tool_returned', finished, "-o", "json", "--store", store)

@@ -126,6 +126,15 @@ def test_times_that_nobody_took(file: str, refold: Refold, store: Path) -> None:
         assert [] == [*zeros(document, TIME_KEYS)], command
 
 
+def test_how_many_answers_have_a_duration(refold: Refold, store: Path) -> None:
+    """Quantiles of a few answers are not those of all: `stats` reports of how many answers the duration is known."""
+    record(store, [say("Done.")], run_id="timed")
+    assert "with a duration" not in refold("stats", "timed", "--store", store).out
+    refold("import", *map(path_of, UNTIMED[:6]), "--store", store)
+    out = refold("stats", "--store", store).out
+    assert "of 1 answer with a duration" in out
+
+
 def test_a_sum_that_lacks_something_is_a_lower_bound(refold: Refold, store: Path) -> None:
     """Where a source told only a part of the tokens of its answers, their sum is said to be at least that."""
     refold("import", path_of("claude_code/tiny-1.0.jsonl"), "--store", store)

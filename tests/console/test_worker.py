@@ -302,7 +302,7 @@ def test_answers_left_to_a_worker(refold: Refold, scripted: Scripted, store: Pat
     assert (0, asking) == (ran.code, ran.out.strip())
     assert "the run waits for approval of c2" in ran.err
     assert f"refold approve {asking} c2 --store {store}" in ran.err
-    ran = refold("reject", asking, "c2", "--by", f"ann {EVIL}", "--note", EVIL, "--detach", "--store", store)
+    ran = refold("reject", asking, "c2", "--by", f"ann {EVIL}", "--why", EVIL, "--detach", "--store", store)
     assert "the run waits for a worker" in ran.err
     scripted([say("Planned.")])
     assert 0 == refold("worker", "--until-idle", "--store", store).code

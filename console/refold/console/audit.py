@@ -1,6 +1,7 @@
 """`refold audit`: some runs by name, or whole stores and bundles on all cores, with a certificate of what was found."""
 
 import gc
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -50,6 +51,8 @@ def audit_command(
     """Derive every decision again and compare it with the log. With -o json: one line a run."""
     if key is not None and certificate is None:
         raise WrongUse("--key signs a certificate: name its file with --certificate")
+    if certificate is not None and os.path.lexists(certificate):
+        raise WrongUse(f"{certificate}: is there already, and is not overwritten: choose another name")
     bundles = {
         each: path.resolve()
         for each in runs

@@ -60,10 +60,8 @@ def named(path: Path) -> bool:
         return False
 
 
-async def verify_certificate(
-    screen: Screen, path: Path, keys: Sequence[bytes], place: StorePlace | None
-) -> int:
-    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if one is given.
+async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], place: StorePlace) -> int:
+    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if it is named by --store.
 
     The exit code: the worst of the audit's own and of what the store is found to be.
     """
@@ -76,8 +74,8 @@ async def verify_certificate(
         return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
-    store = None
-    if place is not None:
+    store, unused = None, place.chosen == places.STORE
+    if place.chosen == "--store":
         async with places.reading(place) as opened:
             store = await compare(certificate, opened, str(place.path), installed_guards())
     signer = key_id(bytes.fromhex(key)) if key else ""
@@ -88,7 +86,7 @@ async def verify_certificate(
         found=certificate,
         compared=bool(keys),
         store=store,
-        cannot_prove=_unproved(signer, store, compared=bool(keys)),
+        cannot_prove=_unproved(signer, store, compared=bool(keys), unused=unused),
     )
     screen.result(checked, lambda: _tell(screen, checked))
     return worst([code_of(certificate.totals), _code(store)])
@@ -100,9 +98,13 @@ def _code(store: ComparedStore | None) -> int:
     return Damaged.exit_code if store.differing else CannotJudge.exit_code if store.unjudged else 0
 
 
-def _unproved(signer: str, store: ComparedStore | None, *, compared: bool) -> tuple[str, ...]:
+def _unproved(signer: str, store: ComparedStore | None, *, compared: bool, unused: bool) -> tuple[str, ...]:
     """What the certificate does not show."""
     found = [] if store else [THESE_LOGS]
+    if unused:
+        found.append(
+            f"that its logs are those of the store in {places.STORE}: only a store named by --store is compared"
+        )
     if not signer:
         found.append("who wrote it: it is not signed")
     elif not compared:

@@ -1,5 +1,6 @@
 """`refold grep`: the events that a filter means, a line each, as they are found."""
 
+import re
 from contextlib import closing
 from functools import partial
 from typing import Annotated
@@ -20,6 +21,8 @@ from refold.replay.shards import HELD, Ended, shards, worked
 
 SHARD_OF_A_STORE = 5_000
 """Events of a part that a process does in one piece: of each something may be told, and what is told is held until its turn."""
+_BARE = re.compile(r"(?!(and|or|not)$)[\w./][\w./-]*")
+"""A word to look for in a query: no field, no sign and no keyword of the language."""
 
 
 class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,7 @@ def grep_command(
     3 or 125 if a log could not be read to its end, 4 if some could not be looked at; 125, too, if there is none but among events whose
     words were erased. With -o json: a line an event.
     """
+    _hint(filter)
     event_question(filter)  # what cannot be asked is said before any log is read
     trouble, total, erased = Trouble(), 0, 0
     sizes = at_once(_sizes(place, runs, trouble, everything=everything))
@@ -77,6 +81,14 @@ def grep_command(
         note(f"not searched: {figures.counted(erased, 'event')} whose words were erased")
     nothing = CannotJudge.exit_code if erased else 1
     return trouble.code or (0 if total else nothing)
+
+
+def _hint(typed: str) -> None:
+    """Print how to type a phrase if the query is several words: the shell may have removed the quotes around them."""
+    words = typed.split()
+    if len(words) > 1 and all(_BARE.fullmatch(word) for word in words):
+        phrase = '"' + " ".join(words) + '"'
+        note(f"{len(words)} words, matched anywhere; for the phrase: '{hostile.line(phrase, 200)}'")
 
 
 async def _sizes(

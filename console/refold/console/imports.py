@@ -157,7 +157,7 @@ async def _file(
                 into, source, found, partial(_reopened, file, size), sure=named is not None, waits=waits
             )
     except UnknownFormat as error:
-        if file.walked and not error.candidates and not file.sounds_like_one:
+        if file.walked and not error.candidates and not file.sounds_like_one and not error.packed:
             return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
         return _not_imported(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, steady.Unreadable) as error:

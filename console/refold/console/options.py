@@ -71,7 +71,7 @@ PolicyFile = Annotated[Path | None, option("--policy", "Policy file (.toml, .yam
 Settings = Annotated[
     list[str], option("--set", "limits.step=20: change this of the recorded policy, or of --policy.")
 ]
-Note = Annotated[str, option("--note", "Why: recorded with the answer, not shown to the model.")]
+Note = Annotated[str, option("--why", "Why: recorded with the answer, not shown to the model.")]
 By = Annotated[
     str,
     option("--by", "Who says so.", default=_login, shows="your login name"),

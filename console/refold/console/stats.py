@@ -125,7 +125,7 @@ def _tell(screen: Screen, place: StorePlace, total: Stats) -> None:
             "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
             "approvals": f"asked {figures.counted(total.asked, 'time')}",
             "a run took": _spread(total.elapsed),
-            "an answer": _spread(total.latency),
+            "an answer": _spread(total.latency) + _timed(total),
         },
         indent="",
     )
@@ -213,6 +213,12 @@ def _by_number(counts: Mapping[str, int]) -> str:
 
 def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+
+
+def _timed(total: Stats) -> str:
+    """Of how many answers the duration is known, where it is not known of all."""
+    answers, timed = sum(model.answers for model in total.models.values()), total.latency.count
+    return f", of {figures.counted(timed, 'answer')} with a duration" if 0 < timed < answers else ""
 
 
 def _latency(latency: Latency) -> list[str]:

@@ -152,6 +152,8 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
         verdict = "cannot be judged whole"
     screen.heading(f"run {found.run}: {verdict}")
     agreed = "all agreed" if found.clean else "not all agreed"
+    if found.damaged and not (found.differences or found.unreplayable or found.unasked):
+        agreed = f"all agreed up to event {found.events}, then damaged"
     derived = f"{figures.counted(found.decisions, 'decision')} from {figures.counted(found.facts, 'fact')}"
     imported = "its decisions were derived at import: no agent was ever held to them"
     unasked = (

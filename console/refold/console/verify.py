@@ -96,8 +96,7 @@ async def verify_command(
     papers = {each: at for each, at in paths.items() if certificates.named(at)}
     named = [each for each in runs if each not in files and each not in papers]
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files.values()]
-    beside = place if place.chosen == "--store" else None
-    codes += [await certificates.verify_certificate(screen, path, keys, beside) for path in papers.values()]
+    codes += [await certificates.verify_certificate(screen, path, keys, place) for path in papers.values()]
     if (files or papers) and not named and not everything:
         return worst(codes)
     if not keys and not lines:

@@ -7,6 +7,7 @@ The log is the authority: after a difference the audit goes on from what was rec
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -158,6 +159,18 @@ class Auditor(Follower[Audit]):
             self._unasked += not before.ended and any(map(unheard, before.guards))
             self._state = derived[-1][1] if derived else before
 
+    def _end_early(self) -> None:
+        """Compare the decisions between the last fact and the damage: they agree if what should follow starts with them."""
+        fact, group = self._fact, self._group
+        self._fact, self._group = None, []
+        if fact is None or not group:
+            return
+        with suppress(RefoldError):  # where nothing can be derived, the audit ends at the fact
+            derived = self._derived(self._state, fact)[: len(group)]
+            if _written_so(derived, group, self._state.at):
+                self._decisions += len(group)
+                self._state = derived[-1][1]
+
     @property
     def policy(self) -> str:
         """Hex SHA-256 of the policy that is in force now."""
@@ -165,6 +178,8 @@ class Auditor(Follower[Audit]):
 
     def result(self) -> Audit:
         """What was found so far."""
+        if isinstance(self.problem, Damaged):
+            self._end_early()
         return Audit(
             run=self._run,
             rules=self._state.setup.rules,

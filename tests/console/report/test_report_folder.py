@@ -17,6 +17,7 @@ from refold.console.report.index import Entry, index, page_name
 from refold.engine import say
 from refold.reducers.events import Parent
 from refold.replay.summary import Summary
+from refold.replay.tally import Effects
 from refold.store import SqliteStore
 from support.families import CHILD, PARENT, boss, hand_on, writer
 from support.pages import Read, read
@@ -36,6 +37,22 @@ def table(file: Path) -> list[tuple[str, list[str]]]:
     text = file.read_text(encoding="utf-8")
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text.partition("<tbody>")[2], re.DOTALL)
     return [(re.sub(r"<[^>]+>", " ", row), re.findall(r'href="([^"]*)"', row)) for row in rows]
+
+
+def test_the_index_names_what_was_changed(tmp_path: Path) -> None:
+    """A row has the verbs of its run's changes, so that a search for one finds the run; a run without calls has none."""
+    changes = Effects(calls=3, made=(("git push", 1, 5), ("> a", 2, 6)), harmful=1)
+    runs = {"pushed": changes, "idle": Effects(), "unread": None}
+    entries = [
+        Entry(about=Summary(run=run, agent_state="COMPLETED"), changes=made) for run, made in runs.items()
+    ]
+    file = tmp_path / "index.html"
+    file.write_text(index(entries), encoding="utf-8")
+    rows = [row for row, _ in table(file)]
+    assert [True, False, False] == [
+        "changed 1 git push, 1 file written by redirection" in row for row in rows
+    ]
+    assert [True, False, False] == ["changed" in row for row in rows]
 
 
 def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: Path) -> None:

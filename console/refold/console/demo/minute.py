@@ -127,7 +127,7 @@ def _pays_once(terminal: Terminal) -> None:
     if len(payments) != 1:
         raise NotShown(f"paid {len(payments)} times")
     say(payments[0])
-    resolve = ("resolve", run, "c1", "happened", "--note", "it is in the ledger")
+    resolve = ("resolve", run, "c1", "happened", "--why", "it is in the ledger")
     say(f"$ {typed(*resolve)}; {typed('doubts')}")
     terminal.run(*resolve)
     terminal.run("doubts", shows=["^0 unresolved"])

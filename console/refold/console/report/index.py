@@ -119,6 +119,8 @@ def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
     about = entry.about
     task = _linked(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
     task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
+    changed = f"changed {entry.changes}" if entry.changes and entry.changes.calls else ""
+    task += f'<p class="did">{_safe(changed, 600)}</p>' if changed else ""
     task += f'<p class="did">{_safe(_where(about), 300)}</p>' if _where(about) else ""
     wrong = f'<p class="wrong">{_safe(entry.wrong, 400)}</p>' if entry.wrong else ""
     state = html.escape(_state(entry))

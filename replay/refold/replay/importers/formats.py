@@ -69,9 +69,14 @@ class UnknownFormat(WrongUse):
         super().__init__(name, tuple(candidates), known)
         self.name, self.candidates, self.known = name, tuple(candidates), known
 
+    @property
+    def packed(self) -> bool:
+        """Whether the file is packed in a way that is not read: there may be a transcript in it."""
+        return self.known is not None and self.known.packed
+
     def __str__(self) -> str:
         if self.known is not None:
-            return f"{self.name}: this is {self.known}"
+            return f"{self.name}: {self.known}" if self.packed else f"{self.name}: this is {self.known}"
         if not self.candidates:
             return (
                 f"{self.name}: no transcript of a known format ({', '.join(FORMATS)}); name one by --format"

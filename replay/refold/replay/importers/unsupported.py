@@ -13,16 +13,25 @@ _MOST_SCHEMA = 1 << 20  # bytes: the tables of a new database stand in its first
 
 
 class Unsupported(msgspec.Struct, frozen=True):
-    """A kind of file: what it is, why it cannot be read, and what can be."""
+    """A kind of file: what it is, why it cannot be read, and what can be. `packed`: there may be a transcript in it."""
 
     what: str
     why: str
     instead: str = ""
+    packed: bool = False
 
     def __str__(self) -> str:
+        if self.packed:
+            return f"packed with {self.what}, which is not read: {self.instead}"
         return f"{self.what}, which is not read: {self.why}" + (f"; {self.instead}" if self.instead else "")
 
 
+_PACKED = (
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"BZh", "bzip2"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+)
 _AIDER = Unsupported(
     "a chat history of Aider", "it is Markdown for people, in which no call and no result is marked as such"
 )
@@ -52,6 +61,9 @@ def identify(source: Source) -> Unsupported | None:
     head = source.head()
     if head.startswith(_SQLITE):
         return _of_database(source.head(_MOST_SCHEMA))
+    for magic, name in _PACKED:
+        if head.startswith(magic):
+            return Unsupported(name, "", "unpack it first", packed=True)
     start = head.lstrip(b"\xef\xbb\xbf \r\n")[:400]
     if start.startswith(b"# aider chat started at"):
         return _AIDER
