@@ -110,8 +110,8 @@ def test_a_limit_of_the_steps_that_were_taken_stops_nothing(everything: Path) ->
         found = told(everything, "whatif", *names, "--set", f"limits.step={steps}")
         verdicts |= {each["whatif"]["run"]: each["whatif"] for each in found if "whatif" in each}
     assert {each["run"] for each in listed(everything)} == verdicts.keys()
-    assert {"agree", "unjudged"} == {each["verdict"] for each in verdicts.values()}
-    unjudged = {run: each for run, each in verdicts.items() if each["verdict"] == "unjudged"}
+    assert {"agree", "inconclusive"} == {each["verdict"] for each in verdicts.values()}
+    unjudged = {run: each for run, each in verdicts.items() if each["verdict"] == "inconclusive"}
     assert [] == [run for run, each in unjudged.items() if not each["why"].startswith(_REASONS)]
 
 

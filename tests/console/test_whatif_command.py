@@ -246,7 +246,7 @@ def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:
 
     anyio.run(forked)
     both = lines(refold(*words, "-o", "json").out)[-1]["totals"]
-    assert (alone["earlier"], alone["fired"], 1) == (both["earlier"], both["fired"], both["before"])
+    assert (alone["cut_short"], alone["fired"], 1) == (both["cut_short"], both["fired"], both["before"])
     # It was forked at the last request, and that is the run's.
     assert alone["saved"]["steps"] == both["saved"]["steps"]
     assert "1 part in what they share" in refold(*words).out

@@ -58,8 +58,8 @@ def test_what_is_not_known_as_json(refold: Refold, bare: Path) -> None:
     """The verdict is a word of its own, in the run and in the totals."""
     said = refold("whatif", "@last", "--set", "limits.cost=1000", "--store", bare, "-o", "json").out
     run, totals = (json.loads(line) for line in said.splitlines())
-    assert "unjudged" == run["whatif"]["verdict"]
-    assert {"unjudged": 1} == totals["totals"]["verdicts"]
+    assert "inconclusive" == run["whatif"]["verdict"]
+    assert {"inconclusive": 1} == totals["totals"]["verdicts"]
 
 
 STRANGE: dict[str, dict[str, Any]] = {

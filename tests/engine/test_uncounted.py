@@ -87,7 +87,7 @@ async def test_a_price_that_nobody_was_asked_for() -> None:
     )
     await agent.run("Go", run_id="r")
     found = await whatif(store, "r", parse(COST))
-    assert (Verdict.UNJUDGED, 0) == (found.verdict, found.priced)
+    assert (Verdict.INCONCLUSIVE, 0) == (found.verdict, found.priced)
 
 
 async def test_what_ended_a_run_ends_it_under_another_policy() -> None:

@@ -65,9 +65,9 @@ def lacking(log: list[Event], unsaid: tuple[Unknown, ...], answers: tuple[Unknow
     ("used", "answers", "verdict"),
     [
         pytest.param(100_000, (), Verdict.AGREE, id="it has answered to far more than what is shown"),
-        pytest.param(10, (), Verdict.UNJUDGED, id="it may have been hardly larger than what is shown"),
+        pytest.param(10, (), Verdict.INCONCLUSIVE, id="it may have been hardly larger than what is shown"),
         pytest.param(
-            100_000, (Unknown.USAGE,), Verdict.UNJUDGED, id="nobody counted what it has answered to"
+            100_000, (Unknown.USAGE,), Verdict.INCONCLUSIVE, id="nobody counted what it has answered to"
         ),
     ],
 )
@@ -79,14 +79,14 @@ def test_a_context_is_as_large_as_what_was_answered(
     found = judged(log, HALF)
     assert verdict is found.verdict
     why = "pass drop_oldest: the record does not say how large the model's context was"
-    assert (why,) * (verdict is Verdict.UNJUDGED) == found.unknown
+    assert (why,) * (verdict is Verdict.INCONCLUSIVE) == found.unknown
 
 
 def test_a_context_grows_with_what_was_answered() -> None:
     """Each answer that shows a larger context counts: a pass is judged by the largest that is known so far, not by the first."""
     log = lacking(calls("look", 12, 200), (Unknown.CONTEXT,))
     # What it has answered to is hardly more than what it is shown.
-    assert Verdict.UNJUDGED is judged(log, HALF).verdict
+    assert Verdict.INCONCLUSIVE is judged(log, HALF).verdict
     first = next(at for at, event in enumerate(log) if isinstance(event, ModelResponded))
     grown = [
         replace(event, usage=replace(event.usage, input=100_000))
@@ -101,7 +101,7 @@ def test_a_context_grows_with_what_was_answered() -> None:
     ("unknown", "count", "verdict"),
     [
         pytest.param((), 3, Verdict.AGREE, id="the tools are known, and this one does not only read"),
-        pytest.param((Unknown.TOOLS,), 3, Verdict.UNJUDGED, id="it may only read"),
+        pytest.param((Unknown.TOOLS,), 3, Verdict.INCONCLUSIVE, id="it may only read"),
         pytest.param((Unknown.TOOLS,), 1, Verdict.AGREE, id="too few batches, whatever it is"),
     ],
 )
@@ -112,7 +112,7 @@ def test_tools_may_only_read(unknown: tuple[Unknown, ...], count: int, verdict: 
     assert all(
         why.startswith("guard read_only: the record does not say which tools") for why in found.unknown
     )
-    assert bool(found.unknown) is (verdict is Verdict.UNJUDGED)
+    assert bool(found.unknown) is (verdict is Verdict.INCONCLUSIVE)
 
 
 def diagnosed(log: list[Event], code: str, answer: int) -> list[Event]:
@@ -127,7 +127,7 @@ def diagnosed(log: list[Event], code: str, answer: int) -> list[Event]:
     return log[: after + 1] + ([noted] if noted else [])
 
 
-STOPS, UNJUDGED = Verdict.STOPS, Verdict.UNJUDGED
+STOPS, UNJUDGED = Verdict.STOPS, Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -181,12 +181,12 @@ class Counting(Errors, frozen=True, kw_only=True, tag="counting"):
     ("other", "unknown", "verdict"),
     [
         pytest.param(failing(1), (), Verdict.AGREE, id="it is known that none failed"),
-        pytest.param(failing(1), (Unknown.ERRORS,), Verdict.UNJUDGED, id="each may have failed"),
+        pytest.param(failing(1), (Unknown.ERRORS,), Verdict.INCONCLUSIVE, id="each may have failed"),
         pytest.param(failing(4), (Unknown.ERRORS,), Verdict.AGREE, id="too few, even if all of them failed"),
         pytest.param(
             {"guards": [{"guard": "counting", "rounds": 4}]},
             (Unknown.ERRORS,),
-            Verdict.UNJUDGED,
+            Verdict.INCONCLUSIVE,
             id="a guard of which nobody knows what it makes of it",
         ),
         pytest.param(
@@ -198,7 +198,7 @@ class Counting(Errors, frozen=True, kw_only=True, tag="counting"):
         pytest.param(
             {"texts": {"timeout": "Too late."}},
             (Unknown.ERRORS,),
-            Verdict.UNJUDGED,
+            Verdict.INCONCLUSIVE,
             id="a failure would have been told in other words",
         ),
     ],
@@ -216,7 +216,7 @@ def test_calls_may_have_failed(other: Plain, unknown: tuple[Unknown, ...], verdi
     ("room", "used", "verdict"),
     [
         pytest.param(100_000, 900, Verdict.AGREE, id="they were part of a request that was small"),
-        pytest.param(3_000, 900, Verdict.UNJUDGED, id="there would be little room beside as much"),
+        pytest.param(3_000, 900, Verdict.INCONCLUSIVE, id="there would be little room beside as much"),
     ],
 )
 @pytest.mark.parametrize("listed", [TOOLS, ()], ids=["some are listed", "none is"])
@@ -237,7 +237,7 @@ def test_a_request_that_weighs_less_than_its_tools() -> None:
     """A source that counts less than the tools that it lists does not say how much they weigh at most."""
     other = {"history": [{"do": "token_tail", "budget": {"context": 100_000, "minus_tools": True}}]}
     log = lacking(calls("look", 3, 1), (Unknown.TOOLS,))
-    assert Verdict.UNJUDGED is judged(log, other).verdict
+    assert Verdict.INCONCLUSIVE is judged(log, other).verdict
 
 
 PIVOT: Plain = {
@@ -250,7 +250,9 @@ PIVOT: Plain = {
     [
         pytest.param((Unknown.TOOLS,), Verdict.AGREE, id="no call failed"),
         pytest.param((Unknown.ERRORS,), Verdict.AGREE, id="there is no tool to point to"),
-        pytest.param((Unknown.TOOLS, Unknown.ERRORS), Verdict.UNJUDGED, id="there may be, and one failed"),
+        pytest.param(
+            (Unknown.TOOLS, Unknown.ERRORS), Verdict.INCONCLUSIVE, id="there may be, and one failed"
+        ),
     ],
 )
 def test_two_things_may_have_been_together(unknown: tuple[Unknown, ...], verdict: Verdict) -> None:
@@ -267,8 +269,8 @@ STOP = (Unknown.STOP,)
     ("other", "stop", "unknown", "verdict"),
     [
         pytest.param(CUT, StopReason.END_TURN, (), Verdict.AGREE, id="it is known that none was cut"),
-        pytest.param(CUT, StopReason.END_TURN, STOP, Verdict.UNJUDGED, id="one may have been cut"),
-        pytest.param(CUT, StopReason.OTHER, STOP, Verdict.UNJUDGED, id="by a word that may mean so"),
+        pytest.param(CUT, StopReason.END_TURN, STOP, Verdict.INCONCLUSIVE, id="one may have been cut"),
+        pytest.param(CUT, StopReason.OTHER, STOP, Verdict.INCONCLUSIVE, id="by a word that may mean so"),
         pytest.param({}, StopReason.END_TURN, STOP, Verdict.AGREE, id="nothing asks why it stopped"),
         pytest.param(MANY_STEPS, StopReason.END_TURN, STOP, Verdict.AGREE, id="nor does a limit"),
         pytest.param(
@@ -279,13 +281,13 @@ STOP = (Unknown.STOP,)
             id="a limit ends the run there, whether it was cut or not",
         ),
         pytest.param(
-            {"refusal": "fail"}, StopReason.END_TURN, STOP, Verdict.UNJUDGED, id="or a filter did it"
+            {"refusal": "fail"}, StopReason.END_TURN, STOP, Verdict.INCONCLUSIVE, id="or a filter did it"
         ),
         pytest.param(
             {"overflow": {"stops": ["full"], "do": []}},
             StopReason.END_TURN,
             STOP,
-            Verdict.UNJUDGED,
+            Verdict.INCONCLUSIVE,
             id="or the context was full",
         ),
         pytest.param({"premature_end": {}}, StopReason.END_TURN, STOP, Verdict.AGREE, id="it said something"),
@@ -308,7 +310,7 @@ def test_answers_may_have_stopped_for_any_reason(
     ]
     found = judged(log, {**OBSERVED, **other})
     assert verdict is found.verdict
-    assert (verdict is Verdict.UNJUDGED) is bool(found.unknown)
+    assert (verdict is Verdict.INCONCLUSIVE) is bool(found.unknown)
     assert all("why an answer stopped" in why for why in found.unknown)
 
 
@@ -337,7 +339,11 @@ def retried() -> list[Event]:
         ),
         pytest.param(True, {}, Verdict.STOPS, (), id="the limit counts waits too"),
         pytest.param(
-            True, {"credit": {"retry": "on_success"}}, Verdict.UNJUDGED, (PAUSES,), id="it leaves them out"
+            True,
+            {"credit": {"retry": "on_success"}},
+            Verdict.INCONCLUSIVE,
+            (PAUSES,),
+            id="it leaves them out",
         ),
     ],
 )

@@ -69,7 +69,7 @@ ALL_AT_ONCE: Plain = {"credit": {"person": False}}
         pytest.param(
             [("calls", 1), ("returns", NEVER), ("answers", NEVER)],
             {},
-            Verdict.UNJUDGED,
+            Verdict.INCONCLUSIVE,
             True,
             id="no instant is known any more",
         ),
@@ -83,11 +83,11 @@ ALL_AT_ONCE: Plain = {"credit": {"person": False}}
         pytest.param(
             [("calls", 1), ("returns", NEVER), ("calls", 20)],
             {"least": 1},
-            Verdict.UNJUDGED,
+            Verdict.INCONCLUSIVE,
             True,
             id="what was begun just before the end of the time may be tried again",
         ),
-        pytest.param(WAITED, {}, Verdict.UNJUDGED, True, id="a person or the model took the time"),
+        pytest.param(WAITED, {}, Verdict.INCONCLUSIVE, True, id="a person or the model took the time"),
         pytest.param(WAITED, ALL_AT_ONCE, Verdict.STOPS, False, id="whoever took it, it counts"),
         pytest.param(
             [("answers", 1), ("says", 99), ("answers", NEVER), ("says", 5), ("answers", 1)],
@@ -99,7 +99,7 @@ ALL_AT_ONCE: Plain = {"credit": {"person": False}}
         pytest.param(
             [("calls", NEVER), ("returns", 15), ("answers", 1)],
             {"clock": "first_response"},
-            Verdict.UNJUDGED,
+            Verdict.INCONCLUSIVE,
             True,
             id="nobody knows when the first answer came",
         ),
@@ -111,7 +111,7 @@ ALL_AT_ONCE: Plain = {"credit": {"person": False}}
             id="it is known when the first answer came",
         ),
         pytest.param(
-            [("answers", 0)], {}, Verdict.UNJUDGED, True, id="it answered at once, or began long before"
+            [("answers", 0)], {}, Verdict.INCONCLUSIVE, True, id="it answered at once, or began long before"
         ),
     ],
 )
@@ -122,10 +122,10 @@ def test_what_has_no_time_may_have_come_late(
     found = judged(record(*facts), **limit)
     assert (verdict, exact) == (found.verdict, found.exact)
     assert found.unknown in ((), (UNTIMED,))
-    assert bool(found.unknown) is (verdict is Verdict.UNJUDGED or not exact)
+    assert bool(found.unknown) is (verdict is Verdict.INCONCLUSIVE or not exact)
 
 
 def test_the_time_until_then_is_the_least() -> None:
     """What the other run had spent where it is not judged is told by the known instants."""
     found = judged(record(("calls", 2), ("returns", NEVER), ("answers", NEVER)))
-    assert (Verdict.UNJUDGED, 2 * SECOND) == (found.verdict, found.until.duration)
+    assert (Verdict.INCONCLUSIVE, 2 * SECOND) == (found.verdict, found.until.duration)

@@ -68,14 +68,14 @@ def test_whose_tokens_are_known_is_judged_by_them() -> None:
     """A limit that no run reaches is agreed with where every answer's tokens are known, and else cannot be judged."""
     for each in said("more tokens than any run has"):
         unknown = each.counted.partly or each.counted.failures
-        assert (Verdict.UNJUDGED if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
+        assert (Verdict.INCONCLUSIVE if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
 
 
 def test_whose_prices_are_known_is_judged_by_them() -> None:
     """The same, of a limit of money."""
     for each in said("more money than any run costs"):
         unknown = each.counted.unpriced or each.counted.failures
-        assert (Verdict.UNJUDGED if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
+        assert (Verdict.INCONCLUSIVE if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
 
 
 def test_whose_times_are_known_is_judged_by_them() -> None:
@@ -83,7 +83,7 @@ def test_whose_times_are_known_is_judged_by_them() -> None:
     timed = {row["file"]: row["first_timestamp"] != "-" for row in manifest()}
     for each in said("more time than any run takes"):
         if each.counted.answers and not timed[each.file]:
-            assert Verdict.UNJUDGED is each.whatif.verdict, each.file
+            assert Verdict.INCONCLUSIVE is each.whatif.verdict, each.file
 
 
 def test_whose_failures_are_known_is_judged_by_them() -> None:
@@ -91,7 +91,7 @@ def test_whose_failures_are_known_is_judged_by_them() -> None:
     silent = {row["file"] for row in manifest() if row["file"].startswith(("atif", "swe_agent", "tau_bench"))}
     assert {"-"} == {row["tool_errors"] for row in manifest() if row["file"] in silent}
     for each in said("no batch of which every call failed"):
-        counted, unjudged_ = each.counted, each.whatif.verdict is Verdict.UNJUDGED
+        counted, unjudged_ = each.counted, each.whatif.verdict is Verdict.INCONCLUSIVE
         assert (counted.unmarked == counted.results) or each.file not in silent
         if counted.unmarked in (0, counted.results + counted.failed):
             assert (counted.unmarked > 0) is unjudged_, each.file
@@ -100,4 +100,4 @@ def test_whose_failures_are_known_is_judged_by_them() -> None:
 def test_what_is_not_known_is_named() -> None:
     """Whatever cannot be judged says in words what the record lacks."""
     for each in found():
-        assert (each.whatif.verdict is not Verdict.UNJUDGED) or each.whatif.unknown, each
+        assert (each.whatif.verdict is not Verdict.INCONCLUSIVE) or each.whatif.unknown, each

@@ -32,7 +32,7 @@ def test_no_match_is_invented_and_none_is_missed(file: str) -> None:
         rows = list(judged(Source.opened(file, opened)))
     wrong = [row for row in rows if row.outcome not in ("STOPS right", "AGREES right", "inconclusive")]
     assert [] == wrong
-    assert all(row.found.unknown for row in rows if row.found.verdict is Verdict.UNJUDGED)
+    assert all(row.found.unknown for row in rows if row.found.verdict is Verdict.INCONCLUSIVE)
 
 
 def asked(log: Sequence[Event], guard: dict[str, Any], **more: Any) -> WhatIf:
@@ -130,7 +130,7 @@ def test_a_policy_that_nobody_could_have_written_is_inconclusive() -> None:
         **{**{key: getattr(fit, key) for key in fit.__struct_fields__}, "guards": tuple(forged)}
     )
     found = shown(Comparison("r1", policy), log)
-    assert (Verdict.UNJUDGED, True) == (found.verdict, "cannot be searched" in found.why), found.why
+    assert (Verdict.INCONCLUSIVE, True) == (found.verdict, "cannot be searched" in found.why), found.why
 
 
 def test_a_run_is_told_by_when_it_began_and_its_task() -> None:
@@ -146,8 +146,8 @@ def test_a_run_is_told_by_when_it_began_and_its_task() -> None:
 @pytest.mark.parametrize(
     ("failed", "verdict"),
     [
-        pytest.param(None, Verdict.UNJUDGED, id="it ran"),
-        pytest.param(ToolError.RAISED, Verdict.UNJUDGED, id="it ran, and failed"),
+        pytest.param(None, Verdict.INCONCLUSIVE, id="it ran"),
+        pytest.param(ToolError.RAISED, Verdict.INCONCLUSIVE, id="it ran, and failed"),
         pytest.param(ToolError.BAD_ARGUMENTS, Verdict.AGREE, id="its harness refused it"),
     ],
 )

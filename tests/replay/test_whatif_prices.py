@@ -54,7 +54,7 @@ def test_a_limit_is_judged_by_prices_that_the_record_does_not_have() -> None:
     """What was asked for without a price stops the run where its price reaches the limit; the record's own prices stay."""
     log = answers(None, None, None).log
     unjudged = asked(log, cost_limit(0.0000003), None)
-    assert (Verdict.UNJUDGED, (UNPRICED,), "", 0) == (
+    assert (Verdict.INCONCLUSIVE, (UNPRICED,), "", 0) == (
         unjudged.verdict,
         unjudged.unknown,
         unjudged.prices,
@@ -90,7 +90,7 @@ def test_what_was_not_counted_has_no_price(usage: Usage, chars: int) -> None:
         for event in scenario.log
     ]
     found = asked(log, cost_limit(1))
-    assert (Verdict.UNJUDGED, (UNPRICED,), 1) == (found.verdict, found.unknown, found.priced)
+    assert (Verdict.INCONCLUSIVE, (UNPRICED,), 1) == (found.verdict, found.unknown, found.priced)
     assert (0, 1) == (found.until.cost_nanousd, found.until.unpriced)  # up to the answer that has none
 
 

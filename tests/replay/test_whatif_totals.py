@@ -66,7 +66,7 @@ def test_only_what_was_cut_short_saves() -> None:
         Totals(),
     )
     assert Spend(input=5) == totals.saved == totals.at_least
-    assert ({"step_limit": 2}, 1, 1) == (totals.earlier, totals.done, totals.inexact)
+    assert ({"step_limit": 2}, 1, 1) == (totals.cut_short, totals.done, totals.inexact)
 
 
 def test_answers_without_a_price_are_counted() -> None:
@@ -128,11 +128,11 @@ def test_a_stop_before_the_fork_is_counted_once() -> None:
     totals = totals_of(of(parent, 0, 1)) + totals_of(early)
     assert ({"stops": 2}, {"step_limit": 1}, {"limit:step": 1}, 1) == (
         totals.verdicts,
-        totals.earlier,
+        totals.cut_short,
         totals.in_runs,
         totals.before,
     )
     # All that the two spent after the first step, once: the request at which it was forked is the parent's.
     assert (early.saved.steps, early.saved.input) == (totals.saved.steps, totals.saved.input)
     late = totals_of(of(scenario.log, at, 3))
-    assert ({"step_limit": 1}, 1, 0) == (late.earlier, late.saved.steps, late.before)
+    assert ({"step_limit": 1}, 1, 0) == (late.cut_short, late.saved.steps, late.before)

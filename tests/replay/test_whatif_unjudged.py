@@ -31,7 +31,7 @@ UNJUDGED = [
 def test_erased_words_that_are_needed(policy: Plain, other: Plain, why: str) -> None:
     """Where the other policy needs words that were erased, nothing is made up: it cannot be judged from there."""
     found = told(policy, erased, other)
-    assert Verdict.UNJUDGED is found.verdict
+    assert Verdict.INCONCLUSIVE is found.verdict
     assert why in found.why
     assert (found.why,) == found.unknown
 
@@ -47,7 +47,7 @@ def test_a_guard_that_is_not_installed() -> None:
     steps("ok")(scenario)
     comparison = Comparison("r1", lambda policy: policy, registry={})
     found = shown(comparison, scenario.log)
-    assert (Verdict.UNJUDGED, "guard repetition: not installed") == (found.verdict, found.why)
+    assert (Verdict.INCONCLUSIVE, "guard repetition: not installed") == (found.verdict, found.why)
 
 
 def test_a_deadline_while_nobody_may_have_been_there() -> None:
@@ -58,13 +58,13 @@ def test_a_deadline_while_nobody_may_have_been_there() -> None:
         run.answer("done", after=1)
 
     found = told({}, story, {"limits": [{"type": "time", "value": 10}]})
-    assert (Verdict.UNJUDGED, "unknown") == (found.verdict, found.kind)
+    assert (Verdict.INCONCLUSIVE, "unknown") == (found.verdict, found.kind)
 
 
 def test_a_record_without_times() -> None:
     """Where nothing has a time, nobody can say whether a limit of time would have been reached."""
     found = told({}, steps("ok"), {"limits": [{"type": "time", "value": 10}]})
-    assert (Verdict.UNJUDGED, (UNTIMED,)) == (found.verdict, found.unknown)
+    assert (Verdict.INCONCLUSIVE, (UNTIMED,)) == (found.verdict, found.unknown)
 
 
 def test_a_log_with_a_hole_is_damaged() -> None:

@@ -82,7 +82,7 @@ def answers(*costs: int | None, usage: tuple[int, int] = (10, 5)) -> Story:
 def test_limits_without_figures(policy: Plain, story: Story, other: Plain, unknown: tuple[str, ...]) -> None:
     """A limit of cost or tokens is not judged where the record lacks some of what it counts."""
     found = told(policy, story, other)
-    verdict = Verdict.UNJUDGED if unknown else Verdict.AGREE
+    verdict = Verdict.INCONCLUSIVE if unknown else Verdict.AGREE
     assert (verdict, unknown) == (found.verdict, found.unknown)
     assert int(bool(unknown)) == totals_of(found).unknown
 
@@ -152,7 +152,7 @@ def test_a_recorded_pattern_that_no_policy_can_have() -> None:
     unfit = replace(first.policy.overflow, patterns=("a(?!b)",))
     comparison = Comparison("r1", parse({"overflow": {"patterns": ["broke"]}}))
     found = shown(comparison, [replace(first, policy=replace(first.policy, overflow=unfit)), *rest])
-    assert (Verdict.UNJUDGED, "unknown") == (found.verdict, found.kind)
+    assert (Verdict.INCONCLUSIVE, "unknown") == (found.verdict, found.kind)
     assert "look-around" in found.why
 
 

@@ -38,9 +38,9 @@ def asked(log: list[Event], other: dict[str, Any]) -> WhatIf:
     [
         pytest.param(["Bash"], PROD, Verdict.STOPS, True, id="a shell, in another case"),
         pytest.param(["Read", "Grep"], PROD, Verdict.AGREE, True, id="harmless tools"),
-        pytest.param(["Read", "Skill"], PROD, Verdict.UNJUDGED, True, id="a tool that it does not know"),
+        pytest.param(["Read", "Skill"], PROD, Verdict.INCONCLUSIVE, True, id="a tool that it does not know"),
         pytest.param(["Skill", "Bash"], PROD, Verdict.STOPS, False, id="it stops there at the latest"),
-        pytest.param(["Skill", "Bash"], DEV, Verdict.UNJUDGED, True, id="the model may have read something else before"),
+        pytest.param(["Skill", "Bash"], DEV, Verdict.INCONCLUSIVE, True, id="the model may have read something else before"),
         pytest.param(["Bash", "Skill"], DEV, Verdict.DIVERGES, False, id="it parted before"),
         pytest.param(["Skill"], {}, Verdict.AGREE, True, id="no approvals"),
     ],

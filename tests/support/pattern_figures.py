@@ -67,7 +67,7 @@ class Row(NamedTuple):
                 return "AGREES false" if self.truth else "AGREES right"
             case Verdict.DIVERGES:
                 return "DIVERGES"
-            case Verdict.UNJUDGED:
+            case Verdict.INCONCLUSIVE:
                 # Before a call that holds the pattern there may be one of which nobody knows it.
                 return (
                     "inconclusive" if not self.truth or self.found.fact <= self.truth else "inconclusive late"
@@ -145,7 +145,7 @@ def _main(folders: Sequence[str]) -> None:
                     counts[row.rule][row.outcome] += 1
                     if "false" in row.outcome or "late" in row.outcome:
                         print(file, row.rule, row.outcome, row.found.fact, row.truth, row.found.why)
-                    if row.found.verdict is Verdict.UNJUDGED and row.rule == RULES[0]:
+                    if row.found.verdict is Verdict.INCONCLUSIVE and row.rule == RULES[0]:
                         why[row.found.why] += 1
             read += 1
         except RefoldError:  # a manifest, or no transcript

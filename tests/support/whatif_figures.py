@@ -89,11 +89,11 @@ def _row(name: str, found: Totals) -> Sequence[str]:
         f"`{name}`",
         counts[Verdict.AGREE],
         counts[Verdict.STOPS],
-        _listed(found.earlier),
+        _listed(found.cut_short),
         str(found.done),
         counts[Verdict.DIVERGES],
         _listed(found.parted),
-        counts[Verdict.UNJUDGED],
+        counts[Verdict.INCONCLUSIVE],
         f"{found.saved.input + found.saved.output:,}",
     )
 

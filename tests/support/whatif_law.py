@@ -276,7 +276,7 @@ def _lost(event: Event) -> bool:
 def unjudged(kind: str) -> int:
     """How many whole runs cannot be judged under the policy of this kind."""
     here = [each for each in found() if each.kind == kind and each.counted.whole]
-    return sum(each.whatif.verdict is Verdict.UNJUDGED for each in here)
+    return sum(each.whatif.verdict is Verdict.INCONCLUSIVE for each in here)
 
 
 def table() -> str:
@@ -290,7 +290,7 @@ def table() -> str:
             + "  ".join(f"{counts[word]:>8}" for word in Verdict)
         )
     everything = Counter(each.whatif.verdict for each in found())
-    share = 100 * everything[Verdict.UNJUDGED] / len(found())
+    share = 100 * everything[Verdict.INCONCLUSIVE] / len(found())
     return "\n".join([*rows, f"{share:.1f} % of {len(found())} cannot be judged"])
 
 

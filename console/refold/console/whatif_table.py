@@ -19,7 +19,7 @@ from refold.replay.whatif.totals import Totals, totals_of
 from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
 from refold.store.protocol import UnknownRun
 
-_RANKS = {Verdict.STOPS: 0, Verdict.DIVERGES: 1, Verdict.UNJUDGED: 3, Verdict.AGREE: 4}
+_RANKS = {Verdict.STOPS: 0, Verdict.DIVERGES: 1, Verdict.INCONCLUSIVE: 3, Verdict.AGREE: 4}
 """In which order runs are listed; between them stand those that could not be looked at."""
 _BROKEN = 2
 _COUNTED = 3
@@ -72,6 +72,7 @@ class Table:
         self._inconclusive: list[Counter[str]] = [Counter() for _ in self._names]  # runs by the first reason
         # In how many runs each policy names what the run does not have, by the place in the policy.
         self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
+        self._meant: list[dict[str, str]] = [{} for _ in self._names]  # the first complaint with a suggestion
         self._tooled = 0  # runs of which a tool is known: of others nobody knows what fits
         self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self._codes: list[int] = []
@@ -89,7 +90,7 @@ class Table:
     def _unfit_in(self, place: int) -> list[str]:
         never, counts = self._fit_nothing(place), sorted(self._unfit[place].items())
         return [
-            f"{path} fits nothing in {'any' if path in never else count} of these runs"
+            f"{path} fits nothing in {'any' if path in never else count} of these runs{self._meant[place].get(path, '')}"
             for path, count in counts
         ]
 
@@ -108,13 +109,7 @@ class Table:
         self._codes += [code_of(each) for each in found]
         self._totals = [totals + totals_of(each) for totals, each in zip(self._totals, found, strict=True)]
         self._tooled += bool(found[0].tools)
-        for unfit, each in zip(self._unfit, found, strict=True):
-            unfit.update({complaint.path for complaint in each.unfit})
-        for reasons, each in zip(self._inconclusive, found, strict=True):
-            if each.verdict is Verdict.UNJUDGED:
-                reasons[each.why] += 1
-        for defaults, each in zip(self._defaults, found, strict=True):
-            defaults.update(each.defaults)
+        self._count(found)
         rank = min(_RANKS[each.verdict] for each in found)
         if rank < _COUNTED or self._every:
             first = found[0]
@@ -126,6 +121,21 @@ class Table:
         if self._screen.json:
             for name, each in zip(self._names, found, strict=True):
                 self._screen.document(PolicyVerdict(policy=name, whatif=json_of(each)))
+
+    def _count(self, found: Sequence[WhatIf]) -> None:
+        """Count complaints, reasons and defaults of one run, each for its policy."""
+        for unfit, each in zip(self._unfit, found, strict=True):
+            unfit.update({complaint.path for complaint in each.unfit})
+        for meant, each in zip(self._meant, found, strict=True):
+            for complaint in each.unfit:
+                _, did, name = complaint.problem.partition("; did you mean ")
+                if did:
+                    meant.setdefault(complaint.path, f"{did}{name}")
+        for reasons, each in zip(self._inconclusive, found, strict=True):
+            if each.verdict is Verdict.INCONCLUSIVE:
+                reasons[each.why] += 1
+        for defaults, each in zip(self._defaults, found, strict=True):
+            defaults.update(each.defaults)
 
     def finish(self) -> None:
         """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""

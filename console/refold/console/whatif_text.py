@@ -13,14 +13,14 @@ from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
 _SHOWN = 300
 _AT_LEAST = ", at least: what was under way when it stopped counts as spent"
 _AT_LEAST_LATEST = ", at least: it may have stopped before"
-_VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.UNJUDGED: "inconclusive"}
+_VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.INCONCLUSIVE: "inconclusive"}
 _HINT = "--set end_of_turn=wait looks at it as one session"
 _REASONS = 20  # that are listed of inconclusive runs; what is missing is mostly the same
 
 
 def code_of(found: WhatIf) -> int:
     """The exit code that a verdict means."""
-    if found.verdict is Verdict.UNJUDGED:
+    if found.verdict is Verdict.INCONCLUSIVE:
         return CannotJudge.exit_code
     return 0 if found.verdict is Verdict.AGREE else 1
 
@@ -34,7 +34,7 @@ def cell(found: WhatIf) -> str:
             return f"STOPS e{found.seq} {found.code}{_latest(found)}{_subject(found)}{_default(found)}"
         case Verdict.DIVERGES:
             return f"DIVERGES e{found.seq} {found.kind}{_subject(found)}{_default(found)}"
-        case Verdict.UNJUDGED:
+        case Verdict.INCONCLUSIVE:
             return f"inconclusive e{found.seq}: {found.why}{_default(found)}"
 
 
@@ -50,7 +50,7 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
     """One run under one policy, in full."""
     screen.heading(f"run {found.run} under {name}: {_headline(found)}")
     stops, agrees = found.verdict is Verdict.STOPS, found.verdict is Verdict.AGREE
-    parts = not agrees and found.verdict is not Verdict.UNJUDGED
+    parts = not agrees and found.verdict is not Verdict.INCONCLUSIVE
     recorded = f"{found.recorded_state} {found.recorded_code}"
     more = len(found.fired) - 10 + found.more
     priced = f"{figures.counted(found.priced, 'answer')} without a price in the record, by {found.prices}"
@@ -90,6 +90,8 @@ def tell_totals(
 ) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
     verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
+    rules = f" ({totals.unfit} of them: a rule fits nothing)" if totals.unfit else ""
+    verdicts = (f"{each}{rules}" if each.startswith("AGREE") else each for each in verdicts)
     screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
     saved = [f"{_spent(totals.saved)}, as recorded"]
     if totals.inexact:
@@ -102,7 +104,7 @@ def tell_totals(
     forks = f"{totals.before} part in what they share with another run: counted there"
     screen.facts(
         {
-            "cut short": _counts(totals.earlier),
+            "cut short": _counts(totals.cut_short),
             "saved": tuple(saved),
             "done sooner": (done, f"where that is a finished turn, {_HINT}") if totals.done else None,
             "fired": fired or "none",
@@ -135,7 +137,7 @@ def _headline(found: WhatIf) -> str:
             return f"STOPS at event {found.seq}, in turn {found.turn}{_latest(found)}"
         case Verdict.DIVERGES:
             return f"DIVERGES at event {found.seq}, in turn {found.turn}: what follows is no evidence"
-        case Verdict.UNJUDGED:
+        case Verdict.INCONCLUSIVE:
             return f"inconclusive from event {found.seq} on"
 
 

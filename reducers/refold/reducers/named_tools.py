@@ -69,7 +69,7 @@ def strangers(
     names = [tool.name for tool in tools]
     for named in _named(policy) if tools else ():
         if not any(_fits(named, name) for name in names):
-            said = f"{shown(named.text)} fits no tool of this run{nearest(named.text, names)}"
+            said = f"{shown(named.text)} fits no tool of this run{_nearest(named.text, names)}"
             approves = named.path.startswith("approvals.") and meant(named.text, names)
             yield named.path, f"{said} {_decides(policy, approves)}" if approves else said
     for path, globs, field in _fields(policy):
@@ -90,6 +90,12 @@ def strangers(
                 path,
                 f"{shown(field)} is a field of no {what} of this run that it is about{nearest(field, known)}",
             )
+
+
+def _nearest(glob: str, names: Sequence[str]) -> str:
+    """The tool that a glob would fit in another case, else the tool that was perhaps meant, else all that are known."""
+    name = next((name for name in names if fnmatchcase(name.casefold(), glob.casefold())), "")
+    return f"; did you mean {name!r}?" if name else nearest(glob, names)
 
 
 def _decides(policy: Policy, tool: str) -> str:

@@ -149,7 +149,7 @@ def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> No
     """A rule that asks what was called has nothing to look at: nobody can say that it would have let the call run."""
     items = of({"messages_display": "user: hi\nassistant: None\ntool: r\nassistant: done"})
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(derived(items)[1]))
-    assert (Verdict.AGREE if judged else Verdict.UNJUDGED) is found.verdict
+    assert (Verdict.AGREE if judged else Verdict.INCONCLUSIVE) is found.verdict
     assert judged is not any("what was called" in why for why in found.unknown)
 
 
@@ -159,10 +159,10 @@ def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> No
         pytest.param([{"approver": "human"}], Verdict.DIVERGES, id="a person is asked about every call"),
         pytest.param([{"approver": "reject"}], Verdict.DIVERGES, id="every call is rejected"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "*", "decision": "reject"}]}], Verdict.DIVERGES, id="by a rule of all names"),
-        pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}]}], Verdict.UNJUDGED, id="by a rule of one name"),
+        pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}]}], Verdict.INCONCLUSIVE, id="by a rule of one name"),
         pytest.param([{"approver": "gate", "sensitive": ["*"], "then": "reject"}], Verdict.DIVERGES, id="every tool is sensitive"),
-        pytest.param([{"approver": "human", "tools": ["pay"]}, {"approver": "approve"}], Verdict.UNJUDGED, id="about one"),
-        pytest.param([{"approver": "arguments", "matches": "x", "then": "reject"}, {"approver": "human"}], Verdict.UNJUDGED, id="after one that searches"),
+        pytest.param([{"approver": "human", "tools": ["pay"]}, {"approver": "approve"}], Verdict.INCONCLUSIVE, id="about one"),
+        pytest.param([{"approver": "arguments", "matches": "x", "then": "reject"}, {"approver": "human"}], Verdict.INCONCLUSIVE, id="after one that searches"),
     ],
 )  # fmt: skip
 def test_approvals_of_an_inferred_call(chain: list[dict[str, Any]], verdict: Verdict) -> None:

@@ -86,7 +86,7 @@ def test_what_if_of_a_result_that_is_not_recorded(policy: dict[str, Any], judged
     """Another policy agrees with the record if it reads no results, and else nobody can say, from that call on."""
     _, written = derived(LOST)
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(written))
-    assert (Verdict.AGREE if judged else Verdict.UNJUDGED) is found.verdict
+    assert (Verdict.AGREE if judged else Verdict.INCONCLUSIVE) is found.verdict
     assert judged is not any("how call c1 ended" in why for why in found.unknown)
 
 

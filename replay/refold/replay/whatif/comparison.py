@@ -252,7 +252,7 @@ class Comparison(Follower[WhatIf]):
             saved=saved,
             again=again,
             exact=found.exact and not self._losses.more,
-            unknown=told.unknown or ((found.parted.why,) if found.verdict is Verdict.UNJUDGED else ()),
+            unknown=told.unknown or ((found.parted.why,) if found.verdict is Verdict.INCONCLUSIVE else ()),
             state=encoded(found.other).decode(),
         )
 

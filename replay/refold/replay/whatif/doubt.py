@@ -42,7 +42,7 @@ def proven(found: Found | None, doubts: Sequence[Doubt], now: RunState) -> Found
         return found  # in this, or in more
     other = first.after or now
     return Found(
-        verdict=Verdict.UNJUDGED,
+        verdict=Verdict.INCONCLUSIVE,
         fact=first.seq,
         seq=first.seq,
         turn=other.spent.steps,

@@ -263,7 +263,7 @@ class Pair:
                 subject = subject or self._given.subject(self.recorded.state.policy, group)
             apart = about(subject, apart, code) if subject else apart
         verdict = (
-            Verdict.STOPS if stops else Verdict.UNJUDGED if apart.kind == "unknown" else Verdict.DIVERGES
+            Verdict.STOPS if stops else Verdict.INCONCLUSIVE if apart.kind == "unknown" else Verdict.DIVERGES
         )
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way

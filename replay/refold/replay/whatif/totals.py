@@ -1,11 +1,11 @@
 """What another policy would have meant for many runs. Totals merge in any order, so that pieces may be judged apart."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
+from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
 from refold.store.protocol import Origin
 
 Counts = Mapping[str, int]
@@ -14,7 +14,8 @@ Counts = Mapping[str, int]
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over runs under one policy. `Totals()` is that of none.
 
-    `earlier` counts runs that were cut short, by the code that ends them; `done` those that would have been over with an
+    `unfit` counts runs that agree and have a rule that fits none of their tools.
+    `cut_short` counts runs that were cut short, by the code that ends them; `done` those that would have been over with an
     answer where the record goes on, which saves nothing: whoever asked had more to ask. `saved` is of those cut short
     exactly, `at_least` of the `inexact` ones, where something was under way. Of runs that diverge nothing is saved.
     `fired` counts what guards and limits said as long as the runs were one, of runs that diverge too, `in_runs` in how
@@ -26,8 +27,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     runs: int = 0
+    unfit: int = 0
     verdicts: Counts = {}
-    earlier: Counts = {}
+    cut_short: Counts = {}
     done: int = 0
     saved: Spend = Spend()
     at_least: Spend = Spend()
@@ -42,8 +44,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(
             runs=self.runs + other.runs,
+            unfit=self.unfit + other.unfit,
             verdicts=_sum(self.verdicts, other.verdicts),
-            earlier=_sum(self.earlier, other.earlier),
+            cut_short=_sum(self.cut_short, other.cut_short),
             done=self.done + other.done,
             saved=self.saved + other.saved,
             at_least=self.at_least + other.at_least,
@@ -87,11 +90,12 @@ def totals_of(found: WhatIf) -> Totals:
     cut_short, diverges = found.saves and not before, found.verdict is Verdict.DIVERGES and not before
     done = found.verdict is Verdict.STOPS and not found.saves and found.saved != Spend()
     saved = found.saved - found.again if found.saves else Spend()
-    fired = [fired.who for fired in found.fired if fired.fact > found.shared]
+    fired = list(_once([fired for fired in found.fired if fired.fact > found.shared]))
     return Totals(
         runs=1,
+        unfit=int(found.verdict is Verdict.AGREE and bool(found.unfit)),
         verdicts={str(found.verdict): 1},
-        earlier={found.code: 1} if cut_short else {},
+        cut_short={found.code: 1} if cut_short else {},
         done=int(done and not before),
         saved=saved if found.exact else Spend(),
         at_least=Spend() if found.exact else saved,
@@ -103,6 +107,13 @@ def totals_of(found: WhatIf) -> Totals:
         before=int(before),
         unknown=int(bool(found.unknown)),
     )
+
+
+def _once(fired: Sequence[Fired]) -> Iterator[str]:
+    """Who spoke, each time: a stop together with the calls that it skips counts once."""
+    stops = {(each.who, each.fact) for each in fired if each.said == "stop"}
+    yield from (who for who, _ in sorted(stops))
+    yield from (each.who for each in fired if (each.who, each.fact) not in stops)
 
 
 def _sum(one: Counts, other: Counts) -> Counts:

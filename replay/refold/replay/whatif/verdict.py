@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     AGREE = "agree"
     STOPS = "stops"
     DIVERGES = "diverges"
-    UNJUDGED = "unjudged"
+    INCONCLUSIVE = "inconclusive"
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,53 @@
+"""The totals of `refold whatif`: rules that fit nothing, the words of JSON, names of rules, and what is counted once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.conftest import Refold
+from refold.engine import Agent, ScriptedModel, call, say, tool
+
+
+@tool(name="Bash", replay="read_only")
+def bash(command: str) -> str:
+    """Return the command."""
+    return command
+
+
+@pytest.fixture
+def runs(store: Path) -> Path:
+    """Two runs that push, and one that lists."""
+    for name, command in (("one", "git push"), ("two", "git push -f"), ("three", "ls")):
+        script = [call("Bash", command=command), say("Done.")]
+        Agent(model=ScriptedModel(script), tools=[bash], store=str(store)).run_sync("Go", run_id=name)
+    return store
+
+
+def rule(folder: Path, **keys: Any) -> Path:
+    file = folder / "rule.json"
+    guard = {"guard": "arguments", "name": "push", "matches": "git push", "then": "stop", **keys}
+    file.write_text(json.dumps({"schema": "refold/v1", "guards": [guard]}))
+    return file
+
+
+def test_agreement_of_rules_that_fit_nothing_is_counted(refold: Refold, runs: Path, tmp_path: Path) -> None:
+    """The headline counts runs that agree because a rule fits nothing, and the totals suggest the name in its own case."""
+    said = refold("whatif", "--all", "--policy", rule(tmp_path, tool="*bash"), "--store", runs)
+    assert "3 runs, AGREE 3 (3 of them: a rule fits nothing)" in said.out
+    assert "guards[0].tool fits nothing in any of these runs; did you mean 'Bash'?" in said.out
+    assert 125 == said.code
+
+
+def test_json_and_text_use_the_same_words(refold: Refold, runs: Path, tmp_path: Path) -> None:
+    """JSON has `cut_short` as the text has `cut short`, counts a stop once for each call, and names the rule."""
+    asked = ["whatif", "--all", "--policy", rule(tmp_path), "--store", runs]
+    text = refold(*asked).out
+    *verdicts, totals = map(json.loads, refold("-o", "json", *asked).out.splitlines())
+    assert ({"arguments": 2}, {"push": 2}) == (totals["totals"]["cut_short"], totals["totals"]["fired"])
+    assert ["cut", "short", "arguments", "2"] in map(str.split, text.splitlines())
+    assert ["fired", "push", "2", "in", "2", "runs"] in map(str.split, text.splitlines())
+    assert ["push (guards[0])"] * 2 == [
+        each["whatif"]["subject"]["rule"] for each in verdicts if each["whatif"]["subject"]
+    ]
