@@ -40,8 +40,30 @@ def test_agreement_of_rules_that_fit_nothing_is_counted(refold: Refold, runs: Pa
     assert 125 == said.code
 
 
+@pytest.mark.parametrize(
+    ("tool", "meant"),
+    [
+        pytest.param("*bash", "; did you mean 'Bash'?", id="a glob in another case"),
+        pytest.param("bash", "; did you mean 'Bash'?", id="a name in another case"),
+        pytest.param("BASH*", "; did you mean 'Bash'?", id="a glob in capitals"),
+        pytest.param("Bahs", "; did you mean 'Bash'?", id="a slip of the pen"),
+        pytest.param("mcp__*", "", id="a tool that is not there"),
+    ],
+)
+def test_a_tool_is_suggested_for_one_run_and_for_many(
+    tool: str, meant: str, refold: Refold, runs: Path, tmp_path: Path
+) -> None:
+    """A glob distinguishes case: it fits no call of a tool in another case, and the same tool is suggested everywhere."""
+    file = rule(tmp_path, tool=tool)
+    for asked in (["one"], ["one", "two"], ["--all"]):
+        said = refold("whatif", *asked, "--policy", file, "--store", runs)
+        assert 125 == said.code
+        assert ("did you mean" in said.out) == bool(meant), asked
+        assert meant in said.out, asked
+
+
 def test_json_and_text_use_the_same_words(refold: Refold, runs: Path, tmp_path: Path) -> None:
-    """JSON has `cut_short` as the text has `cut short`, counts a stop once for each call, and names the rule."""
+    """JSON has `cut_short` as the text has `cut short`, counts a stop once, and names the rule."""
     asked = ["whatif", "--all", "--policy", rule(tmp_path), "--store", runs]
     text = refold(*asked).out
     *verdicts, totals = map(json.loads, refold("-o", "json", *asked).out.splitlines())

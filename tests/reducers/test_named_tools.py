@@ -151,4 +151,4 @@ def test_a_schema_of_no_object(schema: str) -> None:
 
 def _said_of(schema: str) -> list[str]:
     policy = parse(guard("arguments", field="cmd", matches="rm"))
-    return [path for path, _ in strangers(policy, [Manifest(name="t", schema=schema)])]
+    return [each.path for each in strangers(policy, [Manifest(name="t", schema=schema)])]

@@ -72,7 +72,9 @@ class Table:
         self._inconclusive: list[Counter[str]] = [Counter() for _ in self._names]  # runs by the first reason
         # In how many runs each policy names what the run does not have, by the place in the policy.
         self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
-        self._meant: list[dict[str, str]] = [{} for _ in self._names]  # the first complaint with a suggestion
+        self._meant: list[dict[str, str]] = [
+            {} for _ in self._names
+        ]  # the first tool or field that is suggested, by the place
         self._tooled = 0  # runs of which a tool is known: of others nobody knows what fits
         self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self._codes: list[int] = []
@@ -89,9 +91,13 @@ class Table:
 
     def _unfit_in(self, place: int) -> list[str]:
         never, counts = self._fit_nothing(place), sorted(self._unfit[place].items())
-        return [
-            f"{path} fits nothing in {'any' if path in never else count} of these runs{self._meant[place].get(path, '')}"
+        told = {
+            path: f"{path} fits nothing in {'any' if path in never else count} of these runs"
             for path, count in counts
+        }
+        meant = self._meant[place]
+        return [
+            f"{said}; did you mean {meant[path]!r}?" if path in meant else said for path, said in told.items()
         ]
 
     def take(self, run: str, found: Sequence[WhatIf] | RefoldError) -> None:
@@ -128,9 +134,8 @@ class Table:
             unfit.update({complaint.path for complaint in each.unfit})
         for meant, each in zip(self._meant, found, strict=True):
             for complaint in each.unfit:
-                _, did, name = complaint.problem.partition("; did you mean ")
-                if did:
-                    meant.setdefault(complaint.path, f"{did}{name}")
+                if complaint.meant:
+                    meant.setdefault(complaint.path, complaint.meant)
         for reasons, each in zip(self._inconclusive, found, strict=True):
             if each.verdict is Verdict.INCONCLUSIVE:
                 reasons[each.why] += 1

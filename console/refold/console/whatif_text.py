@@ -89,9 +89,12 @@ def tell_totals(
     inconclusive: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """All the runs under one policy. What is saved is only what is exact, and said so."""
-    verdicts = (f"{_VERDICTS[word]} {totals.verdicts[word]}" for word in Verdict if totals.verdicts.get(word))
-    rules = f" ({totals.unfit} of them: a rule fits nothing)" if totals.unfit else ""
-    verdicts = (f"{each}{rules}" if each.startswith("AGREE") else each for each in verdicts)
+    unfit_runs = {Verdict.AGREE: f" ({totals.unfit} of them: a rule fits nothing)"} if totals.unfit else {}
+    verdicts = (
+        f"{_VERDICTS[word]} {totals.verdicts[word]}{unfit_runs.get(word, '')}"
+        for word in Verdict
+        if totals.verdicts.get(word)
+    )
     screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
     saved = [f"{_spent(totals.saved)}, as recorded"]
     if totals.inexact:

@@ -67,8 +67,8 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
     """
     for path, problem in _too_small(fact):
         raise PolicyError(path, problem)
-    of_tools = (*strangers(fact.policy, fact.tools), *unsorted(fact.policy, fact.tools))
-    return (*warnings(fact.policy), *complaints(of_tools))
+    of_tools = (*strangers(fact.policy, fact.tools), *complaints(unsorted(fact.policy, fact.tools)))
+    return (*warnings(fact.policy), *of_tools)
 
 
 def _names(policy: Policy) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from refold.reducers.guards.approvals import word_of
 from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
 from refold.reducers.marks import is_of
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import Fault, meant, nearest, shown
+from refold.reducers.refusals import Complaint, Fault, meant, nearest, shown, suggestion
 
 _Kind = Literal["name", "glob", "mark"]
 
@@ -61,7 +61,7 @@ def unfit(policy: Policy) -> Iterator[Fault]:
 
 def strangers(
     policy: Policy, tools: Collection[Manifest], called: Mapping[str, Any] | None = None
-) -> Iterator[Fault]:
+) -> Iterator[Complaint]:
     """Names that fit none of the tools of a run, and fields that none has that they fit; without tools there is nothing to say.
 
     `called`: schemas of the arguments that were recorded, by the tool; they speak where its own does not list its fields.
@@ -69,9 +69,10 @@ def strangers(
     names = [tool.name for tool in tools]
     for named in _named(policy) if tools else ():
         if not any(_fits(named, name) for name in names):
-            said = f"{shown(named.text)} fits no tool of this run{_nearest(named.text, names)}"
-            approves = named.path.startswith("approvals.") and meant(named.text, names)
-            yield named.path, f"{said} {_decides(policy, approves)}" if approves else said
+            near = _in_any_case(named.text, names) or meant(named.text, names)
+            said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
+            approves = near and named.path.startswith("approvals.")
+            yield Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
     for path, globs, field in _fields(policy):
         keys = field.split(".")
         fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
@@ -86,16 +87,13 @@ def strangers(
             kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
             known = {key for fields in kept for key in fields}
             what = "call" if any(silent) else "tool"
-            yield (
-                path,
-                f"{shown(field)} is a field of no {what} of this run that it is about{nearest(field, known)}",
-            )
+            said = f"{shown(field)} is a field of no {what} of this run that it is about"
+            yield Complaint(path, f"{said}{nearest(field, known)}", meant(field, known))
 
 
-def _nearest(glob: str, names: Sequence[str]) -> str:
-    """The tool that a glob would fit in another case, else the tool that was perhaps meant, else all that are known."""
-    name = next((name for name in names if fnmatchcase(name.casefold(), glob.casefold())), "")
-    return f"; did you mean {name!r}?" if name else nearest(glob, names)
+def _in_any_case(glob: str, names: Sequence[str]) -> str:
+    """Return the first name that the glob would fit if case did not count, else ""."""
+    return next((name for name in names if fnmatchcase(name.casefold(), glob.casefold())), "")
 
 
 def _decides(policy: Policy, tool: str) -> str:

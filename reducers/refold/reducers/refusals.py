@@ -35,11 +35,12 @@ Fault = tuple[str, str]
 """What is wrong: where, as a path below what says it, and a sentence."""
 
 
-class Complaint(msgspec.Struct, frozen=True):
-    """What is wrong at `path`, as in `limits[2].value`, in one sentence."""
+class Complaint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is wrong at `path`, as in `limits[2].value`, in one sentence. `meant`: the name that it suggests, "" if none."""
 
     path: str
     problem: str
+    meant: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
@@ -117,8 +118,12 @@ def brief(text: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The word that was perhaps meant, or all that are known; to be put behind a complaint."""
     words = sorted(known)
-    near = meant(word, words)
-    return f"; did you mean {near!r}?" if near else f"; known are {', '.join(words) or 'none'}"
+    return suggestion(meant(word, words), words)
+
+
+def suggestion(near: str, known: Iterable[str]) -> str:
+    """Return the question whether `near` was meant, or all known words if it is ""; to be put behind a complaint."""
+    return f"; did you mean {near!r}?" if near else f"; known are {', '.join(sorted(known)) or 'none'}"
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -22,7 +22,6 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
 from refold.reducers.named_tools import strangers
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import complaints
 from refold.replay.following import Follower, Step, follow, follow_all
 from refold.replay.reader import stored_events
 from refold.replay.shards import Shard
@@ -216,7 +215,7 @@ class Comparison(Follower[WhatIf]):
             context=self._context,
             unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
             tools=len(self.derived.state.setup.tools),
-            unfit=complaints(strangers(other.policy, self.derived.state.setup.tools, self._called.schemas)),
+            unfit=tuple(strangers(other.policy, self.derived.state.setup.tools, self._called.schemas)),
         )
         return told if found is None else self._parted(told, found)
 

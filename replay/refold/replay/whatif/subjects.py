@@ -38,8 +38,9 @@ ENDED_BY: Mapping[str, str] = MappingProxyType(
 class Subject(msgspec.Struct, frozen=True):
     """The first call that a rule found: its id, the tool, its main argument as `show` shortens it.
 
-    `rule` is the place of the rule in the policy, as `guards[0]`, `NAME (guards[0])` for one with a name, or `approvals.chain[1]`; `pattern` and `unless` are its
-    patterns, "" for a rule without one, or where nobody knows which link of the chain it was.
+    `rule` is the place of the rule in the policy, as `guards[0]` or `approvals.chain[1]`, behind its name if it has one:
+    `no-push (guards[0])`. `pattern` and `unless` are its patterns, "" for a rule without one, or where it is not known
+    which link of the chain it was.
     """
 
     call: str
@@ -111,9 +112,8 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
         if (config.get("name") or config["guard"]) == name:
             searches = config["guard"] == _MATCHED
             pattern, unless = (config["matches"], config.get("unless")) if searches else ("", None)
-            named = config.get("name")
-            given = named and named != config["guard"]  # the parser names a guard without a name by its kind
-            return f"{named} (guards[{place}])" if given else f"guards[{place}]", pattern, unless
+            own = name != config["guard"]  # the parser names a guard without a name by its kind
+            return f"{name} (guards[{place}])" if own else f"guards[{place}]", pattern, unless
     if policy.approvals is None or not isinstance(link, int):
         return None
     chain = policy.approvals.chain

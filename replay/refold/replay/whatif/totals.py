@@ -14,7 +14,7 @@ Counts = Mapping[str, int]
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over runs under one policy. `Totals()` is that of none.
 
-    `unfit` counts runs that agree and have a rule that fits none of their tools.
+    `unfit` counts runs that agree and have a rule that fits nothing in them.
     `cut_short` counts runs that were cut short, by the code that ends them; `done` those that would have been over with an
     answer where the record goes on, which saves nothing: whoever asked had more to ask. `saved` is of those cut short
     exactly, `at_least` of the `inexact` ones, where something was under way. Of runs that diverge nothing is saved.
@@ -110,7 +110,7 @@ def totals_of(found: WhatIf) -> Totals:
 
 
 def _once(fired: Sequence[Fired]) -> Iterator[str]:
-    """Who spoke, each time: a stop together with the calls that it skips counts once."""
+    """Yield the guard or limit of each intervention: a stop and the calls that it skips are one."""
     stops = {(each.who, each.fact) for each in fired if each.said == "stop"}
     yield from (who for who, _ in sorted(stops))
     yield from (each.who for each in fired if (each.who, each.fact) not in stops)
