@@ -187,7 +187,7 @@ def test_what_if_does_not_agree_over_a_call_that_is_in_no_run(
         shown(Comparison("r", parse(GUARD)), log_of(importer, rows(acts=acts))) for acts in (False, True)
     ]
 
-    assert [Verdict.AGREE, Verdict.UNJUDGED] == [each.verdict for each in verdicts]
+    assert [Verdict.AGREE, Verdict.INCONCLUSIVE] == [each.verdict for each in verdicts]
     assert code in str(verdicts[1]), "and it says why"
 
 
