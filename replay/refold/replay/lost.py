@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from refold.reducers.events import Diagnosed, Event
-from refold.replay.source_words import INFERRED, LEFT_BRANCH, SUBAGENT_ROWS
+from refold.replay.source_words import CALL_UNREAD, INFERRED, LEFT_BRANCH, SUBAGENT_ROWS
 
 _CUT = "it is cut short, or damaged"
 _NO_RUN = "a part of it holds no run that is known"
@@ -17,6 +17,7 @@ LOST: Mapping[str, str] = MappingProxyType(
         "other_tool": "it has a result of another tool than was called",
         "too_many_calls": "an answer in it has more calls than are read",
         "unknown_part": "a message in it has a part of a kind that is not known",
+        CALL_UNREAD: "something in it may be a call, and is not read as one",
         "no_place": "something of it has no place in the run",
         "not_json": "a line of it is no JSON",
         "no_object": "a line of it is JSON, but no object",

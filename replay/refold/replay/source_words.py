@@ -27,6 +27,9 @@ INFERRED = "calls_inferred"
 UNNAMED = "unknown"
 """The name that such a call is given: nobody knows what was called, or with which arguments."""
 
+CALL_UNREAD = "call_unread"
+"""The diagnosis of what may be a call, and is not read as one."""
+
 LEFT_BRANCH = "left_branch"
 """The diagnosis of answers, calls or results on a branch that somebody left by going back, which are in no run."""
 

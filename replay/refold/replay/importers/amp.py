@@ -157,6 +157,7 @@ class _Thread:
         status, call = text(block, "run", "status"), text(block, "toolUseID")
         if status in _UNDER_WAY:
             yield Place(place.position, place.at).remarked("unmapped", block)
+            yield from place.subagent(at(block, "run", "progress"))
             table(block).clear()
             return
         if "result" not in table(block, "run") and status not in ("done", "error", *_STOPPED):
@@ -171,7 +172,9 @@ class _Thread:
         self.last = "result"
         if place.counts is not None:
             place = place.counting(Counted(results=1, errors=int(failed not in (None, False))))
-        yield place.returned(call, words, name=self.open.pop(call, ""), failed=failed, rest=rest(block))
+        shown, left = at(block, "run", "progress"), rest(block)
+        yield place.returned(call, words, name=self.open.pop(call, ""), failed=failed, rest=left)
+        yield from place.subagent(shown)
         if status == "rejected-by-user":
             yield Place(place.position, place.at).remarked("approval:rejected", {"toolUseID": call})
         table(block).clear()

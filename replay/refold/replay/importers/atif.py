@@ -34,6 +34,7 @@ from refold.replay.importers.leftovers import (
 )
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.remarks import known_or
+from refold.replay.importers.session_rows import diagnose_apart
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.times import Times
 from refold.replay.importers.usages import UsageNames
@@ -90,6 +91,9 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
     times = Times(at(step, "timestamp") for step in steps).edges()
     subagents, counts = take_rows(doc, "subagent_trajectories"), together(map(_counted, steps[:begin]))
+    lost = {
+        n: [*Place(f"{place}.steps[{n}]").lost(step)] for n, step in enumerate(steps) if not _is_known(step)
+    }
     yield RunBegan(
         position=f"{place}.steps[0:{begin}]",
         at=take_time(steps[0], "timestamp") if steps else None,
@@ -112,9 +116,13 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
             yield from _step(step, results, where, model)
         elif unsaid := rest(step):
             yield where.remarked("unmapped", rest=unsaid)
+        yield from lost.get(index, ())
         yield from delegated
     for index, trajectory in enumerate(subagents):
-        yield Place(f"{place}.subagent_trajectories[{index}]").remarked("subagent", trajectory)
+        where = Place(f"{place}.subagent_trajectories[{index}]")
+        yield where.remarked("subagent", trajectory)
+        calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
+        yield from diagnose_apart(where, "subagent", Counted(calls=calls))
     end = "the format records no end" + ("; continued in another file" if goes_on else "")
     sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
     used = (sent, read, None, got)
@@ -128,6 +136,10 @@ def _counted(step: JSON) -> Counted:
     return Counted(
         user=int(source == "user"), assistant=int(source == "agent"), tool=seen, calls=calls, results=seen
     )
+
+
+def _is_known(step: JSON) -> bool:
+    return text(step, "source") in ("system", "user", "agent")
 
 
 def _is_new_answer(step: JSON) -> bool:

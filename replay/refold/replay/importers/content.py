@@ -13,7 +13,12 @@ from refold.replay.importers.fields import JSON, as_written, at, json_text, rows
 from refold.replay.importers.leftovers import take, take_each, take_first, take_if, take_text, word_of
 from refold.replay.importers.source import decoded
 
-_CALLING = re.compile(r"(?i)tool|function|call")
+_CALLING = re.compile(r"(?i)tool|function|call|exec|command|cmd|shell|bash")
+_KINDS = ("type", "kind", "event")
+
+TOOLS = re.compile(r"(?i)tool")
+"""In names and kinds of what a harness shows of a subagent: calls."""
+
 _IDS = ("call_id", "id", "toolCallId", "tool_call_id")
 _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
 _INNER = ("function", "functionCall", "function_call")
@@ -92,23 +97,22 @@ def arguments(value: JSON) -> str:
     return value if isinstance(value, str) else as_written({} if value is None else value)
 
 
-def calling(value: JSON) -> str:
+def calling(value: JSON, marks: re.Pattern[str] = _CALLING) -> str:
     """The first name or kind in a value by which it may hold a call, or a call's result; "" for none."""
-    return next(_calling(value), "")
+    return next(_calling(value, marks), "")
 
 
-def _calling(value: JSON) -> Iterator[str]:
+def _calling(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
     if isinstance(value, list):
         for each in value:
-            yield from _calling(each)
+            yield from _calling(each, marks)
     elif isinstance(value, dict):
-        kind = value.get("type")
-        if isinstance(kind, str) and _CALLING.search(kind):
-            yield kind
+        kinds = (value[name] for name in _KINDS if isinstance(value.get(name), str))
+        yield from (kind for kind in kinds if isinstance(kind, str) and marks.search(kind))
         for key, inner in value.items():
-            if inner and _CALLING.search(key):
+            if inner and marks.search(key):
                 yield key
-            yield from _calling(inner)
+            yield from _calling(inner, marks)
 
 
 def call_of(part: JSON) -> MessageCall:

@@ -21,11 +21,11 @@ from refold.reducers.failures import classify
 from refold.reducers.fields import shared
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError
-from refold.replay.importers.content import calling
+from refold.replay.importers.content import TOOLS, calling
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.stops import stop_of
 from refold.replay.importers.usages import plus
-from refold.replay.source_words import HOSTED
+from refold.replay.source_words import CALL_UNREAD, HOSTED, SUBAGENT_ROWS
 
 Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
@@ -353,6 +353,17 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """An answer there holds this beside what was read of it; nothing, unless it may be a call."""
         if kind := calling(content):
             yield Place(self.position, self.at).remarked(HOSTED, {"kind": kind})
+
+    def lost(self, row: JSON) -> Iterator["Unread"]:
+        """Something of an unknown kind stands there; nothing, unless it may hold a call."""
+        if kind := calling(row):
+            yield self.odd(CALL_UNREAD, f"of a kind that is not known, and may hold a call ({kind[:40]})")
+
+    def subagent(self, shown: JSON) -> Iterator["Unread"]:
+        """What a harness shows beside a result; nothing, unless a subagent's calls stand in it."""
+        if kind := calling(shown, TOOLS):
+            problem = f"calls of a subagent, in what is shown beside a result ({kind[:40]}): in no run here"
+            yield self.odd(SUBAGENT_ROWS, problem)
 
     def unread(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
         """It could not be read."""

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Role
-from refold.replay.importers.content import take_call, take_calls
+from refold.replay.importers.content import calling, take_call, take_calls
 from refold.replay.importers.drafts import Draft
 from refold.replay.importers.fields import JSON, at, json_text, table, text
-from refold.replay.importers.items import Item, Place, Returned, RunBegan
+from refold.replay.importers.items import Counted, Item, Place, Returned, RunBegan
 from refold.replay.importers.leftovers import (
     rest,
     take,
@@ -214,7 +214,8 @@ class _Reading:
                 if kind in ("StepBegin", "TurnEnd"):
                     yield from self._ready()
                 known = kind in _KINDS or text(row.value, "type") == "metadata"
-                yield from self._beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known))
+                apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
+                yield from self._beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
     def _beside(self, found: Item | Noise) -> Iterator[Item | Noise]:
         if self.step is None:

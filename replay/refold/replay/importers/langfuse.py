@@ -239,7 +239,8 @@ class _Run:
                 call, output, name=name, failed=failed, duration=took, rest=json_text(one.row)
             )
             return Step(tool=tool, problem=problem)
-        return Step(remark=start.remarked(known_or(one.kind.lower() or "observation", _KINDS), one.row))
+        kind = one.kind.lower() or "observation"
+        return Step(remark=start.remarked(known_or(kind, _KINDS), one.row, known=kind in _KINDS))
 
     def _request(self, one: Observation, start: Place, place: Place, took: int) -> Step:
         counts = Counted(assistant=1, usage=_TOKENS.of(at(one.row, "usageDetails")))

@@ -202,7 +202,8 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
         place = place.counting(counts)
         tool = place.returned("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
         return Step(tool=tool, arguments=arguments(data.get("input")) or "{}", problem=span.error)
-    remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row)
+    known = not span.kind or span.kind in _KINDS
+    remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row, known=known)
     return Step(remark=remark, turn=span.kind == "turn")
 
 

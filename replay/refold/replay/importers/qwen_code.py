@@ -250,6 +250,7 @@ class _Reading:
         yield Cut(row.position, why="withdrawn", head=((BEGINNING, row.number - 1),), row=row.number)
 
     def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
+        lost = [*row.place.subagent(at(row.value, "toolCallResult", "resultDisplay"))]
         listed = take_each(message, "parts")
         told = [self._result(row, part) for part in listed if table(part, "functionResponse")]
         if not told:
@@ -257,6 +258,7 @@ class _Reading:
         take_if(message, "role", "user", "tool")
         for index, result in enumerate(told):
             yield result if index else replace(result, rest=self._left_of(row))
+        yield from lost
 
     def _result(self, row: Row, part: JSON, place: Place | None = None) -> Item:
         call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")

@@ -15,12 +15,13 @@ import msgspec
 
 from refold.reducers.events.parts import Parent
 from refold.reducers.text import clean
+from refold.replay.importers.content import unwrapped
 from refold.replay.importers.counts import Counts, counted
 from refold.replay.importers.derivation.conversation import conversations
 from refold.replay.importers.derivation.derivation import Derivation, Fit
 from refold.replay.importers.derivation.log import Derived, Interludes, Origin, Problem, Salts
 from refold.replay.importers.formats import CERTAIN, Candidate, OtherFormat
-from refold.replay.importers.items import Item, RunBegan, RunEnded, Unread
+from refold.replay.importers.items import Item, Place, Remarked, RunBegan, RunEnded, Unread
 from refold.replay.importers.protocol import Importer
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.survey import Survey
@@ -202,6 +203,8 @@ class Transcript:
         for item in conversations(self._importer.items(self._source)):
             yield item
             yield from warn_of_versions(self.format, item)
+            if isinstance(item, Remarked) and not item.known:
+                yield from Place(item.position, item.at).lost(unwrapped(item.rest))
 
     def _ended(self, end: RunEnded, count: Count) -> None:
         count.take(end)

@@ -28,7 +28,15 @@ from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, meas
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay.lost import is_lost, lost
-from refold.replay.source_words import HOSTED, INFERRED, LEFT_BRANCH, SUBAGENT_ROWS, UNCALLED, UNNAMED
+from refold.replay.source_words import (
+    CALL_UNREAD,
+    HOSTED,
+    INFERRED,
+    LEFT_BRANCH,
+    SUBAGENT_ROWS,
+    UNCALLED,
+    UNNAMED,
+)
 from refold.replay.whatif.doubt import Doubt, Effect
 from refold.replay.whatif.hosted import objection
 from refold.replay.whatif.most import reads, unlimited
@@ -45,7 +53,15 @@ _BESIDE = {
     HOSTED: "the source has calls that are in no fact: the provider ran them, or nobody knows",
 }
 _IN_PLACE = frozenset(
-    {"no_place", "result_without_call", "too_many_calls", "unknown_part", LEFT_BRANCH, SUBAGENT_ROWS}
+    {
+        "no_place",
+        "result_without_call",
+        "too_many_calls",
+        "unknown_part",
+        CALL_UNREAD,
+        LEFT_BRANCH,
+        SUBAGENT_ROWS,
+    }
 )
 """Diagnoses that stand where in a run something is missing. Of others, as of a line that is no JSON, nobody knows where."""
 

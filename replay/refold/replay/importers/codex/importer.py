@@ -13,8 +13,9 @@ from itertools import islice
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay.importers.codex.answers import Response
-from refold.replay.importers.codex.events import TASK_EVENTS, Meter, end_of
+from refold.replay.importers.codex.events import TASK_EVENTS, Meter, call_of, end_of, is_known, is_users
 from refold.replay.importers.codex.items import (
+    ITEMS,
     SAYS,
     Kind,
     as_told,
@@ -37,7 +38,7 @@ from refold.replay.importers.protocol import Match
 from refold.replay.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
 from refold.replay.importers.source import Source, fits
 from refold.replay.importers.times import Times
-from refold.replay.source_words import ASKED_FOR_SUMMARY, NO_SUMMARY, SYSTEM_LABEL
+from refold.replay.source_words import ASKED_FOR_SUMMARY, CALL_UNREAD, NO_SUMMARY, SYSTEM_LABEL
 
 _EVENTS = {
     "guardian_assessment": "guardrail",
@@ -49,6 +50,8 @@ _EVENTS = {
     "sub_agent_activity": "subagent",
 }
 _HEADER = re.compile(rb'^\s*\{[^{}]*"type"\s*:\s*"session_meta"')
+_ROWS = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
+"""Types of rows that are neither items nor events."""
 _LOOK_AHEAD = 1000
 """Rows in which the session's header and its first turn must stand to be known from the beginning."""
 
@@ -89,6 +92,7 @@ class _Reading:
         self.meter, self.times = Meter(), Times()
         self.task: JSON = None
         self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
+        self.called = set[str]()
         self.header: Row | None = None
         self.model = ""
         self.names: dict[str, str] = {}
@@ -161,8 +165,8 @@ class _Reading:
                 self._compacted(row)
             case "session_meta":
                 self.queue.append(row.remarked("session"))
-            case _:
-                self.queue.append(row.noise(known="payload" in row.value or "record_type" in row.value))
+            case what:
+                self.queue.append(row.noise(known=what in _ROWS or "record_type" in row.value))
 
     def _item(self, row: Row, found: JSON) -> None:
         what = kind(found)
@@ -179,7 +183,7 @@ class _Reading:
                 counts = Counted(calls=int(self._is_new("call", found)))
                 self.queue.append(row.noise("hosted_call", counts=counts))
             case "other":
-                self.queue.append(row.noise())
+                self.queue.append(row.noise(known=text(found, "type") in ITEMS))
 
     def _answer(self, row: Row, found: JSON) -> None:
         if self.draft is None or self.draft.closed:
@@ -197,6 +201,7 @@ class _Reading:
         name, before = text(found, "call_id") or text(found, "id"), self.named[what]
         new = not name or name not in before
         before.add(name)
+        self.called.add(name)
         return new
 
     def _close(self) -> None:
@@ -238,7 +243,13 @@ class _Reading:
             case "thread_rolled_back":
                 self._rolled_back(row, number(payload, "num_turns") or 0)
             case what:
-                self.queue.append(row.noise(_EVENTS.get(what, "unmapped")))
+                called = call_of(payload)
+                self.queue.append(
+                    row.noise(_EVENTS.get(what, "unmapped"), known=bool(called) or is_known(what))
+                )
+                if called and called not in self.called and not is_users(payload):
+                    self.called.add(called)
+                    self.queue.append(row.place.odd(CALL_UNREAD, f"{what[:40]} of a call that no item has"))
 
     def _tokens(self, row: Row, payload: JSON) -> None:
         grown = self.meter.growth(payload)

@@ -33,6 +33,9 @@ SAYS: Mapping[Kind, Sequence[str]] = MappingProxyType(
 )
 """The fields in which an item says something."""
 
+ITEMS = ("agent_message", "compaction", "context_compaction", "ghost_snapshot")
+"""Types of items that are none of the conversation."""
+
 _BARE = ("message", "reasoning", *CALLS, *RESULTS)
 _HARNESS = (
     "# AGENTS.md instructions",

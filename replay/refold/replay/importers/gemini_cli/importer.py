@@ -117,6 +117,8 @@ class _Chat:
             yield place.counting(counts).remarked("rewound", rest=whole)
             yield from diagnose_apart(place, "rewound", counts)
             return
+        if text(message, "type") in ("user", "info", "warning", "error"):
+            yield from place.lost({"toolCalls": at(message, "toolCalls")})
         match text(message, "type"):
             case "user" if holds_responses(message):
                 yield from self._responses(message, place)
@@ -143,6 +145,7 @@ class _Chat:
 
     def _returned(self, call: JSON, place: Place) -> Iterator[Item]:
         status, done = text(call, "status"), is_answered(call)
+        lost = [*place.subagent(at(call, "resultDisplay"))]
         result = take_result(call)
         failed = failed_of(status, result) if done else None
         # It has no message of its own.
@@ -158,6 +161,7 @@ class _Chat:
             )
         elif left := rest(call):
             yield place.counting(counts).remarked("unanswered", rest=left)
+        yield from lost
 
     def _is_told(self, result: Response) -> bool:
         return self.answered.get(result.call) == result.text

@@ -14,6 +14,7 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import take_tools
 from refold.replay.importers.fields import JSON, at, instant, json_text, number, rows, table, text
 from refold.replay.importers.inspect_logs.answers import answered, labels, settings, take_duration
+from refold.replay.importers.inspect_logs.asides import nested, within
 from refold.replay.importers.inspect_logs.messages import (
     THOUGHTS,
     Attachments,
@@ -25,7 +26,15 @@ from refold.replay.importers.inspect_logs.messages import (
     take_ours,
 )
 from refold.replay.importers.inspect_logs.requests import Requests
-from refold.replay.importers.items import Item, Place, Returned, RunBegan, Said, message_of
+from refold.replay.importers.items import (
+    UNCOUNTED,
+    Item,
+    Place,
+    Returned,
+    RunBegan,
+    Said,
+    message_of,
+)
 from refold.replay.importers.leftovers import (
     joined,
     rest,
@@ -37,6 +46,8 @@ from refold.replay.importers.leftovers import (
     take_words,
 )
 from refold.replay.importers.remarks import known_or, prefixed
+from refold.replay.importers.session_rows import diagnose_apart
+from refold.replay.source_words import CALL_UNREAD
 
 _BOOKKEEPING = ("span_begin", "span_end", "step")
 _KINDS = frozenset({
@@ -96,8 +107,7 @@ class Sample:
             yield from self._told()
             yield from self._left()
         else:
-            for index, event in enumerate(self.events):
-                yield self._where(index).remarked(known_or(text(event, "event"), _KINDS), event)
+            yield from self._untold()
             yield from self._final()
         yield from self._kept("scores", self.scores)
         yield from self._kept("attachments", {**self.attachments.unused()})
@@ -188,17 +198,44 @@ class Sample:
     def _event(self, event: JSON, place: Place, kind: str) -> Iterator[Item]:
         aside = self._aside(event) if kind in ("model", "tool") else ""
         if aside:
+            apart = within(event) if aside == "subagent" else UNCOUNTED
             yield place.remarked(aside, event)
+            yield from diagnose_apart(place, aside, apart)
         elif kind == "model":
             yield from self._model(event, place)
         elif kind == "tool":
+            apart = nested(event)
             yield self._tool(event, place)
+            yield from diagnose_apart(place, "subagent", apart)
         elif kind == "sample_limit":
             yield place.remarked(prefixed("limit", text(event, "type") or "unknown"), event)
         elif kind == "interrupt":
             yield place.cancelled(by="operator", rest=json_text(event))
         else:
-            yield place.remarked(known_or(kind, _KINDS), event)
+            called = self.last is None or bool(self.last.calls)
+            yield from self._beside(event, place, kind, called=called)
+
+    def _beside(self, event: JSON, place: Place, kind: str, *, called: bool) -> Iterator[Item]:
+        """An event that no message tells of; `called`: the agent may have called a tool, which did what the sandbox did."""
+        yield place.remarked(known_or(kind, _KINDS), event, known=kind in _KINDS)
+        yield from diagnose_apart(place, "subagent", nested(event))
+        ran = kind == "sandbox" and text(event, "action") == "exec"
+        if ran and not called and not self._aside(event):
+            problem = "a command ran in the sandbox after an answer in which no call is recorded"
+            yield place.odd(CALL_UNREAD, problem)
+
+    def _untold(self) -> Iterator[Item]:
+        """Events that do not have the conversation; a call of theirs that no final message has is in no run."""
+        asked = {text(call, "id") for message in self.final for call in rows(message, "tool_calls")}
+        called = bool(asked) or not any(text(message, "role") == "assistant" for message in self.final)
+        for index, event in enumerate(self.events):
+            place, kind = self._where(index), text(event, "event")
+            self._step(event)
+            yield from self._beside(event, place, kind, called=called)
+            if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
+                yield place.odd(CALL_UNREAD, "a call that no message has")
+            elif self._aside(event) == "subagent":
+                yield from diagnose_apart(place, "subagent", within(event))
 
     def _model(self, event: JSON, place: Place) -> Iterator[Item]:
         prompt = self.messages.of(event)
@@ -282,13 +319,17 @@ class Sample:
             yield item
         for index, message in enumerate(messages):
             if _key(message) not in self.heard:
-                yield Place(f"{self.place}.messages[{index}]").remarked("unmapped", self.final[index])
+                known = text(self.final[index], "role") in {*Role}
+                place = Place(f"{self.place}.messages[{index}]")
+                yield place.remarked("unmapped", self.final[index], known=known)
 
     def _final(self) -> Iterator[Item]:
         """The final messages, where no event tells how they came about."""
         for index in range(len(self._leading()), len(self.final)):
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
+            if text(message, "role") not in {*Role}:
+                yield from place.lost(message)
             content, read = at(message, "content"), take_ours(message, self.requests)
             if read.role is Role.ASSISTANT:
                 yield answered(None, message, read, place)

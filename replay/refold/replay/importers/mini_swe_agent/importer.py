@@ -28,6 +28,7 @@ from refold.replay.importers.message_shapes import take_messages
 from refold.replay.importers.mini_swe_agent.rows import (
     counted,
     failed_of,
+    is_known,
     is_rejected,
     is_result,
     left_of,
@@ -43,6 +44,7 @@ from refold.replay.importers.mini_swe_agent.rows import (
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.usages import CHAT_TOKENS
+from refold.replay.source_words import CALL_UNREAD
 
 CUT_SHORT = (StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER)
 """Stop reasons that say more of an answer than whether there is a command in it."""
@@ -133,7 +135,8 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
     waiting: list[MessageCall] = []
     for index in range(begin):
         if unsaid := left_of(messages[index]):
-            yield Place(f"{position}[{index}]").remarked("unmapped", rest=unsaid)
+            known = is_known(messages[index])
+            yield Place(f"{position}[{index}]").remarked("unmapped", rest=unsaid, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
         role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
@@ -155,6 +158,12 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
             yield _returned(row, place, waiting)
         else:
             spoken = Role.SYSTEM if role == "system" else Role.USER
+            if not is_known(row):
+                yield from place.lost(row)
+            elif is_result(row):
+                yield place.odd(
+                    CALL_UNREAD, "what a command gave back, behind an answer in which none is read"
+                )
             yield place.said(take_words(row, "content"), "harness", role=spoken, rest=left_of(row))
 
 

@@ -33,6 +33,11 @@ def role_of(row: JSON) -> str:
     return role if role in ("system", "assistant", "tool", "exit") else "user"
 
 
+def is_known(row: JSON) -> bool:
+    """Whether a message is of a role, or a kind, that is known."""
+    return role_of(row) != "user" or text(row, "role") == "user"
+
+
 def output_of(row: JSON) -> str:
     """What a message says."""
     if text(row, "object") == "response":

@@ -31,6 +31,7 @@ from refold.replay.importers.leftovers import (
     take_words,
 )
 from refold.replay.importers.usages import UsageNames
+from refold.replay.source_words import CALL_UNREAD
 
 _TOKENS = UsageNames(
     input=("input",),
@@ -55,6 +56,8 @@ _BESIDE = (
     "compaction",
 )
 _AS_TEXT = ("text/plain", "application/x-directory")
+_TASK = "task"
+"""The tool that starts a subagent, in a session of its own."""
 _INVALID = "invalid"
 """The tool that OpenCode calls in place of one that is not there, or whose arguments do not fit."""
 _UNAVAILABLE = "Model tried to call unavailable tool"
@@ -98,10 +101,12 @@ def read_message(message: JSON, where: Place, session: str, *, overflowed: bool 
     match text(message, "info", "role"):
         case "user":
             typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
+            lost = [*where.lost([part for part in parts if text(part, "type") == "tool"])]
             said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
             take(message, "info", "role")
             rest_ = _left_of(message, session, text(message, "info", "id"))
             yield where.said(said, "user" if typed else "harness", rest=rest_)
+            yield from lost
         case "assistant":
             yield from _answer(message, where, session, overflowed=overflowed)
         case _:
@@ -249,8 +254,12 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
         name, began = meant.get(call, name), text(state, "metadata", "sessionId")
         begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
         place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
+        lost = [*place.subagent(at(state, "metadata"))] if name == _TASK else []
+        if not table(state) or (text(state, "raw") and not table(state, "input")):
+            lost.append(place.odd(CALL_UNREAD, "a call without its arguments"))
         if text(state, "status") not in DONE:
             yield place.remarked("unanswered", rest=json_text(state))
+            yield from lost
             continue
         failed = _failed(state, name, invalid=call in meant)
         take_if(state, "status", "completed")
@@ -263,6 +272,7 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
             began=began if began != session else "",
             rest=rest(state),
         )
+        yield from lost
 
 
 def _take_output(state: JSON) -> str:

@@ -135,6 +135,8 @@ def _lines(source: Source) -> Iterator[Item]:
         yield from _v0(None, events, "line", "trajectory", unread)
     elif runs or events:
         yield from unread
+        for event, place in zip(events, places, strict=True):
+            yield Place(place).unread("no_run", "no history in it", event)
     else:
         raise BadTranscript(source.name, "", "not one event or run of OpenHands could be read")
 

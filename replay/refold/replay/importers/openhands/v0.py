@@ -28,6 +28,7 @@ _KINDS = frozenset({
     "read", "recall", "reject", "resume", "run", "run_ipython", "start", "state", "success", "system",
     "task_tracking", "think", "user_rejected", "write"
 })  # fmt: skip
+_STATES = ("change_agent_state", "agent_state_changed")
 _FAILS_AS_ERROR = frozenset({"edit", "read", "success", "task_tracking", "think", "write"})
 """Kinds of observations in whose place stands one of the kind `error` if something failed."""
 _TOKENS = UsageNames(
@@ -122,12 +123,15 @@ def _event(event: JSON, place: Place, around: _Around) -> Event:
         return Event(id=own, item=item)
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):
         more = place.remarked("approval", {"decision": "reject"}) if kind == "user_rejected" else None
+        lost = None if kind in _KINDS else next(place.lost(event), None)
         item = _observed(event, around, place)
-        return Event(id=own, item=item, more=more if isinstance(item, Returned) else None)
+        return Event(id=own, item=item, more=more if isinstance(item, Returned) else lost)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
         return Event(id=own, item=place.cancelled(by=by, rest=json_text(event)))
-    return Event(id=own, placed="recall" in (action, kind), item=place.remarked(_what(action or kind), event))
+    known = (action or kind) in _KINDS or (action or kind) in _STATES
+    item = place.remarked(_what(action or kind), event, known=known)
+    return Event(id=own, placed="recall" in (action, kind), item=item)
 
 
 def _answered(event: JSON, own: str, place: Place, around: _Around) -> Event:
@@ -211,8 +215,7 @@ def _event_id(event: JSON) -> str:
 
 
 def _what(kind: str) -> str:
-    word = {"change_agent_state": "state", "agent_state_changed": "state"}.get(kind, kind)
-    return known_or(word, _KINDS)
+    return known_or("state" if kind in _STATES else kind, _KINDS)
 
 
 def _said_by(event: JSON) -> str:

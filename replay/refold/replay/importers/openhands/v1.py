@@ -17,6 +17,7 @@ from refold.replay.importers.items import Counted, Item, Place
 from refold.replay.importers.leftovers import joined, rest, take_if, take_text, take_time, take_words
 from refold.replay.importers.openhands.events import Event, condensed
 from refold.replay.importers.openhands.rendering import REJECTED, render_observation
+from refold.replay.importers.session_rows import diagnose_apart
 
 RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 """Kinds that answer a call."""
@@ -26,8 +27,17 @@ REMARKS = {
     "CondensationRequest": "condensation_request",
     "PauseEvent": "pause",
     "HookExecutionEvent": "hook",
+    "CondensationSummaryEvent": "unmapped",
+    "LLMCompletionLogEvent": "unmapped",
+    "SecurityAnalysisEvent": "unmapped",
+    "StreamingDeltaEvent": "unmapped",
+    "TokenEvent": "unmapped",
 }
 """Kinds that are no turns, and what they are called among the remarks; any other is `unmapped`."""
+
+
+_ACP = "ACPToolCallEvent"
+"""A call by an agent that OpenHands ran over ACP. Neither the name of its tool nor, always, its arguments are recorded."""
 
 
 def is_answer(event: JSON) -> bool:
@@ -70,6 +80,10 @@ def _event(event: JSON, place: Place) -> Event:
     if kind in RESULTS:
         more = place.remarked("approval", event) if kind == "UserRejectObservation" else None
         return Event(id=own, item=_result(event, place), more=more)
+    if kind == _ACP:
+        where = Place(place.position, place.at)
+        lost = next(diagnose_apart(where, "subagent", Counted(calls=1)), None)
+        return Event(id=own, item=place.remarked("subagent", event), more=lost)
     if kind == "Condensation":
         return condensed(own, place.remarked("condensation", event), event)
     return Event(id=own, item=_other(event, kind, place))

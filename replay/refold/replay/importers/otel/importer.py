@@ -135,7 +135,9 @@ class _Run:
         span, kind = member.span, operation(member.span)
         start = Place(span.position, span.start, _counted(span))
         if member.helper:
-            return Step(remark=start.remarked(f"helper:{kind}" if kind else "span", _span(span)))
+            known = bool(kind) or not otel_names.names_tool(span)
+            what = f"helper:{kind}" if kind else "span"
+            return Step(remark=start.remarked(what, _span(span), known=known))
         match kind:
             case "chat":
                 return self._chat(span, start)
@@ -146,7 +148,8 @@ class _Run:
                 return Step(remark=start.remarked("subagent", {"run": span.id, "name": span.name}))
             case _:
                 what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
-                return Step(remark=start.remarked(what, _span(span)))
+                known = bool(kind) or not otel_names.names_tool(span)
+                return Step(remark=start.remarked(what, _span(span), known=known))
 
     def _chat(self, span: Span, start: Place) -> Step:
         own, failure = span.attributes, _failure(span) if span.failed else None

@@ -74,6 +74,7 @@ _KINDS: dict[tuple[str, str], Operation] = {
 _OUTER = re.compile(r"ai\.(generate|stream)(Text|Object)$")
 _INNER = re.compile(r"ai\.(generate|stream)(Text|Object)\.do(Generate|Stream)$")
 _NUMBERED = re.compile(r"gen_ai\.(prompt|completion)\.(\d+)\.(.+)")
+_TOOL = re.compile(r"(?i)tool.?(name|call|input|arg|param|id\b)")
 _CALL = re.compile(r"tool_calls\.(\d+)\.(id|name|arguments)$")
 _EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
@@ -94,6 +95,11 @@ def operation(span: Span) -> Operation:
     if kind == "ai.toolCall":
         return "tool"
     return "agent" if "agent_name" in span.attributes and "final_result" in span.attributes else ""
+
+
+def names_tool(span: Span) -> bool:
+    """Whether the attributes of a span are of a tool, or of its call: what it is of may be a call of an unknown kind."""
+    return any(_TOOL.search(name) for name in (*span.attributes, *table(span.left)))
 
 
 def is_outer(span: Span, inner: Span) -> bool:

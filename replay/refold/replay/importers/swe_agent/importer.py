@@ -207,16 +207,19 @@ class _Run:
             yield place.returned(waiting, take_text(step, "observation"), duration=_take_duration(step))
         for index in turn.following:
             row, position = self.history[index], f"$.history[{index}]"
+            lost = [] if text(row, "role") in {*Role} else [*Place(position).lost(row)]
             role, counts, said = role_of(row), _counted(row, self.steps), take_words(row, "content")
             take_if(row, "role", role.value)
             if waiting is not None and role is not Role.SYSTEM:
                 position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
                 take_if(row, "tool_call_ids", [waiting])
                 place, left = Place(position, None, counts), self.conversation.left_of(row)
+                yield from lost
                 yield place.returned(waiting, said, duration=_take_duration(step), rest=left)
                 waiting = None
             else:
                 place, left = Place(position, None, counts), self.conversation.left_of(row)
+                yield from lost
                 yield place.said(
                     said, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
                 )
