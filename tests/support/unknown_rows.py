@@ -85,7 +85,9 @@ def judged(file: str, format: str) -> Iterator[Inserted]:  # noqa: A002
 
 
 def _judged(source: Source, format: str) -> Iterator[tuple[str, Verdict | None]]:  # noqa: A002
-    found = [(run, verdict) for run, text, verdict in verdicts(source, format) if COMMAND in text]
+    found: list[tuple[str, Verdict | None]] = [
+        (run, verdict) for run, text, verdict in verdicts(source, format) if COMMAND in text
+    ]
     yield from found or [("", None)]
 
 
