@@ -64,7 +64,7 @@ ABOUT = {
     "guards/repetition.py": "repetition guards_batches mutants_guards",
     "guards/stall.py": "guards_stall guards_stall_acts mutants_guards",
     "store/chain.py": "store/chain store/damaged_files",
-    "store/claims.py": "store/conformance store/sqlite console/lost_rows",
+    "store/claims.py": "store/conformance store/sqlite store/damaged_files console/lost_rows",
     "store/evidence.py": "store/conformance store/erasing store/forks_stored",
     "store/forks.py": "store/forks_stored store/conformance",
     "store/group_commit.py": "store/conformance store/committer store/commits_here",
@@ -76,8 +76,8 @@ ABOUT = {
     "engine/compatibility.py": "engine/resuming engine/starting engine/third_party_guards",
     "engine/holder.py": "engine/holders engine/leases engine/holding_a_run",
     "engine/journal.py": "engine/resuming engine/forged_snapshots engine/leases engine/long_runs",
-    "engine/reconciliation.py": "engine/leftovers engine/doubts engine/resuming",
-    "engine/tenure.py": "engine/leases engine/holding_a_run engine/contention engine/workers",
+    "engine/reconciliation.py": "engine/leftovers engine/doubts engine/forks_live engine/resuming",
+    "engine/tenure.py": "engine/leases engine/holding_a_run engine/contention engine/workers engine/cut_off",
 }
 """The tests about a module, `test_NAME.py` each. Those of a guard that is not named are about batches or about calls."""
 WHATIF = "replay/whatif/"

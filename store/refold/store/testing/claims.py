@@ -146,6 +146,13 @@ class ClaimPromises(Promises):
         await store.wake("b")
         assert {"a", "b"} == set(await store.due(9))
 
+    @pytest.mark.parametrize("most", [0, -1])
+    async def test_asking_for_none_of_the_runs_that_are_due(self, store: Store, most: int) -> None:
+        """Where no run is asked for, or fewer than none, no run is given."""
+        await self._wait(store, "a")
+        await store.wake("a")
+        assert [] == list(await store.due(most))
+
     @pytest.mark.parametrize("after", [None, 60.0])
     async def test_waking_a_run_that_is_held(self, store: Store, after: float | None) -> None:
         """It is not due while it is held, and is at once when it is let go, whatever its holder meant to wait for."""
