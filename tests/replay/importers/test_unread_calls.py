@@ -166,6 +166,19 @@ def atif(*trajectories: Json) -> Json:
     }
 
 
+def copilot(kind: str) -> tuple[Json, ...]:
+    rows = [
+        ("session.start", {"sessionId": "s", "copilotVersion": "1.0.10"}),
+        ("user.message", {"content": "hi"}),
+        (kind, {"toolCallId": "d", "toolName": "bash", "arguments": INPUT}),
+        ("assistant.message", {"messageId": "m", "content": "done", "toolRequests": []}),
+    ]
+    return tuple(
+        {"type": kind, "id": str(n), "timestamp": "2026-01-01T00:00:00Z", "data": data}
+        for n, (kind, data) in enumerate(rows)
+    )
+
+
 STEP = {
     "source": "agent",
     "message": "",
@@ -200,6 +213,8 @@ LOST = [
     pytest.param("opencode", opencode(TOOL_PART), id="opencode: a person's"),
     pytest.param("opencode", opencode(status=""), id="opencode: without a state"),
     pytest.param("opencode", opencode(status="pending", raw=json.dumps(INPUT)), id="opencode: raw arguments"),
+    pytest.param("copilot_cli", copilot("tool.novel"), id="copilot: an unknown event of a tool"),
+    pytest.param("copilot_cli", copilot("assistant.novel"), id="copilot: an unknown event of an answer"),
     pytest.param("kimi_cli", kimi(KIMI), id="kimi: a subagent"),
     pytest.param("atif", atif({"steps": [STEP]}), id="atif: a subagent"),
 ]  # fmt: skip
@@ -218,6 +233,7 @@ READ = [
     pytest.param("gemini_cli", gemini(resultDisplay={"fileDiff": "x"}), id="gemini: a diff"),
     pytest.param("gemini_cli", gemini({"type": "info", "content": "x", "toolCalls": []}), id="gemini: a note"),
     pytest.param("opencode", opencode(name="task", metadata={"sessionId": "t"}), id="opencode: a session of its own"),
+    pytest.param("copilot_cli", copilot("tool.user_requested"), id="copilot: a person's command"),
     pytest.param("kimi_cli", kimi({"type": "ContentPart", "payload": {"type": "text", "text": "x"}}), id="kimi: words of a subagent"),
     pytest.param("atif", atif({"steps": [{"source": "agent", "message": "x"}]}), id="atif: words of a subagent"),
 ]  # fmt: skip

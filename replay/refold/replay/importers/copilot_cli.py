@@ -37,9 +37,16 @@ _EVENTS = (
     "tool.execution_start",
 )
 _KINDS = frozenset({
-    "abort", "assistant", "auto_mode_switch", "command", "elicitation", "exit_plan_mode", "external_tool", "hook", "mcp",
-    "model", "permission", "sampling", "session", "skill", "subagent", "system", "tool", "user", "user_input"
+    "abort", "auto_mode_switch", "command", "elicitation", "exit_plan_mode", "external_tool", "hook", "mcp",
+    "model", "permission", "sampling", "session", "skill", "subagent", "system", "user", "user_input"
 })  # fmt: skip
+_TURNS = frozenset({
+    "assistant.intent", "assistant.message", "assistant.message_delta", "assistant.reasoning",
+    "assistant.reasoning_delta", "assistant.streaming_delta", "assistant.turn_end", "assistant.turn_start",
+    "assistant.usage", "tool.execution_complete", "tool.execution_partial_result", "tool.execution_progress",
+    "tool.execution_start", "tool.user_requested"
+})  # fmt: skip
+"""Events of the groups in which calls stand: another one of them may be a call of a kind that is not known."""
 _REMARKS = {
     "permission.requested": "approval",
     "permission.completed": "approval",
@@ -248,7 +255,8 @@ class _Reading:
                     self.names[text(data, "toolCallId")] = text(data, "toolName")
                 elif kind == "session.compaction_start":
                     self.mark = row.number
-                yield row.noise(_REMARKS.get(kind, "unmapped"), known=kind.partition(".")[0] in _KINDS)
+                known = kind in _TURNS or kind.partition(".")[0] in _KINDS
+                yield row.noise(_REMARKS.get(kind, "unmapped"), known=known)
 
     def _said(self, row: Row, said: str, by: str) -> Item:
         self.end = "open", "last message is a prompt, no answer after it"
