@@ -112,3 +112,12 @@ def test_what_a_compaction_does_not_record(said: str, summary: str, remark: str 
     )
     words = [item.what for item in only(items, Remarked) if item.what.startswith("compaction:")]
     assert ([remark] if remark else []) == words
+
+
+@pytest.mark.parametrize("words", ["exec command rejected by user", "Command blocked by PreToolUse hook: no"])
+def test_another_server_may_return_the_words_of_codex(words: str) -> None:
+    """A tool whose namespace is another server's did run, whatever words of Codex its output repeats."""
+    call = row("response_item", type="function_call", namespace="mcp__shell__", name="run", call_id="c")
+    result = row("response_item", type="function_call_output", call_id="c", output=words)
+    found = only(read(META, call, result), Returned)[0]
+    assert (None, False) == (found.refused_by, found.marked)

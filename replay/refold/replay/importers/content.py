@@ -21,8 +21,8 @@ TOOLS = re.compile(r"(?i)tool")
 
 _IDS = ("call_id", "id", "toolCallId", "tool_call_id")
 _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
-_INNER = ("function", "functionCall", "function_call")
-_ARGUMENTS = ("arguments", "args", "input")
+_INNER = ("function", "functionCall", "function_call", "custom")
+_ARGUMENTS = ("arguments", "args", "input", "parameters", "params")
 _SCHEMAS = ("parameters", "input_schema", "inputSchema")
 
 CALLS = ("function", "tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
@@ -129,9 +129,9 @@ def take_call(part: JSON) -> MessageCall:
     call = MessageCall(
         take_first(part, *_IDS) or take_text(inner, "id"),
         take_first(inner, *_NAMES) or take_first(part, *_NAMES),
-        arguments(given),
+        as_written({"input": given}) if around == "custom" else arguments(given),
     )
-    take_if(part, "type", *CALLS)
+    take_if(part, "type", *CALLS, *(["custom"] if around == "custom" else []))
     take_if(part, around, {})
     return call
 

@@ -192,7 +192,8 @@ class _Reading:
         self.latest = self.draft
         if kind(found) == "call":
             self.draft.asked += self._is_new("call", found)
-            self.names[text(found, "call_id") or text(found, "id")] = text(found, "name")
+            name = text(found, "namespace") + text(found, "name")
+            self.names[text(found, "call_id") or text(found, "id")] = name
         self.draft.add(row, found)
         fits(self.source.name, row.position, self.draft.size)
 
