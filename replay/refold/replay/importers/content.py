@@ -25,6 +25,21 @@ _INNER = ("function", "functionCall", "function_call", "custom")
 _ARGUMENTS = ("arguments", "args", "input", "parameters", "params")
 _SCHEMAS = ("parameters", "input_schema", "inputSchema")
 
+_NO_ARGUMENTS = ("{}", "null", "[]")
+_EMPTY: tuple[JSON, ...] = (None, "", {}, [], "{}", "null", "[]")
+_BESIDE = frozenset(
+    {
+        *("id", "call_id", "toolCallId", "tool_call_id", "name", "index", "status"),
+        *("type", "kind", "part_kind", "object", "toolCallType", "namespace", "title", "toolTitle", "view"),
+        *("thoughtSignature", "thought_signature", "signature", "cache_control", "caller"),
+        *("provider_name", "provider_details", "providerMetadata", "providerOptions", "extra_content"),
+    }
+)
+"""Keys of a call under which no format has its arguments: what it is, what became of it, what its provider wants back."""
+
+_MARKS = (("complete", True), ("providerExecuted", False), ("dynamic", False), ("dynamic", True))
+"""What such a key says of arguments that were written to their end."""
+
 CALLS = ("function", "tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
 """Types of parts that are calls."""
 
@@ -115,35 +130,74 @@ def _calling(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
             yield from _calling(inner, marks)
 
 
-def call_of(part: JSON) -> MessageCall:
-    """A call, by any of the names that the field has for its id, its tool and its arguments."""
+class UnreadCall(MessageCall, frozen=True):
+    """A call whose name or arguments could not be read. As JSON it is a `MessageCall`."""
+
+
+def read_call(id_: str, name: str, given: JSON, *left: JSON, beside: Collection[str] = ()) -> MessageCall:
+    """Return a call with these arguments; `left` is what is left of the part in which it stood.
+
+    It is an `UnreadCall` if it has no name, or if it has no arguments and something is left that may be them: a value that
+    is not empty, under a key that neither `beside` nor `_BESIDE` lists.
+    """
+    written = arguments(given)
+    if name and given and given not in _NO_ARGUMENTS:
+        return MessageCall(id_, name, written)
+    unread = not name or any(
+        value not in _EMPTY and key not in beside and key not in _BESIDE and (key, value) not in _MARKS
+        for part in left
+        for key, value in table(part).items()
+    )
+    return UnreadCall(id_, name, written) if unread else MessageCall(id_, name, written)
+
+
+def unread(call: MessageCall) -> UnreadCall:
+    """Return a call as one that could not be read, as where the source has two accounts of it that differ."""
+    return UnreadCall(call.id, call.name, call.arguments)
+
+
+def agree(call: MessageCall, other: JSON) -> bool:
+    """Whether another account of a call, an object, has the same texts as its arguments under the keys that both have."""
+    given = table(unwrapped(call.arguments))
+    return all(
+        given[key] == value
+        for key, value in table(other).items()
+        if isinstance(value, str) and isinstance(given.get(key), str)
+    )
+
+
+def call_of(part: JSON, name: str = "") -> MessageCall:
+    """A call, by any of the keys that formats have for its id, its tool and its arguments. `name`: the tool, if not in it."""
     inner = {name: {**table(part, name)} for name in _INNER if table(part, name)}
-    return take_call({**table(part), **inner})
+    return take_call({**table(part), **inner}, name)
 
 
-def take_call(part: JSON) -> MessageCall:
-    """A call, taken out of its part, by any of the names that the field has for its id, its tool and its arguments."""
+def take_call(part: JSON, name: str = "") -> MessageCall:
+    """The same, taken out of its part."""
     around = next((name for name in _INNER if table(part, name)), "")
     inner = table(part, around) if around else table(part)
     given = take(inner, next((key for key in _ARGUMENTS if key in inner), ""))
-    call = MessageCall(
-        take_first(part, *_IDS) or take_text(inner, "id"),
-        take_first(inner, *_NAMES) or take_first(part, *_NAMES),
-        as_written({"input": given}) if around == "custom" else arguments(given),
-    )
+    id_ = take_first(part, *_IDS) or take_text(inner, "id")
+    name = take_first(inner, *_NAMES) or take_first(part, *_NAMES) or name
     take_if(part, "type", *CALLS, *(["custom"] if around == "custom" else []))
     take_if(part, around, {})
-    return call
+    if around == "custom" and given is not None:
+        given = {"input": given}
+    return read_call(id_, name, given, part, inner, beside=(around,))
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
-    """The calls in a message, as they are listed there, taken out of it."""
-    return tuple([take_call(call) for call in take_each(message, name) if isinstance(call, dict)])
+    """The calls in a message, as they are listed there, taken out of it. What is listed and is no object stays there."""
+    return tuple([_listed(call) for call in take_each(message, name) if call])
+
+
+def _listed(call: JSON) -> MessageCall:
+    return take_call(call) if isinstance(call, dict) else UnreadCall("", "", "{}")
 
 
 def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
     """The calls in a message, as they are listed there."""
-    return tuple(call_of(call) for call in rows(message, name) if isinstance(call, dict))
+    return take_calls({name: deepcopy([*rows(message, name)])}, name)
 
 
 def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:

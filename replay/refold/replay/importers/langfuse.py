@@ -274,8 +274,6 @@ class _Run:
 
 def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:
     """`toolCalls` of an observation: JSON texts of calls, their names in a list beside them."""
-    found = [call_of(unwrapped(call)) for call in rows(one.row, "toolCalls")]
+    found = [unwrapped(call) for call in rows(one.row, "toolCalls")]
     names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)
-    return tuple(
-        MessageCall(c.id, c.name or name, c.arguments) for c, name in zip(found, names, strict=False)
-    )
+    return tuple(call_of(call, name) for call, name in zip(found, names, strict=False))

@@ -201,7 +201,8 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
         name = text(data, "name")
         place = place.counting(counts)
         tool = place.returned("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
-        return Step(tool=tool, arguments=arguments(data.get("input")) or "{}", problem=span.error)
+        given = None if data.get("input") is None else arguments(data.get("input"))
+        return Step(tool=tool, arguments=given, problem=span.error)
     known = not span.kind or span.kind in _KINDS
     remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row, known=known)
     return Step(remark=remark, turn=span.kind == "turn")

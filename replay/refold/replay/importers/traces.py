@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
-from refold.replay.importers.content import unwrapped
+from refold.replay.importers.content import UnreadCall, unwrapped
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.items import (
     UNCOUNTED,
@@ -36,7 +36,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is what is told
     instead of one that says nothing. `tool` is what came of a call by the span itself; what the span asked for are its
-    `arguments`, `alone` is told of one that no call waits for (None: a result all the same). `remark` is a span that is
+    `arguments`, None if they were not captured; `alone` is told of one that no call waits for (None: a result all the same). `remark` is a span that is
     neither. `unknown` is what no rule could read of an answer.
     """
 
@@ -47,7 +47,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     captured: bool = True
     failure: RequestFailed | None = None
     tool: Returned | None = None
-    arguments: str = "{}"
+    arguments: str | None = None
     problem: str = ""
     alone: Remarked | None = None
     remark: Remarked | None = None
@@ -107,7 +107,7 @@ class Trace:
     def _ran(self, index: int) -> tuple[MessageCall, ...]:
         """What an answer that was not captured asked for: the tools that ran before the model was asked again."""
         following = takewhile(lambda step: not (step.answer or step.turn), self._steps[index + 1 :])
-        return tuple(MessageCall(s.tool.id, s.tool.name, s.arguments) for s in following if s.tool)
+        return tuple(_called(step.tool, step.arguments) for step in following if step.tool)
 
     def _tool(self, step: Step, tool: Returned) -> Item:
         call, waiting = tool.id, self._talk.waiting(tool.name)
@@ -225,6 +225,10 @@ class Talk:
             for call in piece.calls
         )
         return msgspec.structs.replace(piece, calls=calls)
+
+
+def _called(tool: Returned, given: str | None) -> MessageCall:
+    return UnreadCall(tool.id, tool.name, "{}") if given is None else MessageCall(tool.id, tool.name, given)
 
 
 def _key(piece: Message) -> _Key:

@@ -1,9 +1,10 @@
 """Answers of a Claude Code session while their rows are read: one response, a row a block, usage repeated on each."""
 
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message
 from refold.replay.importers.claude_code.rows import blocks, is_id, leftover
+from refold.replay.importers.content import read_call
 from refold.replay.importers.drafts import Draft
-from refold.replay.importers.fields import JSON, as_written, at, json_text, nano_usd, number, text
+from refold.replay.importers.fields import JSON, at, json_text, nano_usd, number, text
 from refold.replay.importers.items import Answered, Quality
 from refold.replay.importers.session_rows import Row
 from refold.replay.importers.usages import UsageNames, larger
@@ -51,8 +52,8 @@ class Response(Draft):
             case "thinking":
                 self.thoughts.append(text(block, "thinking"))
             case "tool_use":
-                written = as_written(at(block, "input"))
-                call = MessageCall(text(block, "id"), text(block, "name"), written)
+                given = at(block, "input")
+                call = read_call(text(block, "id"), text(block, "name"), given, block, beside=("input",))
                 if not call.id or call not in self.calls:  # another call by the same id is one too
                     self.calls.append(call)
             case _:

@@ -12,7 +12,7 @@ from typing import Literal
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
-from refold.replay.importers.content import unwrapped
+from refold.replay.importers.content import read_call, unwrapped
 from refold.replay.importers.fields import JSON, at, json_text, number, rows, table, text
 from refold.replay.importers.items import Answered, Place, Returned, Said
 from refold.replay.importers.leftovers import take, take_each, take_if, take_text
@@ -22,6 +22,8 @@ Kind = Literal["message", "answer", "reasoning", "call", "hosted", "result", "ot
 """A message from outside, the model's text, its thoughts, its calls, a call that the provider ran itself, a result."""
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+_BESIDE = ("metadata", "execution", "internal_chat_message_metadata_passthrough")
+"""Keys of a call that hold no arguments, in this format alone."""
 RESULTS = ("function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output")
 
 SAYS: Mapping[Kind, Sequence[str]] = MappingProxyType(
@@ -132,16 +134,20 @@ def take_thought(found: JSON) -> str:
 def take_call(found: JSON) -> MessageCall:
     """A call, taken out of its item. A custom tool's input is no JSON, so it is put into some."""
     what = text(found, "type")
-    name = take_text(found, "name") or what.removesuffix("_call")
+    name = take_text(found, "name")
+    if what in ("local_shell_call", "tool_search_call"):
+        name = name or what.removesuffix("_call")
     id_ = take_text(found, "call_id") or take_text(found, "id")
     match what:
         case "custom_tool_call":
-            given: JSON = {"input": take(found, "input")}
+            given = take(found, "input")
+            given = None if given is None else {"input": given}
         case "local_shell_call":
             given = take(found, "action")
         case _:
             given = take(found, "arguments")
-    return MessageCall(id=id_, name=name, arguments=given if isinstance(given, str) else json_text(given))
+    given = given if isinstance(given, str) else json_text(given)
+    return read_call(id_, name, given, found, beside=_BESIDE)
 
 
 def output(found: JSON) -> str:

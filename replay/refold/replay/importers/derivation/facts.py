@@ -21,11 +21,21 @@ from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown
+from refold.replay.importers.content import UnreadCall
 from refold.replay.importers.derivation.log import Writer
 from refold.replay.importers.derivation.pairs import Paired
 from refold.replay.importers.derivation.plan import Change, said_message
 from refold.replay.importers.fields import json_text
-from refold.replay.importers.items import Answered, Cancelled, Item, RequestFailed, Returned, Said, message_of
+from refold.replay.importers.items import (
+    UNKNOWN_PART,
+    Answered,
+    Cancelled,
+    Item,
+    RequestFailed,
+    Returned,
+    Said,
+    message_of,
+)
 from refold.replay.importers.stops import is_known
 from refold.replay.source_words import BEGAN
 
@@ -49,6 +59,12 @@ def answer(
     ]
     ended = StopReason.OTHER if stopped else StopReason.END_TURN
     stop = item.stop or (StopReason.TOOL_USE if calls else ended)
+    for call in item.calls[:MOST_CALLS]:
+        if isinstance(call, UnreadCall):
+            problem = (
+                f"the arguments of a call of {call.name!r}" if call.name else "a call, which has no name"
+            )
+            log.diagnose(UNKNOWN_PART, f"could not read {problem}", item, unread=True)
     seq = log.tell(
         lambda state, at, salt: _with_refused(
             composition.responded(

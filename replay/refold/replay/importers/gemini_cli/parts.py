@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Refuser, Role, ToolError
-from refold.replay.importers.content import take_call
-from refold.replay.importers.fields import JSON, as_written, at, json_text, rows, table, text
+from refold.replay.importers.content import read_call, take_call, unread, unwrapped
+from refold.replay.importers.fields import JSON, at, json_text, rows, table, text
 from refold.replay.importers.leftovers import (
     take,
     take_each,
@@ -26,6 +26,11 @@ from refold.replay.importers.shells import TOOL, shell_failed
 INJECTED = ("<session_context>", "<state_snapshot>")
 """How messages begin that the CLI puts there in the user's place."""
 
+_BESIDE = (
+    *("args", "result", "resultDisplay", "timestamp", "agentId"),
+    *("displayName", "description", "renderOutputAsMarkdown"),
+)
+"""Keys of a call in `toolCalls` that hold no arguments, once those were taken."""
 _RESPONSE = "functionResponse"
 _FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
 # The CLI's own words at the beginning of an error: the first that fits holds. Output of a tool never stands there alone.
@@ -89,14 +94,22 @@ def take_answer(message: JSON) -> Message:
     wire = _take_parts(message, "functionCall")
     said, thought = take_said(message), _take_thoughts(message)
     listed = [
-        MessageCall(text(call, "id"), text(call, "name"), as_written(take(call, "args")))
+        read_call(text(call, "id"), text(call, "name"), take(call, "args"), call, beside=_BESIDE)
         for call in rows(message, "toolCalls")
     ]
-    ids = {call.id for call in listed}
+    places = {call.id: place for place, call in enumerate(listed)}
     asked = [take_call(part) for part in wire]
     put_back(message, wire)
-    calls = (*listed, *(call for call in asked if call.id not in ids))
-    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
+    for call in asked:
+        if call.id not in places:
+            listed.append(call)
+        elif not _is_same(call, listed[places[call.id]]):
+            listed[places[call.id]] = unread(listed[places[call.id]])
+    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(listed))
+
+
+def _is_same(one: MessageCall, other: MessageCall) -> bool:
+    return one.name == other.name and unwrapped(one.arguments) == unwrapped(other.arguments)
 
 
 def _take_thoughts(message: JSON) -> str:

@@ -10,13 +10,15 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role, ToolError
-from refold.replay.importers.content import take_calls, words
+from refold.replay.importers.content import take_calls, unread, words
 from refold.replay.importers.fields import JSON, at, rows, table, text
 from refold.replay.importers.inspect_logs.requests import Requests
 from refold.replay.importers.leftovers import rest, take_each, take_if, take_text, take_words
 from refold.replay.importers.source import MOST_SAID
 
 _ATTACHMENT = "attachment://"
+_MISSING = f'"{_ATTACHMENT}'
+"""Where a text of a call's arguments is an attachment that the sample does not have."""
 _DEPTH = 60
 THOUGHTS = frozenset({"reasoning"})
 
@@ -112,7 +114,8 @@ def take_ours(message: JSON, requests: Requests) -> Message:
         return Message(role=role, text=shown, call=call, name=name)
     if role is not Role.ASSISTANT:
         return Message(role=role, text=shown)
-    return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=take_calls(message))
+    calls = tuple(unread(call) if _MISSING in call.arguments else call for call in take_calls(message))
+    return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=calls)
 
 
 class Messages:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
+from refold.replay.importers.content import UnreadCall, arguments, read_call
 from refold.replay.importers.cuts import BEGINNING, Cut
-from refold.replay.importers.fields import JSON, as_written, at, instant, json_text, number, rows, table, text
+from refold.replay.importers.fields import JSON, at, instant, json_text, number, rows, table, text
 from refold.replay.importers.items import (
     UNKNOWN_PART,
     Answered,
@@ -87,6 +88,11 @@ _PLACEHOLDERS = {
     "subtask": "The following tool was executed by the user",
 }
 """What OpenCode sends for parts that have no words of their own."""
+_BESIDE_ARGUMENTS = (
+    *("callID", "tool", "messageID", "sessionID", "state", "metadata"),
+    *("status", "output", "time", "error", "attachments"),
+)
+"""Keys of a tool part and of its state that hold no arguments."""
 DONE = ("completed", "error")
 """The states of calls that have ended."""
 
@@ -235,14 +241,20 @@ def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
                 thoughts.append(take_text(part, "text"))
                 take(part, "type")
             case "tool":
-                given = as_written(take(part, "state", "input"))
-                calls.append(
-                    MessageCall(id_ := text(part, "callID"), meant.get(id_, text(part, "tool")), given)
-                )
+                calls.append(_take_call(part, meant))
             case _:
                 take_if(part, "type", "step-start")
     said, thought = "\n".join(texts), "\n".join(thoughts)
     return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(calls))
+
+
+def _take_call(part: JSON, meant: Mapping[str, str]) -> MessageCall:
+    """The call of a tool part, of which only the arguments are taken. While a model still writes them, they are not `input`."""
+    given, id_ = take(part, "state", "input"), text(part, "callID")
+    name = meant.get(id_, text(part, "tool"))
+    if not table(part, "state"):
+        return UnreadCall(id_, name, arguments(given))
+    return read_call(id_, name, given, part, table(part, "state"), beside=_BESIDE_ARGUMENTS)
 
 
 def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -> Iterator[Item]:

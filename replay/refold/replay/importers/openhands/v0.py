@@ -14,7 +14,7 @@ import msgspec
 
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Refuser, Role
-from refold.replay.importers.content import calls_of, words
+from refold.replay.importers.content import agree, calls_of, read_call, unread, words
 from refold.replay.importers.fields import JSON, at, instant, json_text, left, nano_usd, rows, table, text
 from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, Returned
 from refold.replay.importers.leftovers import rest, take_if, take_text, take_time, take_words
@@ -175,6 +175,13 @@ def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place
     )
 
 
+_BESIDE_ARGUMENTS = (
+    *("timestamp", "source", "message", "cause", "action", "args", "tool_call_metadata"),
+    *("timeout", "llm_metrics"),
+)
+"""Keys of an action that hold no arguments, but for `args`."""
+
+
 def _asked(event: JSON, index: int) -> MessageCall | None:
     """The call that an action is: as the model wrote it where its answer is there, else from the action."""
     action, call = text(event, "action"), call_of(event)
@@ -183,8 +190,11 @@ def _asked(event: JSON, index: int) -> MessageCall | None:
     written = rows(event, "tool_call_metadata", "model_response", "choices")
     found = (asked for choice in written for asked in calls_of(at(choice, "message")) if asked.id == call)
     name = text(event, "tool_call_metadata", "function_name") or action
-    given = json_text(left(at(event, "args"), "thought", "confirmation_state"))
-    return next(found, MessageCall(call or f"event-{_event_id(event) or index}", name, given))
+    given = left(at(event, "args"), "thought", "confirmation_state")
+    if (model := next(found, None)) is not None:
+        return model if agree(model, given) else unread(model)
+    id_ = call or f"event-{_event_id(event) or index}"
+    return read_call(id_, name, json_text(given), event, beside=_BESIDE_ARGUMENTS)
 
 
 def _observed(event: JSON, around: _Around, place: Place) -> Item:

@@ -9,10 +9,12 @@ is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all o
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Refuser, Role
-from refold.replay.importers.content import arguments, words
-from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, text
+from refold.replay.importers.content import agree, read_call, unread, words
+from refold.replay.importers.fields import JSON, at, instant, json_text, left, rows, table, text
 from refold.replay.importers.items import Counted, Item, Place
 from refold.replay.importers.leftovers import joined, rest, take_if, take_text, take_time, take_words
 from refold.replay.importers.openhands.events import Event, condensed
@@ -137,20 +139,40 @@ def _result(event: JSON, place: Place) -> Item:
     return place.counting(counts).returned(call, output, name=name, failed=failed, rest=_left_of(event))
 
 
+_BESIDE_ARGUMENTS = (
+    *(
+        "id",
+        "timestamp",
+        "source",
+        "thought",
+        "reasoning_content",
+        "thinking_blocks",
+        "responses_reasoning_item",
+    ),
+    *("action", "tool_name", "tool_call_id", "tool_call", "llm_response_id", "security_risk", "summary"),
+    "critic_result",
+)
+"""Keys of an action's event that hold no arguments, but for the action and the call that are read."""
+
+
 def _asked(event: JSON) -> MessageCall | None:
     """The call that an action is: the model's own text of the arguments, else the action's fields."""
     if text(event, "kind") != "ActionEvent":
         return None
-    called = at(event, "tool_call")
-    written = (
-        at(called, "arguments"),
-        at(called, "function", "arguments"),
-        left(at(event, "action"), "kind"),
+    called, action = at(event, "tool_call"), left(at(event, "action"), "kind")
+    inner, given = table(called, "function"), at(called, "arguments")
+    call = read_call(
+        text(event, "tool_call_id"),
+        text(event, "tool_name") or text(called, "name"),
+        at(inner, "arguments") if given is None else given,
+        called,
+        inner,
+        left(event, *_BESIDE_ARGUMENTS),
+        beside=("arguments", "function", "origin"),
     )
-    name = text(event, "tool_name") or text(called, "name")
-    return MessageCall(
-        text(event, "tool_call_id"), name, arguments(next(given for given in written if given is not None))
-    )
+    if given is None and at(inner, "arguments") is None:
+        return replace(call, arguments=json_text(action))
+    return call if agree(call, action) and agree(call, at(action, "data")) else unread(call)
 
 
 def _take_output(event: JSON) -> str:

@@ -212,7 +212,7 @@ def _tool(span: Span, start: Place) -> Step:
         rest=json_text(_left(span)),
     )
     alone = start.remarked("tool", _span(span))
-    return Step(tool=tool, arguments=given or "{}", problem=span.message, alone=alone)
+    return Step(tool=tool, arguments=given or None, problem=span.message, alone=alone)
 
 
 def _span(span: Span) -> dict[str, JSON]:

@@ -75,7 +75,7 @@ _OUTER = re.compile(r"ai\.(generate|stream)(Text|Object)$")
 _INNER = re.compile(r"ai\.(generate|stream)(Text|Object)\.do(Generate|Stream)$")
 _NUMBERED = re.compile(r"gen_ai\.(prompt|completion)\.(\d+)\.(.+)")
 _TOOL = re.compile(r"(?i)tool.?(name|call|input|arg|param|id\b)")
-_CALL = re.compile(r"tool_calls\.(\d+)\.(id|name|arguments)$")
+_CALL = re.compile(r"tool_calls\.(\d+)\.(\w+)$")
 _EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
 

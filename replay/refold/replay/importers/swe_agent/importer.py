@@ -22,7 +22,7 @@ from refold.reducers.vocabulary import Role
 from refold.replay.importers.content import calls_of
 from refold.replay.importers.documents import beginning, document
 from refold.replay.importers.fields import JSON, at, nanoseconds, number, rows, table, text
-from refold.replay.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, together
+from refold.replay.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, together
 from refold.replay.importers.leftovers import joined, rest, take, take_if, take_rows, take_text, take_words
 from refold.replay.importers.protocol import Match
 from refold.replay.importers.source import BadTranscript, Source, decoded
@@ -155,6 +155,9 @@ class _Run:
             place = where.counting(Counted(calls=1, results=seen))
             yield place.remarked("gave_up", rest=rest(step))
             return
+        accounts = [step, None if turn.answer is None else self.history[turn.answer]]
+        if any(account and not {"action", "tool_calls"} & table(account).keys() for account in accounts):
+            yield _place(turn).unread(UNKNOWN_PART, "an answer without an action")
         message = self._take_answer(turn, step)
         waiting = message.calls[-1].id if message.calls else None
         results = [*self._following(turn, step, waiting)]
