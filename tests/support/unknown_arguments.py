@@ -97,7 +97,7 @@ class _Copy:
         """The value as it is in the copy."""
         match value:
             case list():
-                return [self.of(each, f"{path}[]") for each in cast("list[Json]", value)]
+                return [self.of(each, f"{path}[]") for each in cast("Sequence[Json]", value)]
             case str():
                 inner, before = _read(value), len(self.places)
                 copied = None if inner is None else self.of(inner, f"{path}!")
@@ -131,8 +131,8 @@ class _Known:
         self.only = {(*each.items(),)[0] for each in known if len(each) == 1 and _is_text(each)}
 
     def has(self, key: str, value: Json) -> bool:
-        read = _read(value) if isinstance(value, str) else value
-        if isinstance(read, dict) and read:
+        read = _object_in(value)
+        if read:
             if json.dumps(read, sort_keys=True) in self.texts:
                 return True
             pairs = {json.dumps([k, v], sort_keys=True) for k, v in read.items()}
@@ -151,11 +151,17 @@ def _is_word(value: Json) -> bool:
 
 
 def _marked(value: Json) -> Json:
+    read = _object_in(value)
+    if read is None:
+        return f"{value} {MARK}"
+    copied = {**read, MARK: MARK}
+    return json.dumps(copied) if isinstance(value, str) else copied
+
+
+def _object_in(value: Json) -> dict[str, Json] | None:
+    """The object that a value is, or is the JSON text of."""
     read = _read(value) if isinstance(value, str) else value
-    if isinstance(read, dict):
-        marked = {**read, MARK: MARK}
-        return json.dumps(marked) if isinstance(value, str) else marked
-    return f"{value} {MARK}"
+    return cast("dict[str, Json]", read) if isinstance(read, dict) else None
 
 
 def _emptied(value: Json) -> Json:

@@ -181,9 +181,8 @@ def take_call(part: JSON, name: str = "") -> MessageCall:
     name = take_first(inner, *_NAMES) or take_first(part, *_NAMES) or name
     take_if(part, "type", *CALLS, *(["custom"] if around == "custom" else []))
     take_if(part, around, {})
-    if around == "custom" and given is not None:
-        given = {"input": given}
-    return read_call(id_, name, given, part, inner, beside=(around,))
+    wrapped: JSON = {"input": given} if around == "custom" and given is not None else given
+    return read_call(id_, name, wrapped, part, inner, beside=(around,))
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:

@@ -140,8 +140,8 @@ def take_call(found: JSON) -> MessageCall:
     id_ = take_text(found, "call_id") or take_text(found, "id")
     match what:
         case "custom_tool_call":
-            given = take(found, "input")
-            given = None if given is None else {"input": given}
+            written = take(found, "input")
+            given: JSON = None if written is None else {"input": written}
         case "local_shell_call":
             given = take(found, "action")
         case _:
