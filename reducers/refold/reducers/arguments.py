@@ -15,8 +15,23 @@ class _Written(str):
     __slots__ = ()
 
 
+class _Repeated(list[Any]):
+    """The values of a key that stands more than once in its object. JSON does not say which of them an agent takes."""
+
+
+def _with_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        values: dict[str, list[Any]] = {}
+        for key, value in pairs:
+            values.setdefault(key, []).append(value)
+        found = {key: each[0] if len(each) == 1 else _Repeated(each) for key, each in values.items()}
+    return found
+
+
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _DECODER = json.JSONDecoder(parse_float=_Written, parse_int=_Written)
+_ALL_VALUES = json.JSONDecoder(parse_float=_Written, parse_int=_Written, object_pairs_hook=_with_repeated)
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 # A text that is not closed is matched to its end: else each of its quotes would be looked at again and again.
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
@@ -66,17 +81,20 @@ def searched(arguments: str, field: str | None = None) -> list[str]:
 
     Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by spaces, as of
     a command and its words. The keys of objects are texts too, but for the names of the parameters. A text that is itself a
-    JSON object or list is searched as it is and by its parts. Of what is no JSON object the text as it is, for then nobody
-    knows where a field ends.
+    JSON object or list is searched as it is and by its parts. If a key stands twice, both its values are searched: agents
+    differ in which one they take. Of what is no JSON object the text as it is, for then nobody knows where a field ends.
     """
-    found: Any = object_of(arguments)
-    if found is None:
+    found: Any = _all_values(arguments)
+    if not isinstance(found, dict):
         return [arguments]
     texts: list[str] = []
     if field:
+        values: list[Any] = [found]
         for key in field.split("."):
-            found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-        _collect(found, texts)
+            inner = [cast("dict[str, Any]", each).get(key) for each in values if isinstance(each, dict)]
+            values = [one for each in inner for one in (each if isinstance(each, _Repeated) else [each])]
+        for value in values:
+            _collect(value, texts)
     else:
         for value in cast("dict[str, Any]", found).values():
             _collect(value, texts)
@@ -88,7 +106,7 @@ def _collect(value: Any, texts: list[str], within: int = 0) -> None:
     if isinstance(value, str):
         texts.append(value)
         if within < _TEXTS_IN_TEXTS and value.lstrip()[:1] in ("{", "["):
-            _collect(_parsed.__wrapped__(value), texts, within + 1)
+            _collect(_all_values.__wrapped__(value), texts, within + 1)
     elif isinstance(value, bool):
         texts.append("true" if value else "false")
     elif isinstance(value, dict):
@@ -99,25 +117,40 @@ def _collect(value: Any, texts: list[str], within: int = 0) -> None:
         inner = cast("Sequence[Any]", value)
         for each in inner:
             _collect(each, texts, within)
-        if len(inner) > 1 and all(isinstance(each, str) for each in inner):
+        if (
+            len(inner) > 1
+            and not isinstance(value, _Repeated)
+            and all(isinstance(each, str) for each in inner)
+        ):
             texts.append(" ".join(inner))
 
 
 @lru_cache(maxsize=8)  # each guard asks about the same few calls
 def _parsed(arguments: str) -> Any:
+    """The arguments as an agent takes them that keeps the last value of a key."""
+    return _decoded(arguments, _DECODER)
+
+
+@lru_cache(maxsize=8)
+def _all_values(arguments: str) -> Any:
+    """The same with all values of each key."""
+    return _decoded(arguments, _ALL_VALUES)
+
+
+def _decoded(arguments: str, decoder: json.JSONDecoder) -> Any:
     # How deep the interpreter can go, and how long a number it converts, differs from one to the next: neither
     # may decide what a log means.
     if _depth(arguments) > _DEEPEST:
         return None
     try:
         # Without looking for space around it, which few have and which takes as long as reading the rest.
-        found, end = _DECODER.raw_decode(arguments)
+        found, end = decoder.raw_decode(arguments)
     except ValueError:
         found, end = None, -1
     if end == len(arguments):
         return found
     try:
-        return _DECODER.decode(arguments or "{}")
+        return decoder.decode(arguments or "{}")
     except ValueError:
         return None
 
