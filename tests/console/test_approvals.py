@@ -64,6 +64,19 @@ def test_what_to_type_is_whole(refold: Refold, scripted: Scripted, store: Path, 
     assert 0 == refold(*shlex.split(line.partition("refold ")[2])).code
 
 
+def test_a_guard_that_asks_is_named(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
+    """Where a guard asks about a call, the guard is named, and no approver of a chain that the policy does not have."""
+    guard = {"guard": "arguments", "tool": "write_todos", "matches": "Buy", "then": "ask"}
+    (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", "guards": [guard]}))
+    scripted([ANSWER])
+    refold("run", "Plan", "--policy", tmp_path / "p.json", "--tools", "todos", "--store", store)
+    ran = refold("approvals", "@last", "--store", store)
+    assert "asked by its policy's guard arguments" in ran.out
+    assert "chain" not in ran.out
+    asked = json.loads(refold("approvals", "@last", "-o", "json", "--store", store).out)
+    assert "arguments" == asked["guard"]
+
+
 def test_what_waits_is_listed(refold: Refold, store: Path, asking: str) -> None:
     """Each call with its tool and arguments, since when, who asks, and what to type."""
     ran = refold("approvals", "@last", "--store", store)

@@ -209,6 +209,6 @@ def test_the_variable_of_the_command_line_counts_from_python_too(monkeypatch: py
 def test_terms_beside_a_model_that_is_made(what: str) -> None:
     """What belongs to a server is refused beside a model object, and the way out is named."""
     with pytest.raises(
-        WrongUse, match=rf"{what}: expected none beside a model.*ScriptedModel\(\.\.\., {what}="
+        WrongUse, match=rf"{what}: expected none beside a model.*a ScriptedModel has no {what}; leave it out"
     ):
         agent(**{what: 5})

@@ -58,7 +58,7 @@ async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPat
     """Whoever mistyped an address reads which one was asked."""
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1")
     model = PydanticAIModel("ollama:qwen3")
-    with pytest.raises(ModelError, match=r"asked was http://127\.0\.0\.1:9") as failed:
+    with pytest.raises(ModelError, match=r"[^.] \(address: http://127\.0\.0\.1:9") as failed:
         await items(model, ModelRequest(messages=HELLO))
     assert FailureClass.NETWORK is failed.value.failure
     await model.aclose()

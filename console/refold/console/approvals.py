@@ -20,6 +20,7 @@ from refold.engine.answers import Answers, Edit, words_of
 from refold.reducers.composition_approvals import Answer, approved
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered
+from refold.reducers.guards.approvals import Approval
 from refold.reducers.state import RunState
 from refold.replay import figures
 
@@ -147,7 +148,11 @@ def _tell(screen: Screen, place: StorePlace, state: RunState, question: Question
         return
     until = "" if question.until is None else f", until {figures.clock(question.until)}"
     screen.heading(f"run {question.run} waits for approval since {figures.clock(question.since)}{until}")
-    screen.say(hostile.line(f"asked by {question.approver} of its policy's approvals"))
+    chain = question.guard == Approval.kind
+    asks = (
+        f"{question.approver} of its policy's approvals" if chain else f"its policy's guard {question.guard}"
+    )
+    screen.say(hostile.line(f"asked by {asks}"))
     for call in question.calls:
         screen.say(hostile.line(f"{call.call}  {call.tool}  {call.arguments}"))
     for typed in next_words(state, means_needed(state))[:2]:

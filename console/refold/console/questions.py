@@ -38,8 +38,8 @@ class AskedCall(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What a run asks a person, as JSON. `since` and `until` are nanoseconds since the epoch.
 
-    `text` are the first words of the answer with which the run came to wait, None where they were erased; `approver` is the
-    part of the policy's approvals that asks.
+    `text` are the first words of the answer with which the run came to wait, None where they were erased. `guard` asks:
+    `approvals` for its approver `approver`, or a guard of that name.
     """
 
     run: str
@@ -48,6 +48,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     calls: tuple[AskedCall, ...] = ()
     text: str = ""
+    guard: str = ""
     approver: str = ""
 
 
@@ -98,6 +99,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
             if call.id in names
         ),
         text=descriptions.short(result_of(state, contents).outcome.text, _TEXT),
+        guard=approval.event.guard if approval else "",
         approver=approval.event.approver if approval else "",
     )
 

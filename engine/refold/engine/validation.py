@@ -89,7 +89,13 @@ def model_of(given: object, **served: Any) -> Model:
         return resolve_model(given, **served)
     for what, value in served.items():
         if value is not None:
-            way_out = f"give it to the model itself: {type(given).__name__}(..., {what}=...)"
+            kind = type(given)
+            takes = what in inspect.signature(kind).parameters
+            way_out = (
+                f"give it to the model itself: {kind.__name__}(..., {what}=...)"
+                if takes
+                else f"a {kind.__name__} has no {what}; leave it out, or name a model, as in 'openai:gpt-5-mini'"
+            )
             raise wrong(what, "none beside a model", value, way_out)
     return known_model(given, "model")
 

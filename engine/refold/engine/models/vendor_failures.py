@@ -83,7 +83,7 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
         and around.address
         and around.address not in text
     ):
-        text = f"{text}; asked was {around.address}"
+        text = f"{text.rstrip('.')} (address: {around.address})"
     return ModelError(
         failure,
         text,

@@ -58,7 +58,11 @@ def as_text(result: object, tool: str = "") -> str:
 @cache  # once for each: a tool may be called a thousand times
 def _warn(tool: str, kind: str) -> None:
     whose = f"tool {tool}" if tool else "a tool"
-    _LOGGER.warning("warning: %s returned a %s, which JSON cannot carry: it is recorded as text", whose, kind)
+    _LOGGER.warning(
+        "warning: %s returned a value of type %s, which JSON cannot carry: it is recorded as text",
+        whose,
+        kind,
+    )
 
 
 def _described(value: object) -> str:
