@@ -73,6 +73,21 @@ def acp(**more: Any) -> Json:
     return {"kind": "ACPToolCallEvent", "source": "agent", "tool_call_id": "c", "title": "Terminal", **more}
 
 
+def acting(wire: Json, **action: Any) -> tuple[Json, Json]:
+    """A call as the model wrote it and as it was run, and its result."""
+    said = {"id": "c", "name": "bash", "arguments": json.dumps(wire)}
+    about = {"tool_name": "bash", "tool_call_id": "c"}
+    run = {
+        "kind": "ActionEvent",
+        "source": "agent",
+        "tool_call": said,
+        "action": {"kind": "Bash", **action},
+        **about,
+    }
+    seen = {"kind": "Observation", "content": [{"type": "text", "text": "ok"}]}
+    return run, {"kind": "ObservationEvent", "source": "environment", "observation": seen, **about}
+
+
 def codex(*payloads: Json) -> tuple[Json, ...]:
     rows = [
         ("session_meta", {"id": "s", "cli_version": "0.146.0"}),
@@ -97,12 +112,12 @@ def amp(**run: Any) -> Json:
     return {"v": 1, "id": "T-1", "created": 1772359200000, "messages": messages}
 
 
-def gemini(*messages: Json, **call: Any) -> Json:
+def gemini(*messages: Json, wire: Json | None = None, **call: Any) -> Json:
     asked = {"id": "c", "name": "generalist", "args": {}, "status": "success", **call}
     asked["result"] = [{"functionResponse": {"id": "c", "name": "generalist", "response": {"output": "ok"}}}]
     listed: list[Json] = [
         {"type": "user", "content": "hi"},
-        {"type": "gemini", "content": "", "toolCalls": [asked]},
+        {"type": "gemini", "content": [{"functionCall": wire}] if wire else "", "toolCalls": [asked]},
         *messages,
         {"type": "gemini", "content": "done"},
     ]
@@ -110,6 +125,7 @@ def gemini(*messages: Json, **call: Any) -> Json:
     return {"sessionId": "s", "projectHash": "p", "messages": rows}
 
 
+WIRE = {"id": "c", "name": "generalist", "args": INPUT}
 ACTIVITY = [{"id": "a", "type": "tool_call", "content": "run_shell_command", "args": json.dumps(INPUT)}]
 
 
@@ -209,6 +225,8 @@ LOST = [
     pytest.param("gemini_cli", gemini(resultDisplay={"isSubagentProgress": True, "recentActivity": ACTIVITY}), id="gemini: progress"),
     pytest.param("gemini_cli", gemini({"type": "user", "content": "x", "toolCalls": [{"args": INPUT}]}), id="gemini: a person's"),
     pytest.param("gemini_cli", gemini({"type": "info", "content": "x", "toolCalls": [{"args": INPUT}]}), id="gemini: a note's"),
+    pytest.param("gemini_cli", gemini(wire=WIRE, args={"command": "ls"}), id="gemini: two accounts"),
+    pytest.param("openhands", openhands(*acting(INPUT, command="ls")), id="openhands: two accounts"),
     pytest.param("opencode", opencode(name="task", metadata={"summary": [{"tool": "bash"}], "sessionId": "t"}), id="opencode: task"),
     pytest.param("opencode", opencode(TOOL_PART), id="opencode: a person's"),
     pytest.param("opencode", opencode(status=""), id="opencode: without a state"),
@@ -232,6 +250,8 @@ READ = [
     pytest.param("amp", amp(progress={"output": "x", "exitCode": 0}), id="amp: output"),
     pytest.param("gemini_cli", gemini(resultDisplay={"fileDiff": "x"}), id="gemini: a diff"),
     pytest.param("gemini_cli", gemini({"type": "info", "content": "x", "toolCalls": []}), id="gemini: a note"),
+    pytest.param("gemini_cli", gemini(wire={**WIRE, "args": {"x": "y"}}, args={"x": "y"}), id="gemini: two equal accounts"),
+    pytest.param("openhands", openhands(*acting({"command": "ls"}, command="ls", timeout=5)), id="openhands: two equal accounts"),
     pytest.param("opencode", opencode(name="task", metadata={"sessionId": "t"}), id="opencode: a session of its own"),
     pytest.param("copilot_cli", copilot("tool.user_requested"), id="copilot: a person's command"),
     pytest.param("kimi_cli", kimi({"type": "ContentPart", "payload": {"type": "text", "text": "x"}}), id="kimi: words of a subagent"),
