@@ -1,12 +1,15 @@
 """The totals of `refold whatif`: rules that fit nothing, the words of JSON, names of rules, and what is counted once."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from console.conftest import Refold
+from refold.console.screen import Screen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 
 
@@ -73,3 +76,20 @@ def test_json_and_text_use_the_same_words(refold: Refold, runs: Path, tmp_path: 
     assert ["push (guards[0])"] * 2 == [
         each["whatif"]["subject"]["rule"] for each in verdicts if each["whatif"]["subject"]
     ]
+
+
+def test_a_narrow_table_has_the_call_and_the_rule(
+    refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a terminal of 80 columns a row of one policy gives its room to the verdict: the call and the rule can be read."""
+    task = "Look after the repository of the web shop and tell me what you did, step by step. " * 3
+    for name in ("one", "two"):
+        script = [call("Bash", command="git push origin main"), say("Done.")]
+        Agent(model=ScriptedModel(script), tools=[bash], store=str(store)).run_sync(task, run_id=name)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(Screen, "live", True)
+    said = refold("whatif", "--all", "--policy", rule(tmp_path), "--store", store)
+    rows = [line for line in said.out.splitlines() if line.startswith(("one", "two"))]
+    assert ["STOPS", "STOPS"] == [re.findall("STOPS|AGREE", row)[0] for row in rows]
+    assert [] == [row for row in rows if "git push origin main" not in row or "push (guards[0])" not in row]
+    assert [] == [row for row in rows if cell_len(row) > 80]

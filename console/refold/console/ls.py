@@ -233,7 +233,7 @@ def _none(place: StorePlace, sieve: _Sieve | None, prefix: str) -> str:
 
 _ON_TERMINAL = (
     Column("run"), Column("age", right=True), Column("state", elastic=True), Column("turns", right=True), Column("cost", right=True),
-    Column("from", elastic=True), Column("task", elastic=True, main=True),
+    Column("from", elastic=True), Column("task", elastic=True, main=50),
 )  # fmt: skip
 _WHOLE = (
     Column("run"), Column("started (UTC)"), Column("state"), Column("turns", right=True), Column("tokens", right=True),

@@ -42,15 +42,15 @@ class OutputClosed(WorldFailed):
 class Column(msgspec.Struct, frozen=True):
     """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its `middle`.
 
-    One `main` column at most is what the table is read for: others are cut before it has less than half of the width, and those
-    with an `optional` number are then left out, the highest number first.
+    One column at most is what the table is read for. `main` is the percentage of the width that it gets: others are cut before
+    it has less, and those with an `optional` number are then left out, the highest number first.
     """
 
     title: str
     right: bool = False
     elastic: bool = False
     middle: bool = False
-    main: bool = False
+    main: int = 0
     optional: int = 0
 
 
@@ -217,13 +217,13 @@ def _forget(stream: TextIO) -> None:
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> Sequence[int]:
-    """The places of the columns that are shown: all, or without optional ones, so that the main column has half of the width."""
+    """The places of the columns that are shown: all, or without optional ones, so that the main column has its share."""
     kept = list(range(len(columns)))
     main = next((n for n in kept if columns[n].main), None)
     going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
     while main is not None and going:
         narrow = _narrowed([columns[n] for n in kept], [widths[n] for n in kept], room)
-        if narrow[kept.index(main)] >= min(widths[main], room // 2):
+        if narrow[kept.index(main)] >= min(widths[main], room * columns[main].main // 100):
             break
         kept.remove(going.pop())
     return kept
@@ -232,13 +232,13 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> Seq
 def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """The widths with the elastic columns cut, the widest first, until all fit or none can give more.
 
-    The main column is cut to half of the width, and below that only once no other can give more.
+    The main column is cut to its share of the width, and below that only once no other can give more.
     """
     narrow = list(widths)
     elastic = [place for place, column in enumerate(columns) if column.elastic]
     excess = sum(narrow) + 2 * (len(narrow) - 1) - room
     while excess > 0 and elastic:
-        giving = [n for n in elastic if narrow[n] > (room // 2 if columns[n].main else _NARROWEST)] or elastic
+        giving = [n for n in elastic if narrow[n] > max(_NARROWEST, room * columns[n].main // 100)] or elastic
         widest = max(giving, key=lambda place: narrow[place])
         if narrow[widest] <= _NARROWEST:
             break

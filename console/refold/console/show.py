@@ -242,7 +242,7 @@ async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None
 
 _COLUMNS = (
     Column("turn", right=True),
-    Column("what the model did", elastic=True, middle=True, main=True),
+    Column("what the model did", elastic=True, middle=True, main=50),
     Column("result", elastic=True),
     Column("in", right=True, optional=1),
     Column("out", right=True, optional=2),

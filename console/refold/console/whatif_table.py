@@ -187,8 +187,9 @@ class Table:
     def _tell_rows(self) -> None:
         rows = [each.cells for each in sorted(self._rows, key=lambda row: row.rank)]  # stable: as they came
         if rows:
-            policies = [Column(name.upper(), elastic=True) for name in self._names]
-            about = [Column("RUN"), Column("BEGAN"), Column("TASK", elastic=True)]
+            share = 80 if len(self._names) == 1 else 0  # the verdict, with its call and rule
+            policies = [Column(name.upper(), elastic=True, main=share) for name in self._names]
+            about = [Column("RUN"), Column("BEGAN", optional=1), Column("TASK", elastic=True, optional=2)]
             self._screen.table([*about, *policies], rows)
         counts = [
             f"{figures.counted(self._hidden[rank], 'run')} {verb}"
