@@ -129,7 +129,7 @@ def test_what_json_cannot_carry_becomes_text_with_a_warning(
     assert text == said
     as_text(result, place)
     assert [
-        f"warning: tool {place} returned a {kind}, which JSON cannot carry: it is recorded as text"
+        f"warning: tool {place} returned a value of type {kind}, which JSON cannot carry: it is recorded as text"
         for kind in kinds
     ] == [record.getMessage() for record in caplog.records]
 
