@@ -17,6 +17,8 @@ SPANS = [
     event("span_end", id="s"),
 ]
 HI, DONE = message("user", "hi"), message("assistant", "done")
+VIEWED = called("c", content="")
+VIEWED["tool_calls"][0] |= {"arguments": {}, "view": {"format": "markdown", "content": COMMAND}}
 
 
 def verdict_of(format: str, document: object) -> Verdict:  # noqa: A002
@@ -209,6 +211,7 @@ LOST = [
     pytest.param("inspect", inspect(SPANS[0], model(called("d"), input=[HI], span_id="s"), SPANS[1]), id="inspect: model in a span"),
     pytest.param("inspect", inspect(event("sandbox", action="exec", cmd=COMMAND)), id="inspect: sandbox"),
     pytest.param("inspect", untold(tool("d", "x")), id="inspect: tool that no message has"),
+    pytest.param("inspect", log(sample([model(VIEWED, 1, input=[HI])], [HI, VIEWED])), id="inspect: arguments in a view alone"),
     pytest.param("inspect", untold(event("subtask", events=[tool("d", "x")])), id="inspect: subtask, and no model"),
     pytest.param("inspect", untold(event("sandbox", action="exec", cmd=COMMAND)), id="inspect: sandbox, and no model"),
     pytest.param("mini_swe_agent", mini(message("assistant", f"```sh\n{COMMAND}\n```"), RESULT), id="mini: another fence"),

@@ -30,7 +30,7 @@ _EMPTY: tuple[JSON, ...] = (None, "", {}, [], "{}", "null", "[]")
 _BESIDE = frozenset(
     {
         *("id", "call_id", "toolCallId", "tool_call_id", "name", "index", "status"),
-        *("type", "kind", "part_kind", "object", "toolCallType", "namespace", "title", "toolTitle", "view"),
+        *("type", "kind", "part_kind", "object", "toolCallType", "namespace", "title", "toolTitle"),
         *("thoughtSignature", "thought_signature", "signature", "cache_control", "caller"),
         *("provider_name", "provider_details", "providerMetadata", "providerOptions", "extra_content"),
     }
