@@ -1,5 +1,6 @@
 """Rules of the other policy that can say nothing of a record: what it asks after is in no tool, and in no call."""
 
+import json
 from typing import Any
 
 import pytest
@@ -100,3 +101,21 @@ def test_a_tool_that_is_called_after_the_two_parted() -> None:
     rule = {"guard": "tool_cap", "tools": ["act"], "max": 9}
     limit = {"type": "step", "value": 1}
     assert [] == unfit(log, {"limits": [limit], "guards": [rule]})
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        pytest.param(10_000, ['"comand" is a field of no call'], id="as many as are remembered"),
+        pytest.param(10_001, [], id="one more: a tool may have any field"),
+    ],
+)
+def test_a_tool_with_very_many_fields(count: int, said: list[str]) -> None:
+    """A rule over a field that no call has is reported up to 10,000 fields of a run, and not of a run with more."""
+    fields = json.dumps({f"n{number:05}": 1 for number in range(count)})
+    rule = {
+        "guards": [{"guard": "arguments", "tool": "t", "matches": "x", "field": "comand", "then": "stop"}]
+    }
+    found = unfit(imported(("t", fields)), rule)
+    assert len(said) == len(found)
+    assert all(part in sentence for part, sentence in zip(said, found, strict=True))
