@@ -72,9 +72,8 @@ class Table:
         self._inconclusive: list[Counter[str]] = [Counter() for _ in self._names]  # runs by the first reason
         # In how many runs each policy names what the run does not have, by the place in the policy.
         self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
-        self._meant: list[dict[str, str]] = [
-            {} for _ in self._names
-        ]  # the first tool or field that is suggested, by the place
+        # The first tool or field that is suggested, by the place in the policy.
+        self._meant: list[dict[str, str]] = [{} for _ in self._names]
         self._tooled = 0  # runs of which a tool is known: of others nobody knows what fits
         self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
         self._codes: list[int] = []

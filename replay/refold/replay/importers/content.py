@@ -27,14 +27,12 @@ _SCHEMAS = ("parameters", "input_schema", "inputSchema")
 
 _NO_ARGUMENTS = ("{}", "null", "[]")
 _EMPTY: tuple[JSON, ...] = (None, "", {}, [], "{}", "null", "[]")
-_BESIDE = frozenset(
-    {
-        *("id", "call_id", "toolCallId", "tool_call_id", "name", "index", "status"),
-        *("type", "kind", "part_kind", "object", "toolCallType", "namespace", "title", "toolTitle"),
-        *("thoughtSignature", "thought_signature", "signature", "cache_control", "caller"),
-        *("provider_name", "provider_details", "providerMetadata", "providerOptions", "extra_content"),
-    }
-)
+_BESIDE = frozenset({
+    "id", "call_id", "toolCallId", "tool_call_id", "name", "index", "status", "type", "kind", "part_kind",
+    "object", "toolCallType", "namespace", "title", "toolTitle", "thoughtSignature", "thought_signature",
+    "signature", "cache_control", "caller", "provider_name", "provider_details", "providerMetadata",
+    "providerOptions", "extra_content",
+})  # fmt: skip
 """Keys of a call under which no format has its arguments: what it is, what became of it, what its provider wants back."""
 
 _MARKS = (("complete", True), ("providerExecuted", False), ("dynamic", False), ("dynamic", True))

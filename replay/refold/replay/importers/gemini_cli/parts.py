@@ -27,9 +27,9 @@ INJECTED = ("<session_context>", "<state_snapshot>")
 """How messages begin that the CLI puts there in the user's place."""
 
 _BESIDE = (
-    *("args", "result", "resultDisplay", "timestamp", "agentId"),
-    *("displayName", "description", "renderOutputAsMarkdown"),
-)
+    "args", "result", "resultDisplay", "timestamp", "agentId", "displayName", "description",
+    "renderOutputAsMarkdown",
+)  # fmt: skip
 """Keys of a call in `toolCalls` that hold no arguments, once those were taken."""
 _RESPONSE = "functionResponse"
 _FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}

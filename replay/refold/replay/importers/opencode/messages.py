@@ -46,16 +46,8 @@ ABORTED = "MessageAbortedError"
 _NOT_RUN = "Tool execution aborted"
 _SAYS = ("text", "reasoning", "tool")
 _BESIDE = (
-    "step-start",
-    "step-finish",
-    "snapshot",
-    "patch",
-    "file",
-    "agent",
-    "subtask",
-    "retry",
-    "compaction",
-)
+    "step-start", "step-finish", "snapshot", "patch", "file", "agent", "subtask", "retry", "compaction",
+)  # fmt: skip
 _AS_TEXT = ("text/plain", "application/x-directory")
 _TASK = "task"
 """The tool that starts a subagent, in a session of its own."""
@@ -89,9 +81,9 @@ _PLACEHOLDERS = {
 }
 """What OpenCode sends for parts that have no words of their own."""
 _BESIDE_ARGUMENTS = (
-    *("callID", "tool", "messageID", "sessionID", "state", "metadata"),
-    *("status", "output", "time", "error", "attachments"),
-)
+    "callID", "tool", "messageID", "sessionID", "state", "metadata", "status", "output", "time", "error",
+    "attachments",
+)  # fmt: skip
 """Keys of a tool part and of its state that hold no arguments."""
 DONE = ("completed", "error")
 """The states of calls that have ended."""

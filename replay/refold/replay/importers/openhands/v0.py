@@ -176,9 +176,9 @@ def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place
 
 
 _BESIDE_ARGUMENTS = (
-    *("timestamp", "source", "message", "cause", "action", "args", "tool_call_metadata"),
-    *("timeout", "llm_metrics"),
-)
+    "timestamp", "source", "message", "cause", "action", "args", "tool_call_metadata", "timeout",
+    "llm_metrics",
+)  # fmt: skip
 """Keys of an action that hold no arguments, but for `args`."""
 
 

@@ -140,18 +140,10 @@ def _result(event: JSON, place: Place) -> Item:
 
 
 _BESIDE_ARGUMENTS = (
-    *(
-        "id",
-        "timestamp",
-        "source",
-        "thought",
-        "reasoning_content",
-        "thinking_blocks",
-        "responses_reasoning_item",
-    ),
-    *("action", "tool_name", "tool_call_id", "tool_call", "llm_response_id", "security_risk", "summary"),
-    "critic_result",
-)
+    "id", "timestamp", "source", "thought", "reasoning_content", "thinking_blocks",
+    "responses_reasoning_item", "action", "tool_name", "tool_call_id", "tool_call", "llm_response_id",
+    "security_risk", "summary", "critic_result",
+)  # fmt: skip
 """Keys of an action's event that hold no arguments, but for the action and the call that are read."""
 
 
