@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from refold.reducers import tokenizers
+from refold.reducers import estimate
 
 if TYPE_CHECKING:
     from support.wire import Server
@@ -88,7 +88,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the extra `tokens` were not installed, and none of its tokenizers loaded before."""
     monkeypatch.setitem(sys.modules, "splintr", None)
-    monkeypatch.setattr(tokenizers, "_tokenizer", tokenizers._tokenizer.__wrapped__)
+    monkeypatch.setattr(estimate, "_tokenizer", estimate._tokenizer.__wrapped__)
 
 
 # One machine's luck is no other's failure: examples are the same everywhere, and no example is timed.

@@ -49,9 +49,8 @@ from refold.reducers.events import (
     ToolReturned,
     ToolsDispatched,
 )
-from refold.reducers.measure import measured_message
-from refold.reducers.numbers import NANO
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
+from refold.reducers.sizes import measured_message
+from refold.reducers.vocabulary import NANO, FailureClass, Role, StopReason, ToolError
 
 START = 1_700_000_000 * NANO
 SALT = b"salt"

@@ -9,7 +9,7 @@ import pytest
 from console.conftest import look
 from fuzz.asking import assert_sound, refold
 from refold.engine import Agent, ScriptedModel, call, say
-from refold.reducers.children import child_run_id
+from refold.reducers.meters import child_run_id
 from refold.replay.cuts import cut
 from refold.store import SqliteStore
 from refold.store.schema import SEQ_MASK

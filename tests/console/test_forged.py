@@ -15,7 +15,7 @@ from console.conftest import Ran, Refold, record
 from console.test_listings import tamper
 from refold.engine import call, say
 from refold.reducers.errors import RefoldError, WrongUse
-from refold.reducers.numbers import MOST_DIGITS
+from refold.reducers.vocabulary import MOST_DIGITS
 from refold.store import SqliteStore
 from refold.store.protocol import DamagedStore, Record, Stored, UnknownRun
 from refold.store.scan import Scan

@@ -4,7 +4,7 @@ import pytest
 
 from refold.console.main import guarded
 from refold.reducers.errors import WorldFailed
-from refold.reducers.redaction import REDACTED
+from refold.reducers.secrets import REDACTED
 from support.known_keys import EXAMPLES
 
 KEY, _ = EXAMPLES["ghp_"]

@@ -16,8 +16,8 @@ import anyio
 import pytest
 
 from refold.reducers import codec
-from refold.reducers.children import child_run_id
 from refold.reducers.events import ChildEnded, Event, RunResumed, RunStarted
+from refold.reducers.meters import child_run_id
 from refold.replay import audit, verify
 from refold.store import SqliteStore
 from refold.store.protocol import Store

@@ -7,7 +7,7 @@ import pytest
 
 from refold.console.log_lines import PRUNE_LOG
 from refold.engine.policies.strict_yaml import load
-from refold.reducers import environment
+from refold.reducers import overlay
 from refold.reducers.parser import parse
 from refold.reducers.presets import PRESETS
 
@@ -41,6 +41,6 @@ def test_no_preset_is_described_that_is_not_there() -> None:
 def test_every_variable_is_described() -> None:
     """The table of the environment has each variable that is read, and no other."""
     table = set(re.findall(r"^\| `(REFOLD_\w+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    source = Path(environment.__file__).read_text(encoding="utf-8")
+    source = Path(overlay.__file__).read_text(encoding="utf-8")
     read = set(re.findall(r'_Variable\(\s*"(REFOLD_\w+)"', source)) | {PRUNE_LOG, "REFOLD_LIMIT_"}
     assert read == table

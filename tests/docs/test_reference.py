@@ -21,13 +21,14 @@ from refold.engine.live_machine import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
 from refold.reducers.approvals import Approvals, Approver, Match, Rule
 from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, Content, Event, kind_of
+from refold.reducers.failures import ClassRetry, Fallback, FallbackWhen, Jitter, Retry
 from refold.reducers.guards import BUILTIN
 from refold.reducers.guards.duty import OWN
-from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.endings import PrematureEnd
 from refold.reducers.guards.protocol import Place
 from refold.reducers.history import Pass, Share, When
-from refold.reducers.history.age_results import Hard, Soft
-from refold.reducers.history.token_tail import Room
+from refold.reducers.history.results import Hard, Soft
+from refold.reducers.history.windows import Room
 from refold.reducers.limits import (
     ENDS,
     UNKNOWN,
@@ -53,9 +54,8 @@ from refold.reducers.policy import (
     Truncation,
     Without,
 )
-from refold.reducers.retry import ClassRetry, Fallback, FallbackWhen, Jitter, Retry
 from refold.reducers.rules.order import ORDER
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 from refold.store import GENESIS, Head, Record
 from refold.store.chain import extend
 
@@ -233,11 +233,18 @@ def test_every_guard_is_listed() -> None:
     assert [] == [row for row in wanted if not any(line.startswith(row) for line in rows)]
 
 
+def source_of(guard: type) -> str:
+    """The source of a guard, and of the functions beside it that it calls."""
+    text, module = inspect.getsource(guard), inspect.getmodule(guard)
+    beside = inspect.getmembers(module, inspect.isfunction)
+    return text + "".join(inspect.getsource(each) for name, each in beside if f"{name}(" in text)
+
+
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.kind)
 def test_every_guard_is_described(guard: Any) -> None:
     """The page of guards has a section for each, which names each of its texts, and each code that it says."""
     body = sections("guards.md")[guard.kind]
-    said = set(re.findall(r'\bcode="([a-z_]+)"', Path(inspect.getfile(guard)).read_text(encoding="utf-8")))
+    said = set(re.findall(r'\bcode="([a-z_]+)"', source_of(guard)))
     assert [] == [word for word in {*said, *getattr(guard, "texts", {})} if f"`{word}`" not in body]
 
 

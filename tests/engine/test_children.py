@@ -24,10 +24,10 @@ from refold.engine import (
 )
 from refold.engine.children import GENERATIONS
 from refold.engine.models.script import Line
-from refold.reducers.children import child_seed
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import ChildEnded, Parent, RunStarted, ToolReturned, kind_of
 from refold.reducers.messages import Usage
+from refold.reducers.meters import child_seed
 from refold.reducers.vocabulary import FailureClass, Replay, Role, ToolError
 from refold.store import MemoryStore
 from refold.store.protocol import Record

@@ -19,7 +19,7 @@ from refold.reducers.events import Event, HistoryPruned, ModelRequested, Opening
 from refold.reducers.evolution import evolve
 from refold.reducers.messages import Message, MessageCall, Size
 from refold.reducers.state import NEW, RunState
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 from refold.reducers.views import MissingContent, needed_to_go_on, view
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, extend

@@ -20,9 +20,9 @@ from refold.engine import (
 )
 from refold.engine.journal import record
 from refold.reducers import advance, composition
-from refold.reducers.children import child_run_id, open_children
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import CancelRequested, ChildEnded, ToolReturned
+from refold.reducers.meters import child_run_id, open_children
 from refold.reducers.vocabulary import Role, ToolError
 from refold.replay import state_at
 from refold.store import MemoryStore

@@ -14,11 +14,11 @@ from refold.engine import Agent, ModelError, ModelRequest, Reply, ScriptedModel,
 from refold.engine.faults import somebody_elses
 from refold.engine.isolation import isolated
 from refold.engine.models.protocol import Delta
-from refold.reducers.batches import MOST_CALLS
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ModelFailed, ModelResponded, ToolReturned
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
+from refold.reducers.pending import MOST_CALLS
 from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.store import MemoryStore
 from support.driving import StreamingModel, assert_sound, events_of

@@ -25,7 +25,7 @@ from refold.engine.tools.protocol import BadArguments
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ToolReturned
 from refold.reducers.messages import Message, ReplyCall
-from refold.reducers.redaction import REDACTED
+from refold.reducers.secrets import REDACTED
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
 from refold.store import MemoryStore
 from support.clocks import VirtualClock

@@ -16,8 +16,7 @@ from refold.engine.secrets import (
 )
 from refold.reducers.errors import WrongUse
 from refold.reducers.key_shapes import LONGEST_KEY
-from refold.reducers.redaction import REDACTED
-from refold.reducers.secrets import PLAIN, Redactor
+from refold.reducers.secrets import PLAIN, REDACTED, Redactor
 from support.known_keys import EXAMPLES
 
 KEY, _ = EXAMPLES["ghp_"]

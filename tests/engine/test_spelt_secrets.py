@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from refold.engine.secrets import redactor_of
-from refold.reducers.redaction import REDACTED
+from refold.reducers.secrets import REDACTED
 
 VALUE = "Zx9/kQ+88\"<&>'\\abCDefGH1jk"
 

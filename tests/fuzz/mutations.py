@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from refold.reducers.events import KINDS
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.numbers import MOST_DIGITS
 from refold.reducers.vocabulary import (
+    MOST_DIGITS,
     Doubt,
     FailureClass,
     Refusal,

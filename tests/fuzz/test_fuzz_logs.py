@@ -19,7 +19,7 @@ from refold.reducers import codec
 from refold.reducers.codec import decode
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import KINDS, Event
-from refold.reducers.numbers import MOST_DIGITS
+from refold.reducers.vocabulary import MOST_DIGITS
 from refold.replay import audit, state_at, verify
 from refold.store import SqliteStore
 from refold.store.chain import GENESIS, extend

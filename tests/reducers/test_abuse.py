@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from refold.reducers.batches import find
 from refold.reducers.effects import RunTool, next_effects
 from refold.reducers.errors import PolicyError, RefoldError, UnexpectedEvent
 from refold.reducers.events import (
@@ -22,6 +21,7 @@ from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Gap
 from refold.reducers.parser import parse
+from refold.reducers.pending import find
 from refold.reducers.vocabulary import FailureClass, StopReason
 from support.scenario import Scenario
 

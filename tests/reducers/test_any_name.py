@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from refold.reducers.checkpoint import encoded
 from refold.reducers.events import CallRefused, Event, GuardTripped, MessageInjected, ModelRequested, kind_of
+from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN, Inject, Judgement, Place, Refuse, Registry, Remind, Warn
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, FailureClass, StopReason

@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.approvals import Approvals, Gate, resolved
-from refold.reducers.composition_approvals import approved
+from refold.reducers.approvals import HARMLESS, OF_ITS_LOOP, SENSITIVE, Approvals, Gate, fits, resolved
+from refold.reducers.composition import approved
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, InputReceived, Manifest
 from refold.reducers.guards.approvals import Asked
 from refold.reducers.guards.protocol import Ask, Place, Refuse, Stop
-from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
-from refold.reducers.marks import fits
 from refold.reducers.state import Pending, RunState
 from support.approving import chain_of, people, responded, said, shown, state_of
 from support.scenario import SECOND

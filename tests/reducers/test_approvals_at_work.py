@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.batches import find
-from refold.reducers.composition_approvals import approved
+from refold.reducers.composition import approved
 from refold.reducers.effects import RunTool, WaitUntil, next_effects
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import ApprovalAnswered, CallRefused, Manifest, ModelResponded
+from refold.reducers.pending import find
 from support.scenario import SECOND, START, Scenario
 
 ASK = {"approver": "human"}

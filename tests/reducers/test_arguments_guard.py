@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from refold.reducers import advance, fold, parse
 from refold.reducers.approvals import Match
-from refold.reducers.arguments import searched
 from refold.reducers.effects import RunTool, next_effects
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import (
@@ -21,10 +20,9 @@ from refold.reducers.events import (
     ToolsDispatched,
 )
 from refold.reducers.guards import Place
-from refold.reducers.guards.approvals import word_of
-from refold.reducers.guards.arguments import Arguments
+from refold.reducers.guards.approvals import Arguments, word_of
 from refold.reducers.guards.protocol import Stop
-from refold.reducers.patterns import occurs
+from refold.reducers.patterns import occurs, searched
 from support.scenario import Scenario
 from support.watching import Watching
 

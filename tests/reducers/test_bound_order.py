@@ -9,7 +9,7 @@ from refold.reducers.events import Decision, ModelResponded, kind_of
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Place
 from refold.reducers.guards.duty import NO_CONTENT, watches
-from refold.reducers.guards.keywords import Keywords
+from refold.reducers.guards.endings import Keywords
 from refold.reducers.rules.order import ORDER, Phase
 from refold.reducers.state import RunState
 from support.scenario import Scenario

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.children import bounded, child_run_id, child_seed, open_children
 from refold.reducers.events import Manifest
 from refold.reducers.limits import CostLimit, Limit, TokenLimit, trips
 from refold.reducers.messages import Size, Usage
+from refold.reducers.meters import bounded, child_run_id, child_seed, open_children
 from refold.reducers.policy import Policy
 from refold.reducers.state import Batch, CallState, RunState, Spent
 from refold.reducers.vocabulary import Role

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.reducers.errors import PolicyError
+from refold.reducers.estimate import encode
 from refold.reducers.events import Fact, RunStarted
 from refold.reducers.folds import fold
-from refold.reducers.measure import measured, refuse_unmeasured_cuts
 from refold.reducers.messages import TextCut, TokenCut
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
-from refold.reducers.sizes import misfit, sized
+from refold.reducers.sizes import measured, misfit, refuse_unmeasured_cuts, sized
 from refold.reducers.state import NEW
-from refold.reducers.tokenizers import encode
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append
 from support.plans import plan_of

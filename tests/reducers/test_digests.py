@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from refold.reducers.checkpoint import state_digest
 from refold.reducers.errors import NewerLog
 from refold.reducers.events import (
     ApprovalRequested,
@@ -19,7 +18,7 @@ from refold.reducers.events import (
     SummaryReturned,
     kind_of,
 )
-from refold.reducers.evolution import evolve
+from refold.reducers.evolution import evolve, state_digest
 from refold.reducers.folds import fold
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.machine import AgentState, Trigger

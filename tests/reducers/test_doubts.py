@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers import codec, composition
-from refold.reducers.checkpoint import state_digest
-from refold.reducers.doubts import unseen
 from refold.reducers.effects import RunTool, doubtful, next_effects
 from refold.reducers.errors import UnexpectedEvent, WrongUse
 from refold.reducers.events import DoubtResolved, StateDigested
+from refold.reducers.evolution import state_digest
+from refold.reducers.pending import unseen
 from refold.reducers.vocabulary import Doubt, ToolError
 from support.doubts import DID_NOT, HAPPENED, UNKNOWN, begun, crashed, pending, says
 from support.scenario import SECOND, Scenario

@@ -6,11 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from refold.reducers.checkpoint import encoded
-from refold.reducers.doubts import underway
 from refold.reducers.effects import doubtful
 from refold.reducers.events import StateChanged
+from refold.reducers.evolution import encoded
 from refold.reducers.folds import fold
+from refold.reducers.pending import underway
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, ToolError
 from support.doubts import ALL, DID_NOT, HAPPENED, UNKNOWN, pending, says

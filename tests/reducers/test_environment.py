@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers import PolicyError, parse
-from refold.reducers.environment import from_environment, slug, unheard
+from refold.reducers.overlay import from_environment, slug, unheard
 from refold.reducers.parser import parse_with
 from support.variables import ALL, GARBAGE, POLICY, Plain, changes
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.reducers import PolicyError
-from refold.reducers.environment import flag
+from refold.reducers.overlay import flag
 from support.variables import ALL, GARBAGE, POSITIVE, SIZES, WAITS, changes
 
 

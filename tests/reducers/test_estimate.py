@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.measure import measured_message
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import EstimatorName, Policy
+from refold.reducers.sizes import measured_message
 from refold.reducers.vocabulary import Role
 
 O200K, CL100K = TOKENIZED = ("bpe:o200k_base", "bpe:cl100k_base")

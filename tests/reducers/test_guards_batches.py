@@ -7,11 +7,9 @@ import pytest
 
 from refold.reducers.events import Manifest
 from refold.reducers.guards import Inject, Place, Stop
-from refold.reducers.guards.errors import Errors
-from refold.reducers.guards.loop import Loop
-from refold.reducers.guards.pivot import Pivot
-from refold.reducers.guards.premature_end import PrematureEnd
-from refold.reducers.guards.read_only import ReadOnly
+from refold.reducers.guards.calls import ReadOnly
+from refold.reducers.guards.endings import Errors, Pivot, PrematureEnd
+from refold.reducers.guards.progress import Loop
 from refold.reducers.vocabulary import ToolError
 from support.scenario import TOOLS
 from support.watching import Watching

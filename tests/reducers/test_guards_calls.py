@@ -6,11 +6,8 @@ import msgspec
 import pytest
 
 from refold.reducers.guards import Place, Refuse, Stop
-from refold.reducers.guards.handoff import Handoff
-from refold.reducers.guards.keywords import Keywords
-from refold.reducers.guards.one_call import OneCall
-from refold.reducers.guards.stop_on_tool import StopOnTool
-from refold.reducers.guards.tool_cap import ToolCap
+from refold.reducers.guards.calls import Handoff, OneCall, StopOnTool, ToolCap
+from refold.reducers.guards.endings import Keywords
 from refold.reducers.machine import Trigger
 from refold.reducers.state import Watch
 from refold.reducers.vocabulary import Refusal, ToolError

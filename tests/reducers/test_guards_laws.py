@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers import codec
-from refold.reducers.checkpoint import encoded
 from refold.reducers.events import KINDS, Event, RunForked, ToolReturned
+from refold.reducers.evolution import encoded
 from refold.reducers.folds import fold
 from refold.reducers.guards import BUILTIN, Stop
-from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.endings import PrematureEnd
 from refold.reducers.parser import parse
 from refold.reducers.state import NEW
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 from refold.reducers.vocabulary import ToolError
 from support.scenario import Scenario
 from support.strategies import events

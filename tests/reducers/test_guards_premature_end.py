@@ -6,7 +6,7 @@ import pytest
 
 from refold.reducers.events import MessageInjected, Opening, RetryScheduled, RunStarted
 from refold.reducers.guards import Inject, Place
-from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.endings import PrematureEnd
 from refold.reducers.messages import Gap, Message, Size
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause, FailureClass, Role, StopReason, ToolError

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.reducers.guards.stall import Stall
+from refold.reducers.guards.progress import Stall
 from refold.reducers.vocabulary import ToolError
 from support.stalling import OFF, play, stalling, warned
 from support.watching import Watching

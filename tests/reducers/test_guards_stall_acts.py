@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.guards import Place, Shorten, Stop
-from refold.reducers.guards.stall import Stall
+from refold.reducers.guards.progress import Stall
 from refold.reducers.window import Chunk, Shown, refs
 from support.plans import only
 from support.scenario import TOOLS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.history import Pass, Plan, Scene, Share, When, planned
-from refold.reducers.history.trim_messages import head_and_tail, shares
+from refold.reducers.history.results import head_and_tail, shares
 from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, adds_up, append, numbers, refs

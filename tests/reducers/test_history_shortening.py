@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from refold.reducers.history import Pass, Scene, previewed
-from refold.reducers.history.trim_messages import halves, head_and_tail, shares
+from refold.reducers.history.results import halves, head_and_tail, shares
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append, insert, refs

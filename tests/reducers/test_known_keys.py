@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from refold.reducers import key_shapes, secrets
 from refold.reducers.key_shapes import SHAPES, Shape
-from refold.reducers.redaction import REDACTED
-from refold.reducers.secrets import Redactor, shape
+from refold.reducers.secrets import REDACTED, Redactor, shape
 from support.known_keys import EXAMPLES, FRAMED, HEX, UUID, X
 
 KNOWN = Redactor()

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.reducers import codec
-from refold.reducers.checkpoint import encoded
 from refold.reducers.composition import responded, returned
 from refold.reducers.effects import next_effects
 from refold.reducers.errors import RefoldError
@@ -37,7 +36,7 @@ from refold.reducers.events import (
     ToolsDispatched,
     kind_of,
 )
-from refold.reducers.evolution import evolve
+from refold.reducers.evolution import encoded, evolve
 from refold.reducers.folds import advance, fold
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import ReplyCall
@@ -334,7 +333,7 @@ def test_the_salt_changes_no_decision_but_the_view(
 PROGRAM = """
 import json, sys
 from support.strategies import drive, stored
-from refold.reducers.checkpoint import encoded
+from refold.reducers.evolution import encoded
 import hashlib
 seen = hashlib.sha256()
 for policy, picked in json.load(sys.stdin):

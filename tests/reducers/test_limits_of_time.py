@@ -6,8 +6,7 @@ import pytest
 
 from refold.reducers.effects import CallModel, RunTool, WaitUntil, next_effects
 from refold.reducers.meters import elapsed, used
-from refold.reducers.numbers import nano
-from refold.reducers.vocabulary import FailureClass
+from refold.reducers.vocabulary import FailureClass, nano
 from support.scenario import SECOND, START, Scenario
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from refold.reducers.errors import PolicyError
+from refold.reducers.failures import Jitter, Retry, chance, delay
 from refold.reducers.parser import parse
-from refold.reducers.retry import Jitter, Retry, chance, delay
 
 
 def limit(kind: str, value: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from refold.reducers.events import CallRefused
 from refold.reducers.guards import BUILTIN, Guard, Place, Remind
 from refold.reducers.guards.approvals import Approval
 from refold.reducers.guards.duty import NO_CONTENT, OWN, judged, versions_of
-from refold.reducers.guards.repetition import Repetition
+from refold.reducers.guards.progress import Repetition
 from refold.reducers.parser import parse
 from refold.reducers.state import NEW, Watch
 from refold.reducers.vocabulary import ToolError

@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from refold.reducers import codec
-from refold.reducers.checkpoint import encoded
 from refold.reducers.effects import next_effects
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import (
@@ -27,7 +26,7 @@ from refold.reducers.events import (
     StateDigested,
     ToolReturned,
 )
-from refold.reducers.evolution import evolve
+from refold.reducers.evolution import encoded, evolve
 from refold.reducers.folds import advance, fold
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage

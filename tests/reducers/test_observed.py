@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.reducers.composition_observed import observed
+from refold.reducers.composition import observed
 from refold.reducers.errors import UnexpectedEvent, WrongUse
 from refold.reducers.events import ContextObserved, MessageHead
 from refold.reducers.messages import Message, MessageCall, Size

@@ -9,7 +9,7 @@ from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN
 from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Empty, Policy, Stream, Truncation
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 
 
 def tiers(*ats: dict[str, Any], value: int | None = 50) -> dict[str, Any]:

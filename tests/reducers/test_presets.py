@@ -7,12 +7,12 @@ import pytest
 
 from refold.reducers.complaints import warnings
 from refold.reducers.errors import PolicyError
+from refold.reducers.failures import Retry
 from refold.reducers.limits import name_of
 from refold.reducers.parser import checked, parse, parse_with
 from refold.reducers.policy import Policy, ToolOutput
 from refold.reducers.presets import PRESETS, preset_data
-from refold.reducers.retry import Retry
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 
 # Each knob that is off where nobody switches it on: how it looks then.
 OFF: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.redaction import REDACTED, SECRET, redacted
+from refold.reducers.secrets import REDACTED, SECRET, redacted
 
 
 @pytest.mark.parametrize(

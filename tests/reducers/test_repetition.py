@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.arguments import batch_signature, call_signature, is_object
+from refold.reducers.patterns import batch_signature, call_signature, is_object
 from support.scenario import Scenario
 
 TRIPPED = ["guard_tripped", "call_refused", "state_changed"]

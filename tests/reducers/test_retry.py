@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.events import RetryScheduled
-from refold.reducers.retry import (
+from refold.reducers.failures import (
     ClassRetry,
     Fallback,
     FallbackWhen,

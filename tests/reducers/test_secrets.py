@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from refold.reducers import composition, secrets
 from refold.reducers.assignments import KEYS, PASSWORDS
-from refold.reducers.composition_approvals import approved
+from refold.reducers.composition import approved
 from refold.reducers.errors import PolicyError
 from refold.reducers.events import ApprovalAnswered, CancelRequested, InputReceived, Manifest, RunStarted
 from refold.reducers.key_shapes import SHAPES
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.parser import parse
-from refold.reducers.redaction import REDACTED
 from refold.reducers.rules.order import RULES
-from refold.reducers.secrets import PLAIN, Redactor
+from refold.reducers.secrets import PLAIN, REDACTED, Redactor
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import Role
 from support.known_keys import EXAMPLES

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from refold.reducers.redaction import REDACTED
-from refold.reducers.secrets import Redactor
+from refold.reducers.secrets import REDACTED, Redactor
 from support.known_keys import HEX, UUID, X
 
 KNOWN = Redactor()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from refold.reducers import snapshots
+from refold.reducers import folds
 from refold.reducers.events import Event, StateDigested, kind_of
+from refold.reducers.evolution import FOUNDING
 from refold.reducers.folds import fold
-from refold.reducers.foundation import FOUNDING
 from refold.reducers.state import RunState
 from support import golden
 
@@ -23,7 +23,7 @@ Path = tuple[str | int, ...]
 def kept() -> tuple[RunState, dict[str, Any]]:
     """The state at the digest, and its snapshot as JSON values."""
     state = fold(LOG[:SEQ])
-    data = snapshots.encode(state)
+    data = folds.encode_snapshot(state)
     assert data is not None
     return state, json.loads(data)
 
@@ -86,10 +86,10 @@ PATHS = [*(path for path in EVERYWHERE if path not in MANY), *list(MANY)[::31]]
 def goes_on(data: bytes, digested: Event) -> RunState | None:
     """The state that an engine would go on with; None: it folds the log instead."""
     try:
-        state = snapshots.decode(data)
-    except snapshots.UnreadableSnapshot:
+        state = folds.decode_snapshot(data)
+    except folds.UnreadableSnapshot:
         return None
-    return state if state.seq == SEQ and snapshots.borne_out(state, digested, FOUNDERS) else None
+    return state if state.seq == SEQ and folds.snapshot_holds(state, digested, FOUNDERS) else None
 
 
 def test_a_snapshot_that_nobody_edited_is_believed() -> None:

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refold.reducers import snapshots
+from refold.reducers import folds
 from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.evolution import evolve
-from refold.reducers.folds import fold
+from refold.reducers.folds import UnreadableSnapshot, decode_snapshot, encode_snapshot, fold
 from refold.reducers.guards import BUILTIN, Place, Registry
-from refold.reducers.guards.common import Config
 from refold.reducers.guards.duty import FAILED, NOT_INSTALLED
-from refold.reducers.snapshots import UnreadableSnapshot, decode, encode
+from refold.reducers.guards.protocol import Config
 from refold.reducers.state import NEW, RunState, Watch
 from support import golden
 from support.strategies import START, Driver, drive, runs
@@ -27,7 +26,7 @@ ANSWER = ModelResponded(at=START, request=2, stop="end_turn")  # type: ignore[ar
 
 def kept(state: RunState) -> bytes:
     """The bytes of a state that has some."""
-    data = encode(state)
+    data = encode_snapshot(state)
     assert data is not None
     return data
 
@@ -37,7 +36,7 @@ def test_a_golden_log_goes_on_from_a_snapshot_at_every_event(name: str) -> None:
     """A state decoded at any event of a recorded log is the state there, and leads to the same end."""
     state, taken_up = NEW, NEW
     for event in golden.events(name):
-        state, taken_up = evolve(state, event), evolve(decode(kept(taken_up)), event)
+        state, taken_up = evolve(state, event), evolve(decode_snapshot(kept(taken_up)), event)
         assert state == taken_up
     assert kept(state) == kept(taken_up)
 
@@ -47,15 +46,15 @@ def test_a_snapshot_is_the_state(run: Driver) -> None:
     """At every event of any run, under any policy: decoding gives an equal state, and folding goes on from it."""
     state, taken_up = NEW, NEW
     for event in run.log:
-        state, taken_up = evolve(state, event), evolve(decode(kept(taken_up)), event)
-        assert state == taken_up == decode(kept(state))
+        state, taken_up = evolve(state, event), evolve(decode_snapshot(kept(taken_up)), event)
+        assert state == taken_up == decode_snapshot(kept(state))
 
 
 @given(run=runs())
 def test_the_same_log_has_the_same_bytes(run: Driver) -> None:
     """Folding twice gives one text, and so does what was read from it."""
     data = kept(fold(run.log))
-    assert data == kept(fold(run.log)) == kept(decode(data))
+    assert data == kept(fold(run.log)) == kept(decode_snapshot(data))
 
 
 # What the state of one guard of each kind looks like when there is much to remember.
@@ -75,7 +74,7 @@ def test_every_guard_that_comes_with_refold_is_kept(kind: str) -> None:
     policy = {"guards": [{"guard": kind, **needed.get(kind, {})}], "end_of_turn": "continue"}
     run = drive(policy, [7, 35, 60, 115, 165, 1, 11, 61, 111, 161])
     (before,) = run.state.guards
-    (after,) = decode(kept(run.state)).guards
+    (after,) = decode_snapshot(kept(run.state)).guards
     assert (before.guard, before.own, type(before.own)) == (after.guard, after.own, type(after.own))
 
 
@@ -139,10 +138,10 @@ def test_what_a_guard_remembers(values: tuple[Any, ...], writable: bool) -> None
     """What would come back as anything else is not written at all."""
     registry = {"watcher": remembering(*values)}
     state = watched(registry)
-    data = encode(state)
+    data = encode_snapshot(state)
     assert writable == (data is not None)
     if data is not None:
-        assert state == decode(data, registry)
+        assert state == decode_snapshot(data, registry)
 
 
 class Newer(Watcher, frozen=True, kw_only=True, tag="watcher"):
@@ -170,9 +169,9 @@ class Wider(Watcher, frozen=True, kw_only=True, tag="watcher"):
 def test_a_guard_that_is_installed_otherwise(written: Registry, read: Registry) -> None:
     """The log is folded then, for the guard would have seen something else."""
     data = kept(watched(written))
-    decode(data, written)
+    decode_snapshot(data, written)
     with pytest.raises(UnreadableSnapshot, match=r"watcher|Expected"):
-        decode(data, read)
+        decode_snapshot(data, read)
 
 
 @pytest.mark.parametrize("blind", ["content erased or not read", FAILED])
@@ -182,14 +181,14 @@ def test_a_blind_guard_stays_blind(blind: str) -> None:
     state = watched(registry)
     watch = msgspec.structs.replace(state.guards[0], blind=blind)
     state = msgspec.structs.replace(state, guards=(watch,))
-    assert state == decode(kept(state), registry)
+    assert state == decode_snapshot(kept(state), registry)
 
 
 def test_a_guard_that_is_not_installed_stays_so() -> None:
     """A run whose guard is missing has snapshots all the same."""
     state = watched({})
     assert (Watch(name="watcher", kind="watcher", blind=NOT_INSTALLED),) == state.guards
-    assert state == decode(kept(state), {})
+    assert state == decode_snapshot(kept(state), {})
 
 
 SOME = kept(drive({"guards": [{"guard": "stall"}, {"guard": "errors", "rounds": 3}]}, [7, 35, 60, 115]).state)
@@ -203,24 +202,24 @@ SOME = kept(drive({"guards": [{"guard": "stall"}, {"guard": "errors", "rounds": 
 def test_any_bytes_are_a_state_or_refused(data: bytes) -> None:
     """No bytes raise anything but the one error that says to fold the log."""
     with suppress(UnreadableSnapshot):
-        assert isinstance(decode(data), RunState)
+        assert isinstance(decode_snapshot(data), RunState)
 
 
 @given(place=st.integers(0, len(SOME) - 1), cut=st.integers(0, 9), put=st.binary(max_size=9))
 def test_a_changed_snapshot_is_a_state_or_refused(place: int, cut: int, put: bytes) -> None:
     """A snapshot with a damaged stretch raises nothing but the one error either."""
     with suppress(UnreadableSnapshot):
-        decode(SOME[:place] + put + SOME[place + cut :])
+        decode_snapshot(SOME[:place] + put + SOME[place + cut :])
 
 
 def test_the_refusal_says_what_to_do() -> None:
     """Whoever reads the error knows that nothing is lost."""
     with pytest.raises(UnreadableSnapshot, match=r"truncated; fold the log instead$"):
-        decode(SOME[:-1])
+        decode_snapshot(SOME[:-1])
 
 
 def test_the_version_is_that_of_the_state() -> None:
     """Every process of one version says the same version, and another version of refold another."""
-    code = "from refold.reducers.snapshots import version; print(version('1'))"
+    code = "from refold.reducers.folds import version; print(version('1'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == snapshots.version("1") != snapshots.version("2")
+    assert done.stdout.strip() == folds.snapshot_version("1") != folds.snapshot_version("2")

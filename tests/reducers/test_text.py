@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.numbers import nano, scaled
 from refold.reducers.text import (
     Cut,
     clean,
@@ -15,10 +14,11 @@ from refold.reducers.text import (
     hours_minutes_seconds,
     label,
     preview_length,
+    render,
     size_of,
     without_thinking,
 )
-from refold.reducers.texts import render
+from refold.reducers.vocabulary import nano, scaled
 
 Unit = Literal["bytes", "chars"]
 Keep = Literal["head_tail", "head"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from refold.reducers.texts import MOST_PLACES, render
+from refold.reducers.text import MOST_PLACES, render
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, PolicyError
-from refold.reducers.estimate import ESTIMATORS, LONGEST
+from refold.reducers.estimate import ESTIMATORS, LONGEST, MissingTokenizer, count
 from refold.reducers.events import Fact
 from refold.reducers.folds import fold
-from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.messages import Size
 from refold.reducers.parser import parse
-from refold.reducers.sizes import misfit
+from refold.reducers.sizes import misfit, refuse_without_tokenizer
 from refold.reducers.state import NEW
-from refold.reducers.tokenizers import MissingTokenizer, count
 from refold.replay.importers.compression import zstandard
 from support.strategies import Driver, choices, drive, stored
 from support.transcripts import FILES, path_of

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from refold.reducers import composition
-from refold.reducers.checkpoint import state_digest
-from refold.reducers.composition_observed import observed
+from refold.reducers.composition import observed
 from refold.reducers.events import ContextObserved, InputReceived, ToolReturned
+from refold.reducers.evolution import state_digest
+from refold.reducers.folds import decode_snapshot, encode_snapshot
 from refold.reducers.machine import AgentState
-from refold.reducers.snapshots import decode, encode
 from support.scenario import SALT, Scenario
 
 ENDS = [
@@ -80,7 +80,7 @@ def test_the_end_is_remembered() -> None:
     scenario, _ = ended({"preset": "observed"})
     other = Scenario({"preset": "observed"})
     other.answer("I look", ("look", "{}"))
-    data = encode(scenario.state)
+    data = encode_snapshot(scenario.state)
     assert data is not None
-    assert scenario.state == decode(data)
+    assert scenario.state == decode_snapshot(data)
     assert state_digest(scenario.state).state != state_digest(other.state).state

@@ -8,8 +8,7 @@ import pytest
 
 from refold.reducers.events import Event, MessageHead
 from refold.reducers.guards import BUILTIN, Judgement, Place
-from refold.reducers.guards.common import Config, Own
-from refold.reducers.guards.protocol import Inject
+from refold.reducers.guards.protocol import Config, Inject, Own
 from refold.reducers.meanings.common import given
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from refold.reducers import parse
+from refold.reducers.approvals import HARMLESS, SENSITIVE, fits
 from refold.reducers.events import Manifest
 from refold.reducers.guards.approvals import Approval
-from refold.reducers.known_tools import HARMLESS, SENSITIVE
-from refold.reducers.marks import fits
-from refold.reducers.unsorted import of_any_other, unsorted
+from refold.reducers.named_tools import of_any_other, unsorted
 from refold.reducers.vocabulary import Replay
 
 PAY, BASH, READ, FILES = (Manifest(name=name) for name in ("pay", "Bash", "Read", "files"))

@@ -6,7 +6,7 @@ import pytest
 from refold.reducers.errors import CannotJudge
 from refold.reducers.events import Event
 from refold.reducers.messages import Message, MessageCall
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 from refold.reducers.views import MissingContent, needed, view
 from refold.reducers.vocabulary import Role
 from support.scenario import Scenario

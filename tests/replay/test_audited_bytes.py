@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from refold.reducers import codec
 from refold.reducers.errors import DamagedLog, NewerLog
 from refold.reducers.events import DECISIONS, FACTS, SourceRecorded, kind_of
-from refold.reducers.numbers import MOST_DIGITS
+from refold.reducers.vocabulary import MOST_DIGITS
 from refold.replay.audit import Audit, Auditor
 from refold.replay.parting import Difference
 from refold.store import MemoryStore

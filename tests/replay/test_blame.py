@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.reducers.checkpoint import encoded
+from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
 from refold.replay.following import found_by

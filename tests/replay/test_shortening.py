@@ -3,9 +3,7 @@
 import msgspec
 
 from refold.reducers import composition
-from refold.reducers.composition_approvals import approved
-from refold.reducers.composition_forks import forked
-from refold.reducers.composition_observed import observed
+from refold.reducers.composition import approved, forked, observed
 from refold.reducers.events import (
     FACTS,
     ApprovalAnswered,

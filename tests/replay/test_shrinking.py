@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.reducers.composition_observed import observed
+from refold.reducers.composition import observed
 from refold.reducers.events import (
     ContextObserved,
     Decision,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from refold.reducers import composition
 from refold.reducers.codec import digest_named, digest_of
-from refold.reducers.composition_forks import forked
+from refold.reducers.composition import forked
 from refold.reducers.events import (
     Annotation,
     Answer,

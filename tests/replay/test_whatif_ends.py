@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Diagnosed, Event, Manifest, ModelResponded, RunStarted, ToolReturned
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.guards.errors import Errors
+from refold.reducers.guards.endings import Errors
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay.whatif.comparison import Comparison

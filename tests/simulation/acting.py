@@ -13,7 +13,7 @@ from refold.engine import CallContext, ModelError, ModelRequest, Reply, Run, Too
 from refold.engine.models.protocol import Delta
 from refold.engine.models.script import deltas
 from refold.engine.tools.protocol import CannotTell, DidNot, Happened, Reconciled
-from refold.reducers import doubts
+from refold.reducers import pending
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason
@@ -264,7 +264,7 @@ class Person:
         return True
 
     def _answer(self, run: Run, state: RunState) -> None:
-        doubted = doubts.unknown(state) if state.batch is not None else ()
+        doubted = pending.unknown_calls(state) if state.batch is not None else ()
         if doubted and state.approval is None:
             for call in doubted[: self._chance.choice((1, 9))]:
                 run.resolve(call, self._known(run.id, call), by="ann")

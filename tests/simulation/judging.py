@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from refold.reducers import codec
-from refold.reducers.children import child_run_id
 from refold.reducers.effects import idempotency_key
 from refold.reducers.events import DoubtResolved, Event, ToolReturned
+from refold.reducers.meters import child_run_id
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 from refold.replay import audit, verify

@@ -7,8 +7,8 @@ import anyio
 
 from refold.engine import Agent, Reply, ScriptedModel, call, say, tool
 from refold.engine.models.script import Line
-from refold.reducers.children import child_run_id
 from refold.reducers.events import Event, ToolReturned
+from refold.reducers.meters import child_run_id
 from refold.reducers.vocabulary import ToolError
 from refold.store.protocol import Store
 from support.clocks import VirtualClock

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from refold.reducers import composition
-from refold.reducers.children import bounded
-from refold.reducers.composition_approvals import approved
-from refold.reducers.doubts import may_be_said, underway, unseen
+from refold.reducers.composition import approved
 from refold.reducers.effects import (
     CallModel,
     Effect,
@@ -47,12 +45,13 @@ from refold.reducers.events import (
 from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, ReplyCall, Usage
-from refold.reducers.pending import asked_of
+from refold.reducers.meters import bounded
+from refold.reducers.pending import asked_of, may_be_said, underway, unseen
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.order import RULES
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import NEW
-from refold.reducers.texts import render
+from refold.reducers.text import render
 from refold.reducers.views import arguments_of, summary_view, view
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from refold.reducers.guards import Place, Remind
-from refold.reducers.guards.stall import Stall
+from refold.reducers.guards.progress import Stall
 from refold.reducers.vocabulary import ToolError
 from support.watching import Watching
 

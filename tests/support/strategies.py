@@ -12,9 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from refold.reducers import codec, composition
-from refold.reducers.composition_approvals import approved
-from refold.reducers.composition_observed import observed
-from refold.reducers.doubts import may_be_said, underway
+from refold.reducers.composition import approved, observed
 from refold.reducers.effects import CallModel, Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     KINDS,
@@ -48,7 +46,7 @@ from refold.reducers.events import (
 from refold.reducers.folds import advance
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.parser import parse
-from refold.reducers.pending import bare
+from refold.reducers.pending import bare, may_be_said, underway
 from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from refold.reducers.environment import from_environment
+from refold.reducers.overlay import from_environment
 
 Plain = dict[str, Any]
 

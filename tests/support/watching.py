@@ -6,8 +6,6 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from refold.reducers import codec
-from refold.reducers.arguments import is_object
-from refold.reducers.checkpoint import encoded
 from refold.reducers.events import (
     Answer,
     Call,
@@ -21,8 +19,10 @@ from refold.reducers.events import (
     RunForked,
     ToolReturned,
 )
+from refold.reducers.evolution import encoded
 from refold.reducers.guards import Judgement, Place
 from refold.reducers.messages import Size
+from refold.reducers.patterns import is_object
 from refold.reducers.state import Batch, CallState, LastAnswer, RunState
 from refold.reducers.vocabulary import Cause, Refusal, Role, StopReason, ToolError
 from refold.reducers.window import MessageRef, append

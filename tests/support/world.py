@@ -8,9 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from refold.reducers import codec, composition
-from refold.reducers.composition_approvals import approved
-from refold.reducers.composition_forks import forked
-from refold.reducers.doubts import may_be_said, underway
+from refold.reducers.composition import approved, forked
 from refold.reducers.effects import Reconcile, RunTool, Settle, WaitUntil, doubtful, next_effects
 from refold.reducers.events import (
     Answer,
@@ -36,6 +34,7 @@ from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, MessageCall, ReplyCall, Usage
 from refold.reducers.parser import parse
+from refold.reducers.pending import may_be_said, underway
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError

@@ -10,8 +10,8 @@ import msgspec
 from refold.console import hostile
 from refold.console.places import StorePlace
 from refold.reducers.errors import WorldFailed
-from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import nano
 from refold.replay import figures
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 

@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from refold.console.prices import LISTS, read_table
-from refold.reducers.errors import PolicyError
-from refold.reducers.refusals import shown
+from refold.reducers.errors import PolicyError, shown
 from refold.replay.whatif.contexts import Contexts
 
 OTHERS = "*"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from refold.console.screen import note
 from refold.engine.prune_log import LOGGER
-from refold.reducers.environment import flag
+from refold.reducers.overlay import flag
 
 PRUNE_LOG = "REFOLD_PRUNE_LOG"
 

@@ -18,7 +18,7 @@ from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
-from refold.reducers.numbers import NANO
+from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
 from refold.replay.reader import NO_GUARDS
 from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL

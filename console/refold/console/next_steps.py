@@ -4,8 +4,8 @@ from typing import Any
 
 from refold.console.endings import ENDINGS
 from refold.engine import RunResult
-from refold.reducers.doubts import unknown
 from refold.reducers.machine import AgentState
+from refold.reducers.pending import unknown_calls
 from refold.reducers.state import RunState
 
 
@@ -28,7 +28,7 @@ def waits_for(state: RunState) -> str:
 
 def asked_about(state: RunState) -> tuple[str, ...]:
     """The calls of which a person is asked how they ended."""
-    return unknown(state) if state.asked_at is not None and state.approval is None else ()
+    return unknown_calls(state) if state.asked_at is not None and state.approval is None else ()
 
 
 def next_words(state: RunState, means: str = "") -> list[str]:

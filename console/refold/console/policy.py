@@ -11,10 +11,10 @@ from refold.console.screen import Column, Screen
 from refold.engine.guards import installed_guards
 from refold.engine.policies.files import chosen_policy
 from refold.reducers.complaints import notes, warnings
-from refold.reducers.environment import unheard
-from refold.reducers.measure import refuse_without_tokenizer
+from refold.reducers.named_tools import of_any_other
+from refold.reducers.overlay import unheard
 from refold.reducers.presets import PRESETS
-from refold.reducers.unsorted import of_any_other
+from refold.reducers.sizes import refuse_without_tokenizer
 
 SENTENCES = {
     "inspect-iterative": "works until a limit or a keyword ends it: nudged at each step, a window of 100 messages",

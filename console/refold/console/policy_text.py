@@ -13,7 +13,7 @@ from refold.console import hostile
 from refold.engine.policies.nulls import without_nulls
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
-from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.endings import PrematureEnd
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 

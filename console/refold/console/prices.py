@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Meta
 
 from refold.engine.policies.files import data_of, wrong_in
-from refold.reducers.errors import PolicyError
-from refold.reducers.numbers import NANO
-from refold.reducers.refusals import refusal, shown
+from refold.reducers.errors import PolicyError, refusal, shown
+from refold.reducers.vocabulary import NANO
 from refold.replay.whatif.prices import Answered, Prices
 
 LISTS = "genai-prices"

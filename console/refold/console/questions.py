@@ -15,7 +15,7 @@ from refold.engine.imported_runs import source_of
 from refold.engine.result import result_of
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.machine import AgentState
-from refold.reducers.redaction import redacted
+from refold.reducers.secrets import redacted
 from refold.reducers.state import RunState
 from refold.replay import figures, state_at
 from refold.replay.kinds.arguments import called_with

@@ -27,11 +27,11 @@ from refold.engine.guards import installed_guards
 from refold.engine.imported_runs import refuse_imported
 from refold.engine.policies.files import chosen_policy
 from refold.engine.result import result_of
-from refold.reducers.environment import unheard
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState
+from refold.reducers.overlay import unheard
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState, Spent
 from refold.replay import figures, state_at

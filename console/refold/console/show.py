@@ -16,9 +16,8 @@ from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.machine import TERMINAL
-from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.reducers.vocabulary import NANO, SOURCE_LABEL
 from refold.replay import figures, known
 from refold.replay.environment import LABELS
 from refold.replay.following import Step

@@ -21,8 +21,8 @@ from refold.console.served import recorded, served
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Worker
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
-from refold.reducers.numbers import nano
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import nano
 from refold.replay import figures
 from refold.store.protocol import LEASE_SECONDS
 

@@ -52,21 +52,19 @@ from refold.engine.validation import (
 )
 from refold.engine.world import Work, World
 from refold.reducers import composition
-from refold.reducers.children import bounded, child_seed
 from refold.reducers.complaints import opening
-from refold.reducers.errors import PolicyError, WrongUse
+from refold.reducers.errors import Complaint, PolicyError, WrongUse
 from refold.reducers.events import FORMAT, Manifest, RunStarted
-from refold.reducers.fields import shared
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
-from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.messages import Message
+from refold.reducers.meters import bounded, child_seed
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import Complaint
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
+from refold.reducers.sizes import refuse_without_tokenizer
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Replay, Role
+from refold.reducers.vocabulary import Replay, Role, shared
 from refold.store import MemoryStore
 from refold.store.protocol import LEASE_SECONDS, Store
 

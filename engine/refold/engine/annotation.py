@@ -13,9 +13,9 @@ from refold.engine.stores import opened
 from refold.engine.tenure import BRIEF, Tenure
 from refold.reducers.events import Annotation
 from refold.reducers.evolution import evolve
-from refold.reducers.fields import shared
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import shared
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
 
 AnnotationMaker = Callable[[RunState, int, bytes], Annotation]

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from refold.reducers import doubts
-from refold.reducers.composition_approvals import ANSWERS, Answer
+from refold.reducers import pending
+from refold.reducers.composition import ANSWERS, Answer
 from refold.reducers.errors import WrongUse
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
@@ -34,7 +34,7 @@ def refuse_message(run: str, state: RunState) -> None:
     if state.approval is not None:
         calls = ", ".join(state.approval.event.calls)
         raise WrongUse(f"run {run} asks whether calls {calls} may run: answer() says so, not a message")
-    if doubted := doubts.unknown(state):
+    if doubted := pending.unknown_calls(state):
         raise WrongUse(
             f"run {run} asks how calls {', '.join(doubted)} ended: resolve() says so, not a message"
         )

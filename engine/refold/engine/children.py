@@ -23,13 +23,12 @@ from refold.engine.tools.protocol import BadArguments, CallContext, Tool
 from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.updates import Delegated
 from refold.engine.world import LongTool, Work
-from refold.reducers.children import child_run_id
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import Complaint, WrongUse
 from refold.reducers.events import ChildEnded, Parent
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
 from refold.reducers.machine import TERMINAL, AgentState
+from refold.reducers.meters import child_run_id
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import Complaint
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import UNMETERED, Cause, ToolError
 from refold.store.protocol import Held, LeaseLost, Store

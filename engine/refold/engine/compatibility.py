@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from refold.engine.models.protocol import Model
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import Manifest
-from refold.reducers.history.when import Share
+from refold.reducers.history.strategy import Share
 from refold.reducers.limits import CostLimit
-from refold.reducers.measure import refuse_without_tokenizer
 from refold.reducers.policy import Policy
+from refold.reducers.sizes import refuse_without_tokenizer
 from refold.reducers.state import RunState
 
 

@@ -21,8 +21,8 @@ from refold.engine.runtime import Runtime
 from refold.engine.secrets import redactor_of
 from refold.engine.tenure import Tenure
 from refold.engine.world import World
-from refold.reducers.children import open_children
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.meters import open_children
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
 

@@ -12,7 +12,6 @@ from refold.engine.kept_messages import KeptMessages, Messages
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.sent import SentHash, offer_hash, sent_hash
 from refold.reducers.events import Event, Manifest, ModelRequested, SummaryRequested
-from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ToolSchema
 from refold.reducers.state import RunState
 from refold.reducers.views import (
@@ -23,6 +22,7 @@ from refold.reducers.views import (
     summary_view,
     view,
 )
+from refold.reducers.vocabulary import shared
 from refold.reducers.window import CHUNK, Chunks, MessageRef
 
 Asked = ModelRequested | SummaryRequested

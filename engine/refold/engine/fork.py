@@ -9,16 +9,16 @@ from refold.engine.journal import Journal, RunExists
 from refold.engine.makers import Maker, maker
 from refold.engine.runtime import Runtime
 from refold.reducers import composition
-from refold.reducers.composition_forks import forked
-from refold.reducers.cuts import whole
+from refold.reducers.composition import forked
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.reducers.events import Fact, InputReceived, RunForked, RunStarted, ToolReturned
-from refold.reducers.fields import shared
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.machine import AgentState
-from refold.reducers.measure import refuse_unmeasured_cuts, refuse_without_tokenizer
+from refold.reducers.pending import whole
 from refold.reducers.policy import Policy
+from refold.reducers.sizes import refuse_unmeasured_cuts, refuse_without_tokenizer
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import shared
 from refold.store.protocol import UnknownRun
 
 MADE_UP = "a person"

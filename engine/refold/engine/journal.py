@@ -7,11 +7,10 @@ from functools import cache
 from refold.engine import prune_log
 from refold.engine.conversation import Conversation
 from refold.engine.tenure import Tenure
-from refold.reducers import codec, snapshots
+from refold.reducers import codec, folds
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import Annotation, Event, Fact
-from refold.reducers.evolution import evolve
-from refold.reducers.foundation import FOUNDING
+from refold.reducers.evolution import FOUNDING, evolve
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import needed_to_go_on, remembered
@@ -109,7 +108,7 @@ class Journal:
     async def snapshot(self, state: RunState) -> None:
         """Keep a snapshot of the state, which is on disk. It is a cache: where that fails, the log is folded."""
         self._kept = state.seq
-        data = snapshots.encode(state)
+        data = folds.encode_snapshot(state)
         if data is None:
             return
         try:
@@ -122,8 +121,8 @@ class Journal:
         if kept is None:
             return NEW
         try:
-            state = snapshots.decode(kept.data, registry)
-        except snapshots.UnreadableSnapshot:
+            state = folds.decode_snapshot(kept.data, registry)
+        except folds.UnreadableSnapshot:
             return NEW
         needed = needed_to_go_on(state)
         events = {
@@ -135,7 +134,7 @@ class Journal:
             for stored in await self.store.read_kinds(self._run, FOUNDING)
             if stored.seq <= kept.seq
         ]
-        if state.seq != kept.seq or not snapshots.borne_out(state, events.get(kept.seq), founding, registry):
+        if state.seq != kept.seq or not folds.snapshot_holds(state, events.get(kept.seq), founding, registry):
             return NEW
         self.contents = {seq: events[seq] for seq in needed if seq in events and _says_something(events[seq])}
         return state
@@ -180,7 +179,7 @@ def _says_something(event: Event) -> bool:
 
 @cache
 def _version() -> str:
-    return snapshots.version(importlib.metadata.version("refold"))
+    return folds.snapshot_version(importlib.metadata.version("refold"))
 
 
 def event_of(stored: Stored) -> Event:

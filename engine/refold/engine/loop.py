@@ -28,7 +28,6 @@ from refold.engine.schedule import rings_in
 from refold.engine.service import long_tool
 from refold.engine.updates import Audience, Recorded
 from refold.engine.world import Child, Work
-from refold.reducers.doubts import underway
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
 from refold.reducers.events import (
     Annotation,
@@ -38,6 +37,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
+from refold.reducers.pending import underway
 from refold.reducers.state import RunState
 from refold.store.protocol import StoreUnavailable
 

@@ -8,8 +8,7 @@ from typing import ParamSpec
 
 from refold.engine.expected import named
 from refold.engine.models.endpoint import SETTINGS
-from refold.reducers.errors import WrongUse
-from refold.reducers.refusals import meant
+from refold.reducers.errors import WrongUse, meant
 
 P = ParamSpec("P")
 

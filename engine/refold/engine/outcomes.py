@@ -20,7 +20,6 @@ from refold.engine.models.sent import SentHash
 from refold.engine.result import words_in
 from refold.engine.world import Work
 from refold.reducers import composition
-from refold.reducers.doubts import unseen
 from refold.reducers.events import (
     Answer,
     Fact,
@@ -31,14 +30,13 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.fields import shared
 from refold.reducers.folds import late_result
 from refold.reducers.messages import Usage
+from refold.reducers.pending import unseen
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import starts_over
-from refold.reducers.texts import render
-from refold.reducers.vocabulary import FailureClass, ToolError, Unknown
+from refold.reducers.text import render, starts_over
+from refold.reducers.vocabulary import FailureClass, ToolError, Unknown, shared
 
 UNHIDDEN = "its output could not be redacted, and is not shown"
 

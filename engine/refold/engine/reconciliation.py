@@ -12,9 +12,9 @@ from refold.engine.faults import somebody_elses, worded
 from refold.engine.makers import Maker, maker
 from refold.engine.tools.protocol import CannotTell, DidNot, Happened, Reconciled
 from refold.reducers import composition
-from refold.reducers.doubts import underway
 from refold.reducers.effects import Reconcile
 from refold.reducers.events import DoubtResolved
+from refold.reducers.pending import underway
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
 

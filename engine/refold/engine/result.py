@@ -5,19 +5,18 @@ from typing import Literal
 
 import msgspec
 
-from refold.reducers.children import open_children
-from refold.reducers.doubts import unknown
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelFailed, ModelResponded
 from refold.reducers.failures import provider_error
-from refold.reducers.fields import shared
 from refold.reducers.limits import LimitHit, LimitUnit, amount, is_reached
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
-from refold.reducers.numbers import NANO
+from refold.reducers.meters import open_children
+from refold.reducers.pending import unknown_calls
 from refold.reducers.state import RunState, Spent
-from refold.reducers.texts import render
+from refold.reducers.text import render
 from refold.reducers.views import MissingContent, arguments_of, view
+from refold.reducers.vocabulary import NANO, shared
 
 _SHOWN = 200  # characters of a text in the short form of a result
 
@@ -152,7 +151,7 @@ def result_of(
 def _pending(state: RunState, contents: Mapping[int, Event]) -> tuple[WaitingCall, ...]:
     if state.asked_at is None or state.batch is None:
         return ()
-    asked = unknown(state) if state.approval is None else state.approval.event.calls
+    asked = unknown_calls(state) if state.approval is None else state.approval.event.calls
     kind: Literal["approval", "doubt"] = "doubt" if state.approval is None else "approval"
     return tuple(
         [
@@ -218,7 +217,7 @@ def words_in(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:
 def _waits(state: RunState) -> str:
     if state.approval is not None:
         return f"the run waits for approval of {', '.join(state.approval.event.calls)}"
-    if doubted := unknown(state):
+    if doubted := unknown_calls(state):
         return f"the run waits for a person to say how {', '.join(doubted)} ended"
     children = ", ".join(open_children(state))
     return f"a child run waits for a person: {children}" if children else "the run waits for a message"

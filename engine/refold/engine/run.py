@@ -24,7 +24,7 @@ from refold.engine.streamed_text import StreamedText
 from refold.engine.tenure import BRIEF, Tenure
 from refold.engine.updates import Audience, Update, Updates
 from refold.reducers import composition
-from refold.reducers.composition_approvals import approved
+from refold.reducers.composition import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import (

@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from refold.reducers.effects import RunTool, WaitUntil, next_effects
-from refold.reducers.numbers import NANO
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import NANO
 from refold.store.protocol import Store, UnknownRun
 
 

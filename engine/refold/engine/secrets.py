@@ -19,8 +19,7 @@ from refold.reducers import assignments
 from refold.reducers.errors import WrongUse
 from refold.reducers.key_shapes import LEADS, LONGEST_KEY
 from refold.reducers.messages import ReplyCall
-from refold.reducers.redaction import REDACTED
-from refold.reducers.secrets import Redactor, Span, shape
+from refold.reducers.secrets import REDACTED, Redactor, Span, shape
 
 SHORTEST = 8
 """Characters of the shortest value that is taken for a secret: a shorter one stands in too many words."""

@@ -39,13 +39,11 @@ from refold.engine.tools.results import as_text
 from refold.engine.tools.threads import LISTENER, Late
 from refold.engine.updates import Finished, Streamed
 from refold.engine.world import LongTool, Work
-from refold.reducers.arguments import is_object
-from refold.reducers.batches import MOST_CALLS
-from refold.reducers.doubts import happened, repeatable
 from refold.reducers.effects import CallModel, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import ModelRequested, ToolReturned
-from refold.reducers.pending import asked_of
+from refold.reducers.patterns import is_object
+from refold.reducers.pending import MOST_CALLS, asked_of, happened, repeatable
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass, ToolError
 

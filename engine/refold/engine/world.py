@@ -16,10 +16,10 @@ from refold.engine.result import RunResult
 from refold.engine.tools.protocol import CallContext, Tool
 from refold.engine.updates import Audience
 from refold.reducers.effects import CallModel, Reconcile, RunTool
-from refold.reducers.numbers import NANO
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.state import RunState
 from refold.reducers.views import arguments_of
+from refold.reducers.vocabulary import NANO
 
 _UNBOUND: AbstractContextManager[object] = nullcontext()
 

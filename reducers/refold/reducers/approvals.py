@@ -1,18 +1,98 @@
-"""Approvals: which calls may run, who says so, and in which order they are asked. Plain data."""
+"""Approvals: which calls may run, and the globs that name tools in policies.
 
+Globs, compared without case. What stands in neither list nobody here knows: a tool that begins another agent, a skill, what
+fetches an address that the model wrote, everything that a person named. From the tools that each harness offers: Claude Code,
+Codex, Copilot CLI, Cursor, Droid, Gemini CLI, Inspect, Kimi CLI, OpenCode, OpenHands, Pi, Qwen Code, SWE-agent, VS Code.
+
+Names are compared without case, or to the letter where a mark begins with `=`.
+"""
+
+import json
+import re
 from collections.abc import Iterator, Mapping
+from fnmatch import translate
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.reducers.errors import PolicyError
-from refold.reducers.known_tools import HARMLESS, OF_ITS_LOOP, SENSITIVE
+from refold.reducers.errors import Fault, PolicyError, shown
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import UNLESS, occurs, pattern_faults, rule
-from refold.reducers.refusals import Fault, shown
-from refold.reducers.values import Knob
+from refold.reducers.patterns import UNLESS, is_object, occurs, pattern_faults, rule
+from refold.reducers.vocabulary import Knob
+
+_RUN_CODE = (
+    *("bash*", "execute_bash", "execute_ipython_cell", "execute", "execute_command", "exec_command", "exec"),
+    *("shell", "shell_command", "local_shell", "run_shell_command", "run_command", "run_terminal_cmd"),
+    *("run_in_terminal", "send_to_terminal", "write_stdin", "write_bash", "write_powershell", "powershell"),
+    *("terminal", "ipython", "python*", "code_interpreter", "code_execution", "unified_exec"),
+    *("run_notebook_cell", "create_and_run_task", "run_vscode_command", "install_extension", "*__bash"),
+)
+_WRITE_FILES = (
+    *("write", "write_file*", "writefile", "*__write_file", "write_to_file", "save_memory"),
+    *("edit", "edit_file", "edit_notebook_file", "*__edit_file", "multiedit", "multi_edit", "notebookedit"),
+    *("text_editor*", "str_replace_editor", "str_replace_based_edit_tool", "strreplacefile", "file_editor"),
+    *(
+        "replace",
+        "replace_in_file",
+        "replace_string_in_file",
+        "multi_replace_string_in_file",
+        "search_replace",
+    ),
+    *(
+        "apply_patch",
+        "applypatch",
+        "apply_diff",
+        "patch",
+        "insert",
+        "insert_content",
+        "insert_edit_into_file",
+    ),
+    *("create", "create_file", "create_directory", "create_new_*", "delete_file", "undo_edit"),
+    *(f"files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
+)
+_DRIVE_A_BROWSER = (
+    *("web_browser*", "browser", "browser_*", "*__browser_*", "computer", "computer_*", "open_browser_page"),
+    *("navigate_page", "click_element", "drag_element", "hover_element", "type_in_page", "handle_dialog"),
+    "run_playwright_code",
+)
+
+OF_ITS_LOOP = (
+    *("=write_file*", "=text_editor*", "=bash*", "=python*", "=web_browser_*"),
+    *(f"=files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
+)
+"""What is sensitive to the loop from which `dev` and `prod` come, to the letter: of another harness it may know nothing."""
+
+SENSITIVE = (*_RUN_CODE, *_WRITE_FILES, *_DRIVE_A_BROWSER)
+"""What writes files, runs code or drives a browser; `tool:command` for one command of a tool."""
+
+HARMLESS = (
+    *("read", "read_file", "readfile", "read_many_files", "notebookread", "view", "view_file", "view_image"),
+    *("open", "goto", "scroll_up", "scroll_down", "readmediafile", "read_notebook_cell_output"),
+    *("ls", "list", "list_dir", "list_directory", "list_files", "glob", "find", "find_file", "find_files"),
+    *(
+        "grep",
+        "grep_search",
+        "grep_files",
+        "search_dir",
+        "search_file",
+        "search_files",
+        "search_file_content",
+    ),
+    *("file_search", "semantic_search", "codebase_search", "list_code_definition_names", "get_errors"),
+    *("tool_search", "toolsearch", "web_search", "websearch", "google_web_search", "get_terminal_output"),
+    *("terminal_last_command", "terminal_selection", "read_bash", "read_powershell", "taskoutput"),
+    *("todowrite", "todo_write", "todoread", "todo_read", "write_todos", "settodolist", "manage_todo_list"),
+    *("update_plan", "task_tracker", "think", "sequentialthinking", "report_intent", "question"),
+    *("askuserquestion", "ask_user", "ask_followup_question", "vscode_askquestions", "request_user_input"),
+    *("enterplanmode", "exitplanmode", "exit_plan_mode", "finish", "submit", "final_result"),
+    *("attempt_completion", "task_complete"),
+    *(f"files:{command}" for command in ("read", "ls", "list", "search", "find", "grep", "stat", "tree")),
+)
+"""What only reads, looks for something, asks the user, or notes what is to be done."""
+
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
@@ -146,3 +226,57 @@ def _spelt_out(approver: Approver) -> Approver:
     if isinstance(approver, Gate) and approver.sensitive is None:
         return replace(approver, sensitive=OF_ITS_LOOP, harmless=(*(approver.harmless or ()), *HARMLESS))
     return approver
+
+
+_NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+def fits(marks: tuple[str, ...], name: str, arguments: str) -> bool:
+    """Whether a mark matches the name, or is of this tool and the command in its arguments.
+
+    The command is `command`, else `root.command`, of `params` (an object, or its JSON text), or where that is
+    neither, of the arguments. What cannot be read is no command. Commands are compared to the letter.
+    """
+    if _is_among(marks, name):
+        return True
+    commands = [mark.partition(":")[2] for mark in marks if ":" in mark and is_of(mark, name)]
+    return bool(commands) and _command(arguments) in commands
+
+
+def is_of(mark: str, name: str) -> bool:
+    """Whether a mark is of a tool of this name, whatever its command."""
+    head, _, _ = mark.partition(":")
+    return any(_is_among((each,), name) for each in {mark, head})
+
+
+def _is_among(marks: tuple[str, ...], name: str) -> bool:
+    in_any_case, to_the_letter = _patterns(marks)
+    return bool(in_any_case.match(name.casefold()) or to_the_letter.match(name))
+
+
+@lru_cache(maxsize=512)
+def _patterns(marks: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    in_any_case = (translate(mark.casefold()) for mark in marks if not mark.startswith("="))
+    to_the_letter = (translate(mark[1:]) for mark in marks if mark.startswith("="))
+    return re.compile("|".join(in_any_case) or r"(?!)"), re.compile("|".join(to_the_letter) or r"(?!)")
+
+
+def _command(arguments: str) -> str | None:
+    given = _read(arguments)
+    params = given.get("params")
+    if isinstance(params, str) and is_object(params or "-"):
+        params = _read(params)
+    holder = _mapping(params)
+    holder = given if holder is None else holder
+    command = holder.get("command")
+    if command is None:
+        command = (_mapping(holder.get("root")) or {}).get("command")
+    return command if isinstance(command, str) else None
+
+
+def _read(text: str) -> dict[str, object]:
+    return (_mapping(_NUMBERS_AS_TEXT.decode(text or "{}")) or {}) if is_object(text) else {}
+
+
+def _mapping(value: object) -> dict[str, object] | None:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None

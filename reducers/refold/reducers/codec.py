@@ -32,7 +32,7 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.messages import Message
-from refold.reducers.numbers import MOST_DIGITS
+from refold.reducers.vocabulary import MOST_DIGITS
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 

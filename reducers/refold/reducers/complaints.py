@@ -9,14 +9,12 @@ from itertools import pairwise
 import msgspec
 
 from refold.reducers.approvals import Approve, Reject
-from refold.reducers.errors import PolicyError
+from refold.reducers.errors import Complaint, Fault, PolicyError, complaints, faults_of, nearest, shown
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import MessageHead, RunStarted
 from refold.reducers.history import Pass, Tail, TokenTail
-from refold.reducers.history.compact import Compact
-from refold.reducers.history.digest import Digest
-from refold.reducers.history.summarise import Summarise
-from refold.reducers.history.when import When
+from refold.reducers.history.strategy import When
+from refold.reducers.history.summaries import Compact, Digest, Summarise
 from refold.reducers.limits import (
     CostLimit,
     Limit,
@@ -30,11 +28,9 @@ from refold.reducers.limits import (
     needs,
     threshold,
 )
-from refold.reducers.named_tools import strangers, unfit
+from refold.reducers.named_tools import strangers, unfit, unsorted
 from refold.reducers.patterns import matches_empty, problem_of
 from refold.reducers.policy import At, Policy, passes_of
-from refold.reducers.refusals import Complaint, Fault, complaints, faults_of, nearest, shown
-from refold.reducers.unsorted import unsorted
 from refold.reducers.vocabulary import Role
 
 # Of a shorter window no model makes sense: a call, its result and what was said before are two or three.

@@ -1,4 +1,4 @@
-"""Facts made from what the world said: capped, bounded, with unique call ids; their sizes come from `refold.reducers.sizes`.
+"""Facts made from what the world said.
 
 Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
 becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say is handed
@@ -6,24 +6,33 @@ in without them, for it is streamed and hashed before it gets here.
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar, get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import events
-from refold.reducers.doubts import may_be_said, underway
 from refold.reducers.errors import WrongUse
+from refold.reducers.events import (
+    ApprovalAnswer,
+    ApprovalAnswered,
+    ContextObserved,
+    Edits,
+    Input,
+    Opening,
+    RunForked,
+)
 from refold.reducers.failures import overflows
 from refold.reducers.messages import Message, MessageCall, ReplyCall
-from refold.reducers.numbers import NANO
+from refold.reducers.patterns import is_object
+from refold.reducers.pending import asks_anew, left_open, may_be_said, underway
 from refold.reducers.policy import Overflow, Policy, ToolOutput, text_of
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.sizes import UNMEASURED, sized, units
 from refold.reducers.state import RunState
-from refold.reducers.text import all_clean, clean, cut_output, label
-from refold.reducers.texts import render
-from refold.reducers.vocabulary import FailureClass, ToolError
+from refold.reducers.text import all_clean, clean, cut_output, label, render
+from refold.reducers.vocabulary import NANO, FailureClass, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
 AnyFact = TypeVar("AnyFact", bound=events.Fact | events.Annotation)
@@ -203,3 +212,117 @@ def _renamed(messages: tuple[Message, ...], prefix: str = "e") -> tuple[Message,
         )
         renamed.append(replace(message, calls=tuple(calls)))
     return tuple(renamed)
+
+
+Answer = Literal["approve", "reject", "edit", "escalate", "terminate"]
+ANSWERS: tuple[str, ...] = get_args(Answer)
+
+
+def approved(
+    state: RunState,
+    fact: ApprovalAnswered,
+    answers: Mapping[str, Answer],
+    arguments: Mapping[str, str],
+    note: str,
+    salt: bytes,
+    redactor: Redactor = PLAIN,
+) -> ApprovalAnswered:
+    """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
+
+    The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is asked
+    about, and for new arguments that are no JSON object, or belong to a call that is not edited.
+    """
+    asked = state.approval.event.calls if state.approval else ()
+    _refuse_unasked(asked, answers)
+    edited = {call for call, answer in answers.items() if answer == "edit"}
+    for call in sorted(edited ^ set(arguments)):
+        way = "give its new arguments" if call in edited else "answer 'edit' for it"
+        raise WrongUse(f"call {call}: an edit is the answer 'edit' with new arguments; {way}")
+    for call, text in arguments.items():
+        if not is_object(text):
+            raise WrongUse(f"call {call}: expected new arguments as one JSON object, got {text[:80]!r}")
+    edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
+    ordered = tuple(ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
+    said = Edits(arguments=edits, note=redactor.text(note))
+    made = replace(fact, by=label(redactor.text(fact.by)), answers=ordered)
+    return told(made, said, salt, state.policy)
+
+
+def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> None:
+    if not answers:
+        raise WrongUse("expected an answer about one call or more, got none")
+    for call, answer in answers.items():
+        if call not in asked:
+            raise WrongUse(
+                f"call {call!r} does not wait for approval; what does: {', '.join(asked) or 'none'}"
+            )
+        if answer not in ANSWERS:
+            raise WrongUse(f"call {call}: expected one of {', '.join(ANSWERS)}, got {answer!r}")
+
+
+def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: Redactor = PLAIN) -> RunForked:
+    """`run_forked` at this state of the parent, with the message that joins it, if `text` is one.
+
+    Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A request under
+    way is made anew where the fork changes what it asks. Raises `WrongUse` for a result of a call that is not under
+    way, and for a message where calls are.
+    """
+    redactor = redactor.under((fact.policy or state.policy).redact)
+    tools = None if fact.tools is None else tuple(offered(tool, redactor) for tool in fact.tools)
+    fact = msgspec.structs.replace(
+        fact,
+        tools=None if tools == state.setup.tools else tools,
+        labels={redactor.text(key): redactor.text(value) for key, value in fact.labels.items()},
+        by=label(redactor.text(fact.by)),
+    )
+    _refuse_results(state, fact.results)
+    _refuse_refusals(state)
+    if text and state.batch is not None:
+        calls = ", ".join(call.id for call in state.batch.calls if call.result is None)
+        raise WrongUse(
+            f"run {state.setup.run}: calls {calls} have no result at event {state.seq}, and a message cannot come before "
+            "it: fork where they have, or give their results"
+        )
+    fact = msgspec.structs.replace(
+        fact,
+        in_doubt=left_open(state, fact),
+        downtime=max(0, fact.at - state.at),
+        again=asks_anew(state, fact, text=bool(text)),
+    )
+    if not text:
+        return fact
+    return told(fact, Input(text=redactor.text(text)), salt, state.policy)
+
+
+def _refuse_refusals(state: RunState) -> None:
+    # What the model was told of it stands in the result, which the fork would never get.
+    refused = (
+        [call.id for call in state.batch.calls if call.refused and not call.result] if state.batch else []
+    )
+    if refused:
+        raise WrongUse(
+            f"run {state.setup.run}: the source's own harness refused {', '.join(refused)}, and its words come after event "
+            f"{state.seq}: fork behind them"
+        )
+
+
+def _refuse_results(state: RunState, results: tuple[str, ...]) -> None:
+    begun = [call.id for call in underway(state)]
+    for call in results:
+        if call not in begun:
+            said = f"under way there: {', '.join(begun)}" if begun else "no call is under way there"
+            raise WrongUse(
+                f"run {state.setup.run}: call {call!r} waits for no result at event {state.seq}; {said}"
+            )
+
+
+def observed(
+    state: RunState, fact: ContextObserved, messages: Sequence[Message], salt: bytes
+) -> ContextObserved:
+    """`context_observed` with the messages that join, in order; `fact` says where, and what stayed.
+
+    Calls in them get ids of their own (`o17.1`, … for event 17), which no other call of the run has. Raises
+    `WrongUse` where a result follows no call of these messages, or a call has no result.
+    """
+    said = earlier(messages, f"o{state.seq + 1}.")
+    return told(fact, Opening(messages=said), salt, state.policy)

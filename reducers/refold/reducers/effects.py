@@ -8,8 +8,8 @@ import hashlib
 
 import msgspec
 
-from refold.reducers.doubts import course, repeatable, underway
 from refold.reducers.meters import next_deadline
+from refold.reducers.pending import course, repeatable, underway
 from refold.reducers.state import Batch, RunState
 
 

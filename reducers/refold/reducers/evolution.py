@@ -1,12 +1,19 @@
-"""What an event means: state and event to state. Never consults the policy's rules.
+"""Evolution: what an event does to a state, what a run was started with, and digests of a state.
 
 An event that the state has no place for raises
 `UnexpectedEvent`: a fact that nothing asked for, a decision after the end, a second result of a call.
+
+It decides what limits a run, so it is read from the log each time, and never from a cache beside it.
 """
 
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.errors import NewerLog, UnexpectedEvent
 from refold.reducers.events import (
     Annotation,
     Event,
@@ -14,13 +21,16 @@ from refold.reducers.events import (
     PolicyAmended,
     RunForked,
     RunStarted,
+    StateDigested,
     kind_of,
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import shown, watches
 from refold.reducers.machine import TERMINAL
 from refold.reducers.meanings import MEANINGS
-from refold.reducers.state import RunState
+from refold.reducers.meanings.facts import amended_setup, forked_setup, started_setup
+from refold.reducers.state import NEW, RunState, Setup, Watch
+from refold.reducers.window import bound
 
 _OPENINGS: frozenset[type[Event]] = frozenset({RunStarted, RunForked})
 _PUTS_ON_DUTY: frozenset[type[Event]] = _OPENINGS | {PolicyAmended}
@@ -55,3 +65,71 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
 def _annotated(state: RunState, event: Event) -> RunState:
     assert isinstance(event, Annotation)
     return replace(state, seq=state.seq + 1, at=max(state.at, event.at))
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def encoded(value: Any) -> bytes:
+    """The one JSON text of a state or a part of it: equal values, equal bytes, in every process."""
+    return _ENCODER.encode(value)
+
+
+def state_digest(state: RunState) -> StateDigested:
+    """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own.
+
+    Raises `NewerLog` for a run under rules that this version does not have.
+    """
+    projection = _PROJECTIONS.get(state.setup.rules)
+    if projection is None:
+        raise NewerLog(state.setup.run, state.seq, f"decision rules version {state.setup.rules}")
+    return StateDigested(
+        state=_sha256(projection(state)),
+        guards={watch.name: _sha256(watch.own) for watch in state.guards if not watch.blind},
+    )
+
+
+# What is digested under version 1 of the rules: whatever a later decision may read, named one by one. The digests in a log are
+# for ever: a field that a later version adds to the state must not change what an old log digests to. What the run was started
+# with is not in it: it stands in the log as it is. Of the window there are totals and digests, so that the cost does not grow with it.
+_FIELDS_1 = (
+    "seq", "at", "fact_at", "agent_state", "came_from", "messages", "spent", "lineage", "origin", "turn", "step", "model",
+    "parts", "failed_at", "overflowed", "eased", "pruned_by", "deferred", "summary", "summed_up", "approval", "observed",
+    "request", "batch", "backoff", "asked_at", "stopping", "answer", "failure", "limit", "unattended", "unasked",
+)  # fmt: skip
+_OF_THE_WINDOW_1 = (
+    "count", "tokens", "ranges", "digest", "system_pinned", "task_pinned", "estimator", "sum", "whole", "whole_count",
+)  # fmt: skip
+
+
+def _projection_1(state: RunState) -> list[Any]:
+    window = [getattr(state.window, name) for name in _OF_THE_WINDOW_1]
+    return [*(getattr(state, name) for name in _FIELDS_1), *window, bound(state.window)]
+
+
+_PROJECTIONS: Mapping[int, Callable[[RunState], list[Any]]] = {1: _projection_1}
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(encoded(value)).hexdigest()
+
+
+FOUNDING = frozenset(kind_of(event) for event in (RunStarted, RunForked, PolicyAmended))
+"""The kinds of these events: nothing else changes a `Setup`."""
+
+
+def founded(events: Iterable[Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
+    """The setup after these events of a log, in order, and its guards as they would be before they saw anything."""
+    setup, guards = NEW.setup, tuple[Watch, ...]()
+    for event in events:
+        match event:
+            case RunStarted():
+                setup = started_setup(event)
+            case RunForked():
+                setup = forked_setup(setup, event)
+            case PolicyAmended():
+                setup = amended_setup(setup, event)
+            case _:
+                continue
+        guards = watches(setup.policy, registry, guards, event.guards)
+    return setup, guards

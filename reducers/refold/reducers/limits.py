@@ -14,9 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from refold.reducers.machine import Trigger
-from refold.reducers.numbers import dollars, nano, seconds
-from refold.reducers.values import Knob
-from refold.reducers.vocabulary import Unknown
+from refold.reducers.vocabulary import Knob, Unknown, dollars, nano, seconds
 
 Op = Literal[">=", ">"]
 Scope = Literal["turn", "run", "lineage"]

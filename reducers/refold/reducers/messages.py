@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from refold.reducers.numbers import Count, Ranges
-from refold.reducers.values import Value
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Count, Ranges, Role, Value
 
 Part = Literal["text", "reasoning"]
 """The parts of a message that a cap counts and a cut shortens."""

@@ -1,10 +1,18 @@
-"""Laying one policy's plain data over another's: a file over a preset, an argument over a file."""
+"""Layers of a policy: settings over a file over a preset, and environment variables.
 
-from collections.abc import Iterable, Mapping, Sequence
+An explicit argument and a policy file come before the environment, presets and defaults after it: so only what
+nobody gave is set, and a variable for anything else is not even looked at. Blank is unset, and so is zero or
+less but where the table says otherwise.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from refold.reducers.errors import NoSuchEntry
+import msgspec
+
+from refold.reducers.errors import NoSuchEntry, PolicyError, meant
 
 # Of these one key only can stand: another one takes the place of the first.
 _ONE_OF = frozenset({"jitter", "approvals"})
@@ -106,3 +114,229 @@ def _merged(base: Any, over: Any, key: str) -> Any:
 
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
+
+
+Plain = dict[str, Any]
+
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_WHOLE = re.compile(r"[+-]?0*[0-9]{1,15}")
+_DECIMAL = re.compile(r"[+-]?(?=\.?[0-9])0*[0-9]{0,9}(?:\.[0-9]{0,9})?")
+_OURS, _LIMIT = "REFOLD_", "REFOLD_LIMIT_"
+
+READ_ELSEWHERE = (
+    "REFOLD_STORE", "REFOLD_MODEL", "REFOLD_MODELS", "REFOLD_BASE_URL", "REFOLD_API_KEY", "REFOLD_PRUNE_LOG",
+)  # fmt: skip
+"""Variables of ours that say nothing of a policy."""
+
+
+def from_environment(
+    environment: Mapping[str, str], policy: Plain, given: Plain, agent: str = ""
+) -> tuple[Plain, tuple[str, ...]]:
+    """(`policy` with what the environment sets, notes of it as `limits.time: REFOLD_TIME_LIMIT`).
+
+    `policy` is the plain data of the whole policy, the preset with what was given laid over it, its lists written out;
+    `given` is what file and arguments say, which no variable changes; in both limits are spelt canonically. Raises `PolicyError`,
+    by the variable's name, for a text that is no value and for a pass that the policy lacks.
+    """
+    notes: dict[str, str] = {}
+    for variable in (*_VARIABLES, *_of_agent(environment, agent)):
+        text = environment.get(variable.name, "").strip()
+        if not text or _says(given, variable):
+            continue
+        value = _read(variable, text)
+        if value is not msgspec.UNSET:
+            policy = _set(policy, variable, value)
+            notes[variable.knob.removesuffix(".value")] = variable.name
+    return policy, tuple(f"{knob}: {name}" for knob, name in notes.items())
+
+
+def unheard(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What somebody set and nothing comes of: limits of zero or less, which count as unset, and variables that nothing reads."""
+    said = [(each, environment.get(each.name, "").strip()) for each in _LIMITS.values()]
+    unset = [
+        f"{each.name}={text} is no limit: zero or less counts as unset"
+        for each, text in said
+        if text and _sets_nothing(each, text)
+    ]
+    names = {*(each.name for each in _VARIABLES), *READ_ELSEWHERE}
+    strange = sorted(name for name in environment if name.startswith(_OURS) and not name.startswith(_LIMIT))
+    return (
+        *unset,
+        *(f"{name}: nothing reads it{_near(name, names)}" for name in strange if name not in names),
+    )
+
+
+def _sets_nothing(variable: "_Variable", text: str) -> bool:
+    try:
+        return variable.meaning(variable.parse(text)) is msgspec.UNSET
+    except ValueError:  # refused where it is looked at
+        return False
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = meant(name.removeprefix(_OURS), [each.removeprefix(_OURS) for each in names])
+    return f"; did you mean {_OURS}{near}?" if near else ""
+
+
+def flag(environment: Mapping[str, str], name: str) -> bool | None:
+    """A variable that is on or off; None if it is unset. Raises `PolicyError` for any other text."""
+    text = environment.get(name, "").strip()
+    return _read(_Variable(name, "", _flag, bool), text) if text else None
+
+
+def slug(agent: str) -> str:
+    """An agent's name as a variable has it: lower case, each run of other than letters and digits one `_`."""
+    return re.sub(r"[\W_]+", "_", agent.lower())
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("a whole number of at most 15 digits")
+    return int(text)
+
+
+def _decimal(text: str) -> float:
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError("a number of at most 9 digits before the point and 9 after it")
+    return float(text) if "." in text else int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _ON + _OFF:
+        raise ValueError(f"one of {', '.join(_ON + _OFF)}")
+    return text.lower() in _ON
+
+
+def _preset(text: str) -> Plain:
+    if text not in {"ci", "dev", "prod"}:
+        raise ValueError("one of ci, dev, prod")
+    return {"preset": text}
+
+
+def _positive(value: float) -> Any:
+    return value if value > 0 else msgspec.UNSET
+
+
+def _not_negative(value: float) -> Any:
+    return value if value >= 0 else msgspec.UNSET
+
+
+def _added(seconds: float) -> Any:
+    return {"add": seconds} if seconds >= 0 else msgspec.UNSET
+
+
+def _or_off(messages: int) -> int | None:
+    return max(messages, 0) or None
+
+
+def _or_none_of_them(messages: int) -> int:
+    return max(messages, 0)
+
+
+def _cap(size: int) -> int | None:
+    if size < 0:
+        raise ValueError("0 for no cap, or more")
+    return size or None
+
+
+def _in_bytes(size: int) -> Any:
+    return "bytes" if size > 0 else msgspec.UNSET
+
+
+def _share(value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError("a fraction above 0 and below 1")
+    return value
+
+
+class _Variable(NamedTuple):
+    """A variable and its knob: how its text is read, and what the value means (UNSET: nothing).
+
+    It is not looked at where somebody gave the knob, or `unless`. Reading raises ValueError: what was expected.
+    """
+
+    name: str
+    knob: str
+    parse: Callable[[str], Any]
+    meaning: Callable[[Any], Any] = _positive
+    unless: str = ""
+
+
+_CREDIT = {True: "on_success", False: "none"}.__getitem__
+_ONE_CALL = {True: {"guard": "one_call"}, False: None}.__getitem__
+_VARIABLES = (
+    _Variable("REFOLD_TIME_LIMIT", "limits.time.value", _decimal),
+    _Variable("REFOLD_MAX_STEPS", "limits.step.value", _whole),
+    _Variable("REFOLD_MESSAGE_LIMIT", "limits.message.value", _whole),
+    _Variable("REFOLD_TOKEN_BUDGET", "limits.token.value", _whole),
+    _Variable("REFOLD_COST_LIMIT", "limits.cost.value", _decimal),
+    _Variable("REFOLD_PRUNE_AFTER_MESSAGES", "history.threshold.when.messages", _whole, _or_off),
+    _Variable("REFOLD_PRUNE_KEEP_LAST", "history.threshold.last", _whole, _or_none_of_them),
+    _Variable("REFOLD_MESSAGE_TOKEN_CAP", "history.trim.cap", _whole),
+    _Variable("REFOLD_TRIM_LAST", "history.trim.last", _whole),
+    _Variable("REFOLD_MAX_TOOL_OUTPUT", "tool_output.max", _whole, _cap),
+    # It counts bytes, in whatever unit a preset counts.
+    _Variable("REFOLD_MAX_TOOL_OUTPUT", "tool_output.unit", _whole, _in_bytes, unless="tool_output.max"),
+    _Variable("REFOLD_RETRY_MAX_ATTEMPTS", "retry.attempts", _whole),
+    _Variable("REFOLD_RETRY_INITIAL_SECONDS", "retry.initial", _decimal, _not_negative),
+    _Variable("REFOLD_RETRY_MAX_SECONDS", "retry.max", _decimal),
+    _Variable("REFOLD_RETRY_JITTER", "retry.jitter", _decimal, _added),
+    _Variable("REFOLD_RETRY_CREDIT", "limits.time.credit.retry", _flag, _CREDIT),
+    _Variable("REFOLD_NEAR_LIMIT", "near.fraction", _decimal, _share),
+    _Variable("REFOLD_APPROVALS", "approvals", _preset, dict),
+    _Variable("REFOLD_ONE_CALL", "guards.one_call", _flag, _ONE_CALL),
+)
+_LIMITS = {
+    variable.knob.split(".")[1]: variable for variable in _VARIABLES if variable.knob.endswith(".value")
+}
+
+
+def _of_agent(environment: Mapping[str, str], agent: str) -> Iterator[_Variable]:
+    """The variables `REFOLD_LIMIT_<TYPE>__<AGENT>` that are for this agent."""
+    seen: dict[str, str] = {}
+    for name in sorted(name for name in environment if name.startswith(_LIMIT) and environment[name].strip()):
+        kind, _, whom = name.removeprefix(_LIMIT).partition("__")
+        kind = kind.lower().removesuffix("s")
+        if kind not in _LIMITS or not whom:
+            known = ", ".join(sorted(_LIMITS)).upper()
+            raise PolicyError(name, f"expected {_LIMIT}<TYPE>__<AGENT> with a type out of {known}")
+        if agent and slug(whom) == slug(agent):
+            if kind in seen:
+                raise PolicyError(name, f"{seen[kind]} sets the same limit; keep one of them")
+            seen[kind] = name
+            yield _LIMITS[kind]._replace(name=name)
+
+
+def _read(variable: _Variable, text: str) -> Any:
+    try:
+        return variable.meaning(variable.parse(text))
+    except ValueError as error:
+        raise PolicyError(variable.name, f"expected {error}, got {text[:80]!r}") from error
+
+
+def _says(given: Plain, variable: _Variable) -> bool:
+    # A limit that somebody gave has its value there, however that is spelt.
+    knobs = (variable.knob.removesuffix(".value"), variable.unless)
+    return any(_has(given, knob.split(".")) for knob in knobs if knob)
+
+
+def _has(data: Any, path: list[str]) -> bool:
+    for step in path:
+        if isinstance(data, list | tuple):
+            data = {name_of_entry(entry): entry for entry in cast("Iterable[Any]", data)}
+        if not isinstance(data, Mapping):
+            return True  # switched off as a whole, or to be refused where it stands
+        if step not in data:
+            return False
+        data = cast("Plain", data)[step]
+    return True
+
+
+def _set(policy: Plain, variable: _Variable, value: Any) -> Plain:
+    path = variable.knob.split(".")
+    if value is None and isinstance(policy.get(path[0]), list) and not _has(policy, path[:2]):
+        return policy  # what is to be off is not there
+    try:
+        return with_value(policy, path, value)
+    except PolicyError as error:
+        raise PolicyError(variable.name, error.problem) from error

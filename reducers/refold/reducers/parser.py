@@ -14,17 +14,14 @@ import msgspec
 
 from refold.reducers.approvals import WITH_HANDOFF, resolved
 from refold.reducers.complaints import refuse
-from refold.reducers.environment import from_environment
-from refold.reducers.errors import PolicyError
+from refold.reducers.errors import PolicyError, brief, faults_of, joined, nearest, refusal, shown
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import OWN
 from refold.reducers.limits import name_of
-from refold.reducers.overlay import Setting, laid_over, name_of_entry, with_value
+from refold.reducers.overlay import Setting, from_environment, laid_over, name_of_entry, with_value
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.presets import PRESETS, preset_data
-from refold.reducers.refusals import brief, faults_of, joined, nearest, refusal, shown
-from refold.reducers.text import clean
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS, clean
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "time": ("seconds", "limit"),

@@ -12,16 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from refold.reducers.approvals import Approvals
-from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.errors import Fault, UnexpectedEvent
+from refold.reducers.failures import Retry
 from refold.reducers.history import Pass
-from refold.reducers.history.trim_messages import TrimMessages
+from refold.reducers.history.results import TrimMessages
 from refold.reducers.limits import Amount, Limit, Scope, StepLimit, Whole
-from refold.reducers.numbers import nano
 from refold.reducers.patterns import pattern_faults
-from refold.reducers.refusals import Fault
-from refold.reducers.retry import Retry
-from refold.reducers.texts import TEXTS
-from refold.reducers.values import Knob
+from refold.reducers.text import TEXTS
+from refold.reducers.vocabulary import Knob, nano
 
 Times = Annotated[int, Meta(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]

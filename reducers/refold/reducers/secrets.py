@@ -1,8 +1,10 @@
-"""Secrets are taken out of what the world says, before it becomes an event: what was hashed cannot be unsaid.
+"""Secrets and their redaction.
+
+The log keeps what the model saw; what must not get into a log at all is the affair of `refold.reducers.secrets`.
 
 Three things are looked for: values that the caller knows to be secret, the shapes in which well-known services
 write their keys, and the policy's own patterns (`redact`). Each is replaced by `[REDACTED]`, for good: the log
-never had it. `refold.reducers.redaction` does another thing with the same word: it hides arguments from people
+never had it. `refold.reducers.secrets` does another thing with the same word: it hides arguments from people
 who look, and the log keeps them.
 """
 
@@ -15,12 +17,52 @@ from typing import cast
 import msgspec
 
 from refold.reducers import assignments
-from refold.reducers.errors import PolicyError
+from refold.reducers.errors import PolicyError, shown
 from refold.reducers.key_shapes import SIGNS
 from refold.reducers.patterns import find_in_lines, problem_of
-from refold.reducers.redaction import REDACTED
-from refold.reducers.refusals import shown
 from refold.reducers.text import clean
+
+SECRET = frozenset({"api_key", "authorization", "token", "password", "file_text", "content"})
+REDACTED = "[REDACTED]"
+
+
+def _as_written(number: str) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
+
+
+_DECODER = json.JSONDecoder(parse_int=_as_written, parse_float=_as_written, parse_constant=_as_written)
+
+
+def redacted(arguments: str) -> str:
+    """Arguments as compact JSON, the value of every secret key (any case, any depth) as `[REDACTED]`.
+
+    A text inside that is itself a JSON object or list is treated alike. Of what is no JSON nobody knows what it
+    holds: nothing of it is shown. Numbers stay as they were written.
+    """
+    try:
+        return msgspec.json.encode(_hidden(_DECODER.decode(arguments or "{}"))).decode()
+    except (ValueError, RecursionError):
+        return REDACTED
+
+
+def _hidden(value: object) -> object:
+    if isinstance(value, dict):
+        return {clean(key): _of(key, inner) for key, inner in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_hidden(inner) for inner in cast("list[object]", value)]
+    if isinstance(value, str):
+        return _text(value)
+    return value
+
+
+def _text(value: str) -> str:
+    hidden = redacted(value) if value.lstrip()[:1] in ("{", "[") else REDACTED
+    return clean(value) if hidden == REDACTED else hidden
+
+
+def _of(key: str, value: object) -> object:
+    return REDACTED if key.casefold() in SECRET else _hidden(value)
+
 
 Span = tuple[int, int]
 

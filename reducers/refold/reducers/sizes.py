@@ -1,4 +1,4 @@
-"""What the body of a fact says of its content: filled in when the fact is made, and measured again by whoever checks.
+"""Sizes and measures in the bodies of facts.
 
 Limits and pruning go by these numbers alone and never read a text. So a log in which somebody made one smaller
 would say that no limit was reached: whoever has the words holds the numbers against them. What a fact says of how the run
@@ -6,18 +6,17 @@ stood, as which calls are in doubt, is held against the state that it came in.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.reducers.arguments import is_object
 from refold.reducers.codec import digest_named, digest_of
-from refold.reducers.doubts import asks_anew, left_open
 from refold.reducers.effects import doubtful
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import PolicyError, WrongUse
+from refold.reducers.estimate import ESTIMATORS, KIND, WAY_OUT, Calls, MissingTokenizer, characters, encode
 from refold.reducers.events import (
     Annotation,
     Answer,
@@ -46,13 +45,98 @@ from refold.reducers.events import (
 )
 from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
-from refold.reducers.measure import measured, measured_message
-from refold.reducers.messages import Message, Size, Usage
-from refold.reducers.policy import Overflow, Policy, text_of
+from refold.reducers.history.results import TrimMessages, halves
+from refold.reducers.messages import Message, Part, Size, TextCut, TokenCut, Usage
+from refold.reducers.patterns import is_object
+from refold.reducers.pending import asks_anew, left_open
+from refold.reducers.policy import Overflow, Policy, passes_of, text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import hollow
-from refold.reducers.texts import render
+from refold.reducers.text import hollow, render
 from refold.reducers.vocabulary import SOURCE_LABEL, UNMETERED, Role, Unknown
+from refold.reducers.window import refs
+
+
+def measured(policy: Policy, text: str, reasoning: str = "", calls: Calls = (), digest: str = "") -> Size:
+    """The size of a message that says this, as the policy measures; of calls the names and arguments.
+
+    Raises `MissingTokenizer`.
+    """
+    return Size(
+        chars=len(text),
+        reasoning=len(reasoning),
+        arguments=sum([len(arguments) for _, arguments in calls]) if calls else 0,
+        tokens=ESTIMATORS[policy.estimator].weigh(text, reasoning, calls),
+        digest=digest,
+        token_cuts=tuple(_token_cuts(policy, text, reasoning)) if policy.token_caps else (),
+    )
+
+
+def measured_message(policy: Policy, message: Message, digest: str = "") -> Size:
+    """The size of a message."""
+    calls = [(call.name, call.arguments) for call in message.calls]
+    return measured(policy, message.text, message.reasoning, calls, digest)
+
+
+def may_exceed(size: Size, cap: int) -> bool:
+    """Whether a message of this size may have more than `cap` tokens: each holds a byte, a character up to four."""
+    return 4 * (size.chars + size.reasoning) > cap
+
+
+def refuse_without_tokenizer(policy: Policy) -> None:
+    """Raise `PolicyError` where a tokenizer that the policy names is not installed here: nothing could be decided by it."""
+    named: list[tuple[str, str]] = [("estimator", policy.estimator)]
+    named += [
+        (f"{path}.codec", step.codec) for path, step in passes_of(policy) if isinstance(step, TrimMessages)
+    ]
+    for path, name in named:
+        try:
+            if name.startswith(KIND):
+                encode(name, "a")
+        except MissingTokenizer as error:
+            problem = f"{name} needs a tokenizer, which is not installed here: {WAY_OUT}; or write 'chars4'"
+            raise PolicyError(path, problem) from error
+
+
+def refuse_unmeasured_cuts(state: RunState, policy: Policy) -> None:
+    """Raise `PolicyError` for a cap in tokens that a message of the window was not measured for, and may exceed.
+
+    A run begins to measure with the policy that names the cap: where its tokens end, an earlier message does not say.
+    """
+    for codec, cap in policy.token_caps:
+        if (codec, cap) in state.policy.token_caps:
+            continue
+        for ref in refs(state.window):
+            if not ref.gap and may_exceed(ref.whole, cap):
+                raise PolicyError(
+                    "history",
+                    f"trim_messages with cap {cap} and codec {codec}: message {ref.number}, of "
+                    f"{ref.whole.chars + ref.whole.reasoning} characters, was recorded under a policy without this cap, so "
+                    "where to cut it is not known; fork before that message, or write codec: chars4",
+                )
+
+
+def _token_cuts(policy: Policy, text: str, reasoning: str) -> Iterator[TokenCut]:
+    for codec, cap in policy.token_caps:
+        if 4 * (len(text) + len(reasoning)) <= cap:
+            continue
+        parts: tuple[tuple[Part, list[int]], ...] = (
+            ("text", encode(codec, text)),
+            ("reasoning", encode(codec, reasoning)),
+        )
+        given = halves([len(tokens) for _, tokens in parts], cap)
+        cuts = [
+            TextCut(
+                part=part,
+                head=characters(codec, tokens[:half]),
+                tail=characters(codec, tokens[len(tokens) - half :]),
+                removed=len(tokens) - 2 * half,
+            )
+            for (part, tokens), half in zip(parts, given, strict=True)
+            if half is not None
+        ]
+        if cuts:
+            yield TokenCut(codec=codec, cap=cap, cuts=tuple(cuts))
+
 
 AnyFact = TypeVar("AnyFact", bound=Annotation | Fact)
 SIZED = (

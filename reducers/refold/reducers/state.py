@@ -1,17 +1,23 @@
-"""The state of a run: small, immutable, serialisable, and nothing but a fold over its log.
+"""The state of a run.
 
 Numbers are integers: nanoseconds, nano-dollars, tokens.
 """
 
+import hashlib
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
+from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import (
     FORMAT,
     ApprovalRequested,
     Call,
     Decision,
     Fact,
+    Manifest,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -24,12 +30,23 @@ from refold.reducers.events import (
 from refold.reducers.limits import LimitHit, Scope, TimeLimit
 from refold.reducers.machine import TERMINAL, AgentState, Trigger
 from refold.reducers.messages import Usage
-from refold.reducers.numbers import Ranges
-from refold.reducers.offers import offer_digest, weight
 from refold.reducers.policy import Policy
-from refold.reducers.values import Value
-from refold.reducers.vocabulary import Cause, Doubt, ToolError
+from refold.reducers.vocabulary import Cause, Doubt, Ranges, ToolError, Value
 from refold.reducers.window import MessageRef, Window
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def offer_digest(model: str, settings: dict[str, str], tools: Sequence[Manifest]) -> str:
+    """Hex SHA-256 of an offer."""
+    return hashlib.sha256(_ENCODER.encode((model, settings, tools))).hexdigest()
+
+
+def weight(estimator: str, tools: Sequence[Manifest]) -> int:
+    """The estimated tokens of what is said of the tools in each request."""
+    weigh = ESTIMATORS[estimator].tool
+    return sum(weigh(tool.name, tool.description, tool.schema) for tool in tools)
+
 
 _NO_USAGE = Usage()
 

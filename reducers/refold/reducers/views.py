@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Set
 from msgspec.structs import replace
 
 from refold.reducers import events
-from refold.reducers.batches import find
 from refold.reducers.errors import CannotJudge
 from refold.reducers.messages import Gap, Message, MessageCall
+from refold.reducers.pending import find
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Shown, refs, within

@@ -20,9 +20,7 @@ import msgspec
 
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.messages import Gap, Size, TextCut
-from refold.reducers.numbers import Ranges
-from refold.reducers.values import Value
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Ranges, Role, Value
 
 # An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
 CHUNK = 128

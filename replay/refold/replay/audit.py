@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import codec
-from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
+from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import (
     DECISIONS,
     FACTS,
@@ -23,13 +23,12 @@ from refold.reducers.events import (
     Fact,
     kind_of,
 )
-from refold.reducers.evolution import evolve
+from refold.reducers.evolution import encoded, evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import unheard
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
-from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.following import Follower, Step, follow
 from refold.replay.parting import Difference, Parting, parting, unjudged

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from refold.reducers.children import open_children
 from refold.reducers.events import SourceRecorded, ToolReturned, ToolsDispatched, kind_of
+from refold.reducers.meters import open_children
 from refold.replay.following import Follower, Step
 from refold.replay.source_words import BEGAN
 

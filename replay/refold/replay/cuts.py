@@ -1,13 +1,12 @@
 """Cutting a log, so that a fork goes on from there: where that can be, and the nearest places where it cannot.
 
-The rule is `refold.reducers.cuts`.
+The rule is `refold.reducers.pending`.
 """
 
 from collections.abc import Callable
 
-from refold.reducers.cuts import whole
-from refold.reducers.doubts import underway
 from refold.reducers.errors import WrongUse
+from refold.reducers.pending import underway, whole
 from refold.reducers.state import NEW, RunState
 from refold.replay.following import Follower, Step, found_by
 from refold.store.protocol import Store

@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.doubts import repeatable
 from refold.reducers.events import (
     DoubtResolved,
     Event,
@@ -27,6 +26,7 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.machine import AgentState
+from refold.reducers.pending import repeatable
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 from refold.replay.following import Follower, Step, found_by
 from refold.store.protocol import Store

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from refold.reducers.children import child_run_id
 from refold.reducers.events import ChildEnded, Event, ModelResponded, RunForked, RunStarted
+from refold.reducers.meters import child_run_id
 from refold.replay.reader import events
 from refold.store.protocol import Store
 

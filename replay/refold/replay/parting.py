@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from refold.reducers.checkpoint import encoded
 from refold.reducers.events import (
     ApprovalRequested,
     CallRefused,
@@ -25,6 +24,7 @@ from refold.reducers.events import (
     differing,
     kind_of,
 )
+from refold.reducers.evolution import encoded
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause
 

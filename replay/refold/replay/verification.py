@@ -6,9 +6,9 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import codec
-from refold.reducers.checkpoint import state_digest
 from refold.reducers.codec import digest_named, digest_of
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import (
     Annotation,
     ApprovalAnswered,
@@ -31,10 +31,10 @@ from refold.reducers.events import (
     named_in,
     sizes_of,
 )
+from refold.reducers.evolution import state_digest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.sizes import SIZED, misfit
 from refold.reducers.state import NEW, RunState
-from refold.reducers.tokenizers import MissingTokenizer
 from refold.replay.following import Follower, Step, follow
 from refold.replay.reader import Records
 from refold.store.chain import START, check

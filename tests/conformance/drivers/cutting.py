@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from conformance.replayer import Replayer
 from refold.reducers import Message
 from refold.reducers.events import MessageTrimmed
-from refold.reducers.history.trim_messages import halves, head_and_tail, shares
+from refold.reducers.history.results import halves, head_and_tail, shares
 from refold.reducers.vocabulary import Role
 
 Cut = dict[str, int] | None

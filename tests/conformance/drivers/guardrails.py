@@ -18,8 +18,7 @@ from refold.reducers.events import (
     StateChanged,
     ToolReturned,
 )
-from refold.reducers.numbers import NANO
-from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from refold.reducers.vocabulary import NANO, FailureClass, StopReason, ToolError
 
 PRESET = "guardrails"
 TASK: Row = ["user", "x", []]

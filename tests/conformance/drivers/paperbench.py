@@ -9,8 +9,7 @@ from conformance.drivers.inspecting import TEXTS, late, run_answer, script, with
 from conformance.replayer import Failed, Replayer, Reply, Script, numbered
 from conformance.suite import Case, Compared, Driver, LeftOut
 from refold.reducers.events import ModelRequested
-from refold.reducers.numbers import NANO
-from refold.reducers.vocabulary import FailureClass
+from refold.reducers.vocabulary import NANO, FailureClass
 
 PRESET = "paperbench"
 _HALF_OF_ONE = "cap 1 keeps the whole text after the marker"

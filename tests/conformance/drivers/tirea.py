@@ -10,10 +10,8 @@ from conformance.suite import Case, Compared, Driver, LeftOut
 from refold.reducers import Message, MessageCall, parse
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import Manifest, MessageInjected, RetryScheduled
-from refold.reducers.failures import classify
-from refold.reducers.numbers import NANO
-from refold.reducers.retry import delay, in_window
-from refold.reducers.vocabulary import Cause, FailureClass, Role, StopReason
+from refold.reducers.failures import classify, delay, in_window
+from refold.reducers.vocabulary import NANO, Cause, FailureClass, Role, StopReason
 
 PRESET = "tirea"
 TASK: Row = ["user", "x", []]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers import composition
-from refold.reducers.composition_forks import forked
+from refold.reducers.composition import forked
 from refold.reducers.effects import next_effects
 from refold.reducers.errors import UnexpectedEvent, WrongUse
 from refold.reducers.events import (

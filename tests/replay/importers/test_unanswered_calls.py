@@ -6,9 +6,9 @@ import pytest
 
 from refold.reducers.events import Diagnosed, Fact, ToolReturned
 from refold.reducers.guards import BUILTIN
-from refold.reducers.guards.common import Own
 from refold.reducers.guards.duty import shown as shown_to
 from refold.reducers.guards.duty import watches
+from refold.reducers.guards.protocol import Own
 from refold.reducers.machine import AgentState
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import ToolError, Unknown

@@ -8,7 +8,7 @@ from typing import Any
 
 from refold.console.demo.scenes import FILES, Expected, Scene, Seen
 from refold.reducers import parse
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import WrongUse, nearest
 from refold.reducers.events import (
     HistoryPruned,
     MessageInjected,
@@ -16,10 +16,9 @@ from refold.reducers.events import (
     ModelRequested,
     ModelResponded,
 )
-from refold.reducers.history.summarise import Summarise
+from refold.reducers.history.summaries import Summarise
 from refold.reducers.policy import Policy, Pressure, Tier
 from refold.reducers.presets import PRESETS, preset_data
-from refold.reducers.refusals import nearest
 
 # As many as a model of this size reads files one after the other, with none left to answer in.
 STEPS = 5

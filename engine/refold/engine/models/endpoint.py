@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from refold.reducers.errors import WrongUse
-from refold.reducers.refusals import brief
+from refold.reducers.errors import WrongUse, brief
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as VendorModel

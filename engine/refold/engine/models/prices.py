@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from refold.engine.expected import wrong
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import Usage as Counted
-from refold.reducers.numbers import NANO
+from refold.reducers.vocabulary import NANO
 
 if TYPE_CHECKING:
     from genai_prices.types import AbstractUsage, PriceCalculation

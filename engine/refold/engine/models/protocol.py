@@ -7,8 +7,7 @@ import msgspec
 
 from refold.reducers.errors import WorldFailed
 from refold.reducers.messages import Message, ReplyCall, ToolSchema, Usage
-from refold.reducers.numbers import Count
-from refold.reducers.vocabulary import FailureClass, StopReason
+from refold.reducers.vocabulary import Count, FailureClass, StopReason
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

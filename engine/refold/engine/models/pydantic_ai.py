@@ -29,8 +29,7 @@ from refold.engine.models.vendor_stream import VendorAnswer, uncounted
 from refold.engine.models.vendors import VENDORS, vendor_endpoint
 from refold.engine.models.whole_answers import failed_here
 from refold.reducers.errors import WrongUse
-from refold.reducers.fields import shared
-from refold.reducers.vocabulary import FailureClass
+from refold.reducers.vocabulary import FailureClass, shared
 
 if TYPE_CHECKING:
     import httpx2

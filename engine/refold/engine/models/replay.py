@@ -19,9 +19,8 @@ from refold.engine.models.script import deltas
 from refold.engine.models.sent import SentHash, sent_hash
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import Failure, ModelFailed, ModelResponded
-from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ReplyCall
-from refold.reducers.vocabulary import FailureClass, Unknown
+from refold.reducers.vocabulary import FailureClass, Unknown, shared
 
 _BEFORE, _SHOWN = 20, 60  # characters of two messages: before they part, and in all
 

@@ -16,9 +16,8 @@ import msgspec
 
 from refold.engine.models.protocol import ModelError
 from refold.reducers.failures import classify
-from refold.reducers.numbers import NANO
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import FailureClass
+from refold.reducers.vocabulary import NANO, FailureClass
 
 # By the names of exception classes, most specific first along an exception's bases: naming a class
 # does not import its library, and openai, anthropic and pydantic-ai share the names of httpx.

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from refold.reducers.errors import WorldFailed, WrongUse
-from refold.reducers.fields import shared
+from refold.reducers.vocabulary import shared
 
 DEFAULT: Final = "smollm2-135m"
 CHUNK: Final = 1 << 20

@@ -15,13 +15,12 @@ from typing import Any
 
 from refold.engine.policies.nulls import with_nulls
 from refold.engine.policies.syntax import DEEPEST, BadSyntax
-from refold.reducers.errors import PolicyError, WrongUse
+from refold.reducers.errors import PolicyError, WrongUse, brief
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
 from refold.reducers.parser import parse, parse_with
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
-from refold.reducers.refusals import brief
 
 # Bytes. The fullest preset, laid out, has 11,000; of what is YAML a reader takes some 50 microseconds for each.
 _LARGEST = 1 << 17

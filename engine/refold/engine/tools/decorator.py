@@ -18,8 +18,7 @@ from refold.engine.tools.signature import Accepts, accepts
 from refold.engine.tools.threads import in_thread
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Manifest
-from refold.reducers.numbers import nano
-from refold.reducers.vocabulary import Replay
+from refold.reducers.vocabulary import Replay, nano
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,18 +1,5 @@
 """All kinds of events. `Event` is any of them; the unions say which side of the line they are on."""
 
-from refold.reducers.events.annotations import (
-    ANNOTATIONS,
-    RESULTS,
-    ContentErased,
-    Diagnosed,
-    LateResult,
-    NoteAdded,
-    Remark,
-    Result,
-    SourceRecorded,
-    UnknownAnnotation,
-)
-from refold.reducers.events.base import Annotation, Content, Decision, Event, Fact
 from refold.reducers.events.decisions import (
     DECISIONS,
     AnswerDiscarded,
@@ -38,30 +25,45 @@ from refold.reducers.events.decisions import (
     ToolsDispatched,
 )
 from refold.reducers.events.facts import (
+    ANNOTATIONS,
     FACTS,
     FORMAT,
+    RESULTS,
     ApprovalAnswered,
     CancelRequested,
     ChildEnded,
     ClockRead,
+    ContentErased,
     ContextObserved,
+    Diagnosed,
     DoubtResolved,
     InputReceived,
+    LateResult,
     ModelFailed,
     ModelResponded,
+    NoteAdded,
     PolicyAmended,
+    Remark,
+    Result,
     RunForked,
     RunResumed,
     RunStarted,
+    SourceRecorded,
     SummaryReturned,
     ToolReturned,
+    UnknownAnnotation,
 )
-from refold.reducers.events.kinds import KINDS, differing, kind_of
+from refold.reducers.events.kinds import KINDS, differing, kind_of, named_in, sizes_of, wordless
 from refold.reducers.events.parts import (
+    Annotation,
     Answer,
     ApprovalAnswer,
     Call,
+    Content,
+    Decision,
     Edits,
+    Event,
+    Fact,
     Failure,
     Input,
     Manifest,
@@ -73,7 +75,6 @@ from refold.reducers.events.parts import (
     Reason,
     Summary,
 )
-from refold.reducers.events.sizes import named_in, sizes_of, wordless
 
 __all__ = [
     "ANNOTATIONS",

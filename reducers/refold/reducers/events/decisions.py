@@ -6,13 +6,21 @@ harness's own, from the policy.
 
 from typing import Literal
 
-from refold.reducers.events.base import Content, Decision
+from refold.reducers.events.parts import Content, Decision
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.messages import Gap, Size, TextCut
-from refold.reducers.numbers import Count, Ordinal, Ranges
-from refold.reducers.values import Value
-from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
+from refold.reducers.vocabulary import (
+    Cause,
+    Count,
+    FailureClass,
+    Ordinal,
+    Ranges,
+    Refusal,
+    Role,
+    Value,
+    Verdict,
+)
 
 Purpose = Literal["step", "grace"]
 

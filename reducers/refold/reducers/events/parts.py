@@ -1,12 +1,47 @@
-"""What stands in facts: tools, calls and messages in their bodies, and what was said."""
+"""The base of all events, and what stands in their bodies.
+
+An event's *body* is all its fields but `content`: ids, names, numbers, sizes, reasons. Its `content` is what
+was said: texts, arguments, outputs. Folding needs bodies only, so `content` is None where it was not read,
+and for ever where it was erased. What became a message has its `Size` in the body, with a digest of the words, so
+that what a model saw can be told apart without them; of every content the store's chain has the digest.
+"""
 
 from typing import Literal
 
-from refold.reducers.events.base import Content
 from refold.reducers.messages import Message, Size
-from refold.reducers.numbers import Count
-from refold.reducers.values import Value
-from refold.reducers.vocabulary import Replay, Role
+from refold.reducers.vocabulary import Count, Replay, Role, Unknown, Value
+
+
+class Event(Value, frozen=True, kw_only=True, tag_field="kind"):
+    """Base of all events. Kinds and fields never change their meaning; new fields have defaults."""
+
+
+class Fact(Event, frozen=True, kw_only=True):
+    """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch.
+
+    `unknown` is what its source does not say of it: of `run_started` what it says nowhere. Of a run of ours, what nobody knew.
+    """
+
+    at: int
+    unknown: tuple[Unknown, ...] = ()
+
+
+class Decision(Event, frozen=True, kw_only=True):
+    """Something that a pure function derived from the state and one fact; it happened when its fact did."""
+
+
+class Annotation(Event, frozen=True, kw_only=True, tag_field="annotation"):
+    """Something worth keeping that has no effect on the state. `at` as in `Fact`.
+
+    Its body is tagged `annotation`, not `kind`: so a reader knows of an annotation that it does not know
+    that it may be skipped.
+    """
+
+    at: int
+
+
+class Content(Value, frozen=True, kw_only=True):
+    """Base of what was said. It can be erased; nothing that decides may need it without saying so."""
 
 
 class Manifest(Value, frozen=True, kw_only=True):

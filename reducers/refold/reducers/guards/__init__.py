@@ -1,5 +1,7 @@
 """Guards: rules that watch a run and may stop it, refuse a call, warn, or say something to the model."""
 
+from refold.reducers.guards.duty import BUILTIN, Registry
+from refold.reducers.guards.progress import Repetition
 from refold.reducers.guards.protocol import (
     Ask,
     Guard,
@@ -12,8 +14,6 @@ from refold.reducers.guards.protocol import (
     Stop,
     Warn,
 )
-from refold.reducers.guards.registry import BUILTIN, Registry
-from refold.reducers.guards.repetition import Repetition
 
 __all__ = [
     "BUILTIN",

@@ -1,4 +1,6 @@
-"""Guards on duty: resolved from a policy, shown events, asked for judgements.
+"""Guards on duty, and the registry of the guards that come with refold.
+
+Others are passed in by whoever runs or audits; nothing is looked up from here.
 
 A guard that is not installed, that lacks the content it needs, or whose own code fails is *blind*: the rest
 of the state does not suffer, and what it would have said is reported as unknown, never made up.
@@ -11,14 +13,24 @@ from typing import Any
 import msgspec
 
 from refold.reducers.events import CallRefused, Event, ToolReturned, wordless
-from refold.reducers.guards.approvals import Approval
-from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.approvals import Approval, Arguments
+from refold.reducers.guards.calls import Handoff, OneCall, ReadOnly, StopOnTool, ToolCap
+from refold.reducers.guards.endings import Errors, Keywords, Pivot, PrematureEnd
+from refold.reducers.guards.progress import Loop, Repetition, Stall
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Stop, Warn
-from refold.reducers.guards.registry import Registry
 from refold.reducers.machine import MOVES, TERMINAL
 from refold.reducers.policy import GuardConfig, Policy, has_text
 from refold.reducers.state import RunState, Watch
 from refold.reducers.vocabulary import Cause, Refusal, Refuser, Unknown
+
+Registry = Mapping[str, type[Any]]
+
+_GUARDS: tuple[type[Any], ...] = (
+    Repetition, Loop, Errors, Stall, ToolCap, ReadOnly, Pivot, Keywords, StopOnTool, Handoff, OneCall, Arguments
+)  # fmt: skip
+
+BUILTIN: Registry = MappingProxyType({guard.kind: guard for guard in _GUARDS})
+
 
 OWN: Registry = MappingProxyType({Approval.kind: Approval, PrematureEnd.kind: PrematureEnd})
 """Guards that no entry of `guards` names: the policy has keys of their own for them."""

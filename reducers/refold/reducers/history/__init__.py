@@ -5,13 +5,10 @@ pinned stays; a unit (a reply with its calls and their results) is kept or dropp
 once; no change is no plan.
 """
 
-from refold.reducers.history.passes import planned
-from refold.reducers.history.preview_results import previewed
-from refold.reducers.history.registry import Pass
-from refold.reducers.history.scene import Covering, Plan, Scene, Shortening, cut_values
-from refold.reducers.history.tail import Tail
-from refold.reducers.history.token_tail import TokenTail
-from refold.reducers.history.when import Share, When
+from refold.reducers.history.passes import Pass, planned
+from refold.reducers.history.results import previewed
+from refold.reducers.history.strategy import Covering, Plan, Scene, Share, Shortening, When, cut_values
+from refold.reducers.history.windows import Tail, TokenTail
 
 __all__ = [
     "Covering",

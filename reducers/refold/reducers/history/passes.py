@@ -1,12 +1,26 @@
-"""The laws that hold for every history pass, applied in one place."""
+"""The laws of every history pass, and the registry of those that a policy can name."""
 
 from collections.abc import Sequence
 
-from refold.reducers.history.registry import Pass
-from refold.reducers.history.scene import Plan, Scene
-from refold.reducers.history.strategy import weight, whole_units
+from refold.reducers.history.results import AgeResults, PreviewResults, TrimMessages
+from refold.reducers.history.strategy import Plan, Scene, weight, whole_units
+from refold.reducers.history.summaries import Compact, Digest, Summarise
+from refold.reducers.history.windows import DropOldest, Observed, Tail, TokenTail
 from refold.reducers.messages import Gap
 from refold.reducers.window import MessageRef, Window, numbers, refs
+
+Pass = (
+    Tail
+    | DropOldest
+    | TokenTail
+    | Compact
+    | TrimMessages
+    | AgeResults
+    | PreviewResults
+    | Digest
+    | Summarise
+    | Observed
+)
 
 
 def planned(scene: Scene, step: Pass) -> Plan | None:

@@ -3,13 +3,12 @@
 from msgspec.structs import replace
 
 from refold.reducers import events
-from refold.reducers.batches import ended, find
 from refold.reducers.errors import IllegalMove, UnexpectedEvent
 from refold.reducers.limits import code_of
 from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
 from refold.reducers.meanings.common import check_ranges, reference, said, tallied, where
 from refold.reducers.messages import Gap
-from refold.reducers.pending import is_fresh, pending, summary_done
+from refold.reducers.pending import ended, find, is_fresh, pending, summary_done
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
 from refold.reducers.vocabulary import Cause, Role, Verdict
 from refold.reducers.window import Shown, insert, outside, quoted, refs, resized, without

@@ -1,4 +1,4 @@
-"""One small function for each kind of fact: what it changes in the state.
+"""What each kind of fact means: one small function for each.
 
 Each is called with `seq` and `at` already moved to its event. `evolve` is the only caller.
 """
@@ -6,9 +6,9 @@ Each is called with `seq` and `at` already moved to its event. `evolve` is the o
 from msgspec.structs import asdict, replace
 
 from refold.reducers import events
-from refold.reducers.batches import ended, find, opened, with_call
-from refold.reducers.doubts import may_be_said
 from refold.reducers.errors import UnexpectedEvent
+from refold.reducers.events import RunForked
+from refold.reducers.failures import failure_of
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meanings.common import (
     counted_once_more,
@@ -16,6 +16,7 @@ from refold.reducers.meanings.common import (
     given,
     idle,
     in_doubt,
+    later,
     no_longer_asked,
     reference,
     said,
@@ -23,8 +24,7 @@ from refold.reducers.meanings.common import (
     where,
 )
 from refold.reducers.messages import Usage
-from refold.reducers.pending import bare, remembered
-from refold.reducers.retry import failure_of
+from refold.reducers.pending import bare, ended, find, may_be_said, opened, remembered, underway, with_call
 from refold.reducers.state import (
     LastAnswer,
     LastFailure,
@@ -273,3 +273,69 @@ def _charged(spent: Spent, event: _Charge, calls: int = 0) -> Spent:
         cost_nanousd=spent.cost_nanousd + (event.cost_nanousd or 0),
         unpriced=spent.unpriced + (event.cost_nanousd is None),
     )
+
+
+def run_forked(state: RunState, event: RunForked) -> RunState:
+    """A run goes on from a prefix of another's: what it does not change stays as it was there."""
+    if state.seq != event.parent_seq + 1:
+        raise UnexpectedEvent("run_forked", f"it forks at event {event.parent_seq}, not at {state.seq - 1}")
+    if state.batch and any(call.refused and call.result is None for call in state.batch.calls):
+        raise UnexpectedEvent("run_forked", "a call that was refused has no result yet")
+    state = _left_open(_later(state, event.downtime), event)
+    if event.again:
+        state = _withdrawn(state)
+    if state.unasked:  # that the parent's source ends here ends nothing here
+        state = no_longer_asked(state) if state.asked_at is not None else replace(state, unasked=False)
+    mark = Mark(at=state.at, spent=state.spent)
+    state = replace(state, setup=forked_setup(state.setup, event), origin=mark, turn=mark)
+    if event.size is not None:
+        if state.request or state.batch or state.asked_at is not None:
+            raise UnexpectedEvent(
+                "run_forked", "a message joins it, and something else is asked for or under way"
+            )
+        state = said(state, reference(state, Role.USER, event.size))
+    return found_out(state) if state.batch else state
+
+
+_GOES_ON = ("model", "address", "price", "settings", "tools", "seed", "context")
+
+
+def forked_setup(old: Setup, event: RunForked) -> Setup:
+    """What the fork goes on with: what it does not say is as it was in the parent."""
+    said = {name: value for name in _GOES_ON if (value := getattr(event, name)) is not None}
+    if event.context == 0:
+        said["context"] = None
+    # What follows is of an engine of ours: it says what it does, and what it offers.
+    said["unknown"] = ()
+    return replace(
+        old, run=event.run, rules=event.rules, policy=event.policy or old.policy, parent=None, **said
+    )
+
+
+def _later(state: RunState, downtime: int) -> RunState:
+    """The state, so much later: what is still asked for or under way has as long as it had when the parent went on."""
+    if not downtime:
+        return state
+    if state.approval is not None:
+        state = replace(state, approval=later(state.approval, downtime))
+    if state.asked_at is not None:
+        state = replace(state, asked_at=state.asked_at + downtime)
+    return idle(state, downtime)
+
+
+def _left_open(state: RunState, event: RunForked) -> RunState:
+    """The parent began these calls, and how they ended is no part of the fork: they keep the keys that they had."""
+    before = state.setup.run
+    for call in underway(state):
+        state = with_call(state, replace(call, begun_in=call.begun_in or before))
+    return in_doubt(state, "run_forked", event.in_doubt)
+
+
+def _withdrawn(state: RunState) -> RunState:
+    """What the parent was about to ask the model was never asked here; nor was the step taken that it began."""
+    request = state.request
+    if request is not None:
+        steps = state.spent.steps - (request.event.purpose == "step")
+        spent = replace(state.spent, steps=steps, requests=state.spent.requests - 1)
+        state = replace(state, request=None, spent=spent)
+    return state if state.summary is None else replace(state, summary=None, summed_up=None, pruned_by="")

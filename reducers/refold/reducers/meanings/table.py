@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from refold.reducers import events
 from refold.reducers.events import Event
 from refold.reducers.meanings import decisions, facts
-from refold.reducers.meanings.forks import run_forked
-from refold.reducers.meanings.observations import context_observed
+from refold.reducers.meanings.common import context_observed
+from refold.reducers.meanings.facts import run_forked
 from refold.reducers.state import RunState
 
 _Kind = TypeVar("_Kind", bound=Event)

@@ -1,6 +1,5 @@
 """What is decided, and in which order: `order` has every phase, its checks, and `decide`."""
 
-from refold.reducers.rules.order import DIGEST_EVERY, ORDER, RULES, Phase, decide
-from refold.reducers.rules.versions import rules_of
+from refold.reducers.rules.order import DIGEST_EVERY, ORDER, RULES, Phase, decide, rules_of
 
 __all__ = ["DIGEST_EVERY", "ORDER", "RULES", "Phase", "decide", "rules_of"]

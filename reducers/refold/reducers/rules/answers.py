@@ -2,12 +2,11 @@
 
 from msgspec.structs import replace
 
-from refold.reducers.doubts import underway
 from refold.reducers.events import ToolsDispatched
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.meters import call_deadline
-from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.flow import Flow, switched_by
+from refold.reducers.pending import underway
+from refold.reducers.rules.flow import Flow, injected, may_inject, move, refuse_open, refused, switched_by
 from refold.reducers.rules.limits import SPENT, limit_move
 from refold.reducers.rules.requests import request_grace
 from refold.reducers.state import Batch, RunState

@@ -23,11 +23,10 @@ from refold.reducers.history import Shortening, cut_values
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import TextCut
 from refold.reducers.policy import Policy, text_of
-from refold.reducers.rules.ends import injected, may_inject, move, refuse_open, refused
-from refold.reducers.rules.flow import Check, Flow, Rule
+from refold.reducers.rules.flow import Check, Flow, Rule, injected, may_inject, move, refuse_open, refused
 from refold.reducers.rules.history import trimming
 from refold.reducers.state import RunState, Watch
-from refold.reducers.texts import render
+from refold.reducers.text import render
 from refold.reducers.vocabulary import Cause, Verdict
 from refold.reducers.window import refs
 

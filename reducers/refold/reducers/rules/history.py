@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from refold.reducers.checkpoint import encoded
 from refold.reducers.estimate import ESTIMATORS, LONGEST
 from refold.reducers.events import (
     HistoryPruned,
@@ -18,18 +17,18 @@ from refold.reducers.events import (
     SummaryAbandoned,
     SummaryRequested,
 )
+from refold.reducers.evolution import encoded
 from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, planned
-from refold.reducers.history.observed import Observed
-from refold.reducers.history.summarise import Summarise
+from refold.reducers.history.summaries import Summarise
+from refold.reducers.history.windows import Observed
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import Gap, Size
 from refold.reducers.meters import call_deadline
 from refold.reducers.policy import Policy, text_of
-from refold.reducers.rules.ends import Values, injected, move, said
-from refold.reducers.rules.flow import Flow, settled, switched_by
+from refold.reducers.rules.flow import Flow, Values, injected, move, said, settled, switched_by
 from refold.reducers.rules.requests import model_next
 from refold.reducers.state import RunState
-from refold.reducers.texts import framed
+from refold.reducers.text import framed
 from refold.reducers.vocabulary import Cause, Role
 from refold.reducers.window import MessageRef, Window, left, quoted, refs, tokens_left, within
 

@@ -1,15 +1,20 @@
-"""Limits at work: which are looked at where, and how each ends the run, or grants one last request first."""
+"""Limits at work.
+
+Source: the nearing threshold of inspect_agents (IA) for time, the reserves of aar (AAR) for tokens and money.
+"""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from refold.reducers.events import LimitReached, StateChanged, StepFreed
+from refold.reducers.events import LimitNeared, LimitReached, StateChanged, StepFreed
 from refold.reducers.limits import (
     COUNTED,
+    CostLimit,
     Limit,
     StepLimit,
     TimeLimit,
+    TokenLimit,
     amount,
     check_of,
     end_of,
@@ -18,14 +23,23 @@ from refold.reducers.limits import (
     least_of,
     measure_of,
     name_of,
+    threshold,
 )
-from refold.reducers.meters import Meter, hit, lacking, meter, promised, trips_at
-from refold.reducers.policy import Policy
-from refold.reducers.rules.ends import asked_to_stop, move, refuse_open, stopped_by
-from refold.reducers.rules.flow import Check, Flow, Rule, switched_by
+from refold.reducers.meters import Meter, hit, lacking, meter, promised, smallest_time, trips_at, used
+from refold.reducers.policy import Near, Policy
+from refold.reducers.rules.flow import (
+    Check,
+    Flow,
+    Rule,
+    asked_to_stop,
+    move,
+    refuse_open,
+    stopped_by,
+    switched_by,
+)
 from refold.reducers.rules.requests import granted_by, request_grace
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Cause
+from refold.reducers.vocabulary import Cause, share_of
 
 
 class TimeLimits(Rule):
@@ -191,3 +205,38 @@ def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChan
     else:
         reason = f"limit {found.name!r} cannot be kept: {_WHY[found.type]}: ignore"
     return move(state, trigger, code, reason, outcome=outcome)
+
+
+@switched_by(lambda policy: None if policy.near is None else policy.near.fraction)
+def near_time(fraction: float, flow: Flow) -> bool:
+    """P9: once a run, when so much of the smallest time limit has elapsed."""
+    state, limit = flow.state, smallest_time(flow.state)
+    if limit is None or state.count(Cause.NEAR, "run", "time"):
+        return False
+    most = share_of(threshold(limit) or 0, fraction)
+    if used(limit, state) < most:
+        return False
+    flow.say(LimitNeared(of="time", limit=hit(limit, state), threshold=most))
+    return True
+
+
+@switched_by(lambda policy: policy.near)
+def near_budget(knob: Near, flow: Flow) -> bool:
+    """R4: once a scope, when no more than a reserve is left of a budget of tokens, or of money."""
+    state = flow.state
+    if state.count(Cause.NEAR, knob.scope, "budget"):
+        return False
+    for limit in state.policy.limits:
+        most, reserve = threshold(limit), _reserve(knob, limit)
+        if most and reserve is not None and most - used(limit, state) <= reserve:
+            flow.say(LimitNeared(of="budget", limit=hit(limit, state), threshold=most - reserve))
+            return True
+    return False
+
+
+def _reserve(knob: Near, limit: Limit) -> int | None:
+    if isinstance(limit, TokenLimit) and measure_of(limit) == "usage":
+        return knob.reserve_tokens
+    if isinstance(limit, CostLimit) and knob.reserve_cost_fraction is not None:
+        return share_of(threshold(limit) or 0, knob.reserve_cost_fraction)
+    return None

@@ -1,16 +1,19 @@
-"""The order of checks: every phase and its checks, in one place, the same for every policy.
+"""The order of checks: every phase and its checks, in one place; and every version of the rules.
 
 A policy only switches checks on: each phase is bound to it once, and only what is on is asked. The first check that stops
 the run wins; what does not stop accumulates. Limits win over recoveries, recoveries over the end of a turn. A new rule is a
 line here, a new guard is not even that: it names the place where it speaks.
+
+A run is decided by the rules that it was started under, for as long as it lives: resumed or audited, by
+whatever version of refold.
 """
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum, unique
 from types import MappingProxyType
+from typing import Protocol
 
-from refold.reducers.checkpoint import state_digest
-from refold.reducers.doubts import doubted
+from refold.reducers.errors import NewerLog
 from refold.reducers.events import (
     ApprovalAnswered,
     CancelRequested,
@@ -30,10 +33,11 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
+from refold.reducers.evolution import state_digest
 from refold.reducers.guards.protocol import Place
 from refold.reducers.limits import BEFORE, BUDGETS, COUNTED, OTHERS
 from refold.reducers.machine import AgentState, Trigger
-from refold.reducers.pending import is_fresh, waits
+from refold.reducers.pending import doubted, is_fresh, waits
 from refold.reducers.rules.answers import (
     dispatch,
     dispatch_next,
@@ -44,10 +48,30 @@ from refold.reducers.rules.answers import (
     tools_done,
     turned_down,
 )
-from refold.reducers.rules.doubts import ask_about_doubts
-from refold.reducers.rules.ends import asked_to_stop, move
-from refold.reducers.rules.failures import give_up, retry
-from refold.reducers.rules.flow import Check, Entry, FirstOf, Flow, WithoutCalls, bound, settled
+from refold.reducers.rules.failures import (
+    broken_calls,
+    broken_stream,
+    empty,
+    give_up,
+    overflow,
+    overflow_stop,
+    retry,
+    room,
+    silent_stream,
+    truncation,
+)
+from refold.reducers.rules.flow import (
+    Check,
+    Entry,
+    FirstOf,
+    Flow,
+    WithoutCalls,
+    ask_about_doubts,
+    asked_to_stop,
+    bound,
+    move,
+    settled,
+)
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.history import history, observed_history, summarised
 from refold.reducers.rules.limits import (
@@ -56,20 +80,10 @@ from refold.reducers.rules.limits import (
     TimeLimits,
     deferred,
     free_steps,
+    near_budget,
+    near_time,
 )
-from refold.reducers.rules.near_limits import near_budget, near_time
-from refold.reducers.rules.recoveries import (
-    broken_calls,
-    broken_stream,
-    empty,
-    overflow,
-    overflow_stop,
-    room,
-    silent_stream,
-    truncation,
-)
-from refold.reducers.rules.reminders import progress
-from refold.reducers.rules.requests import Request, request_again
+from refold.reducers.rules.requests import Request, progress, request_again
 from refold.reducers.state import RunState
 
 RULES = 1
@@ -306,3 +320,24 @@ _ENTRY: Mapping[type[Event], Phase | Callable[[RunState, Fact], Phase | None]] =
     }
 )
 """The phase that a fact begins; of another fact nothing follows."""
+
+
+class Decide(Protocol):
+    """What follows from a fact: see `refold.reducers.rules.order.decide`."""
+
+    def __call__(
+        self, state: RunState, fact: Fact, look: Look | None = None, /
+    ) -> list[tuple[Decision, RunState]]:
+        """Each decision, with the state after it."""
+        ...
+
+
+VERSIONS: Mapping[int, Decide] = MappingProxyType({RULES: decide})
+
+
+def rules_of(state: RunState) -> Decide:
+    """The rules that a run is decided by. Raises `NewerLog` for rules that this version does not have."""
+    found = VERSIONS.get(state.setup.rules)
+    if found is None:
+        raise NewerLog(state.setup.run, state.seq, f"decision rules version {state.setup.rules}")
+    return found

@@ -27,7 +27,7 @@ from refold.reducers.events import (
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
-from refold.reducers.numbers import NANO
+from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
 from refold.replay.audit import Auditor
 from refold.replay.causes import by

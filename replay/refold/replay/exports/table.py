@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from refold.reducers.events import Event, ModelResponded, RunStarted
-from refold.reducers.numbers import NANO
-from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.reducers.vocabulary import NANO, SOURCE_LABEL
 from refold.replay import known
 from refold.replay.following import Step
 from refold.replay.kinds.table import kind_for, sentence

@@ -5,7 +5,7 @@ A reader says which rows stay, and holds no messages for it: what they said is k
 
 from collections.abc import Iterable, Mapping
 
-from refold.reducers.numbers import Ranges
+from refold.reducers.vocabulary import Ranges
 from refold.reducers.window import ranges_of
 from refold.replay.importers.items import NO_ROW, Answered, Item, Place, Returned, Said
 

@@ -11,8 +11,7 @@ from typing import cast
 
 import msgspec
 
-from refold.reducers.errors import WrongUse
-from refold.reducers.refusals import nearest
+from refold.reducers.errors import WrongUse, nearest
 from refold.replay.importers.protocol import Importer, Match
 from refold.replay.importers.source import Source
 from refold.replay.importers.unsupported import Unsupported, identify

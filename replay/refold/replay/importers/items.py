@@ -18,9 +18,8 @@ from msgspec import UNSET, UnsetType
 
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
-from refold.reducers.fields import shared
 from refold.reducers.messages import Message, MessageCall, Usage
-from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError
+from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError, shared
 from refold.replay.importers.content import TOOLS, calling
 from refold.replay.importers.fields import JSON, json_text
 from refold.replay.importers.stops import stop_of

@@ -25,9 +25,8 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.limits import Limit, insists, is_bounded, name_of, needs, threshold, type_of
-from refold.reducers.numbers import Ranges
 from refold.reducers.policy import Policy
-from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
+from refold.reducers.vocabulary import SOURCE_LABEL, Ranges, Unknown
 from refold.replay import figures, known
 from refold.replay.environment import stated
 from refold.replay.kinds.arguments import brief, called, main_argument

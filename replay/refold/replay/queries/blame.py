@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 import msgspec.inspect as shapes
 
-from refold.reducers.checkpoint import encoded
+from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay.changes import key_of, members, steps

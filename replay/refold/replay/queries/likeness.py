@@ -13,7 +13,6 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.checkpoint import encoded
 from refold.reducers.events import (
     Answer,
     ApprovalAnswer,
@@ -22,6 +21,7 @@ from refold.reducers.events import (
     MessageHead,
     ModelResponded,
 )
+from refold.reducers.evolution import encoded
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.messages import Gap, Size
 from refold.replay.following import Steps

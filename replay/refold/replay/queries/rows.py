@@ -20,7 +20,7 @@ from refold.reducers.events import (
     ModelResponded,
     StateChanged,
 )
-from refold.reducers.events.base import Decision
+from refold.reducers.events.parts import Decision
 from refold.reducers.machine import AgentState
 from refold.replay.kinds.details import EventDetails
 from refold.replay.kinds.row import EventType

@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from refold.reducers.doubts import asks_anew, left_open, underway
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import RefoldError
+from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import (
     ContextObserved,
     Decision,
@@ -29,10 +29,10 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import awaited
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.pending import asks_anew, left_open, underway
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, RunState
-from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.window import ranges_of
 
 

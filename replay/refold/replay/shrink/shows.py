@@ -7,12 +7,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from refold.reducers.errors import RefoldError
+from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import Decision, Event, Fact, kind_of
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import rules_of
 from refold.reducers.state import NEW, RunState
-from refold.reducers.tokenizers import MissingTokenizer
 from refold.replay.parting import Difference, Parting, parting, unjudged
 from refold.replay.shrink.rederivation import Log
 

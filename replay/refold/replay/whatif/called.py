@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from refold.reducers.arguments import object_of
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.named_tools import looks_into_fields
+from refold.reducers.patterns import object_of
 from refold.reducers.policy import Policy
 
 _MOST = 10_000

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from refold.reducers.checkpoint import encoded
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError, WrongUse
 from refold.reducers.events import (
     Decision,
@@ -18,6 +17,7 @@ from refold.reducers.events import (
     RunStarted,
     kind_of,
 )
+from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
 from refold.reducers.named_tools import strangers

@@ -25,10 +25,8 @@ from refold.reducers.events import (
     ToolReturned,
 )
 from refold.reducers.guards import Registry
-from refold.reducers.guards.errors import Errors
-from refold.reducers.guards.pivot import Pivot
-from refold.reducers.guards.premature_end import PrematureEnd
-from refold.reducers.guards.stall import Stall
+from refold.reducers.guards.endings import Errors, Pivot, PrematureEnd
+from refold.reducers.guards.progress import Stall
 from refold.reducers.limits import TimeLimit, check_of
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState

@@ -34,10 +34,9 @@ from refold.reducers.events import (
 from refold.reducers.failures import overflows
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
-from refold.reducers.history.preview_results import PreviewResults
+from refold.reducers.history.results import PreviewResults
 from refold.reducers.policy import Overflow, Policy, ToolOutput, text_of
-from refold.reducers.redaction import REDACTED
-from refold.reducers.secrets import Redactor
+from refold.reducers.secrets import REDACTED, Redactor
 from refold.reducers.sizes import sized
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import FailureClass

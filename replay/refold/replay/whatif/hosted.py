@@ -8,9 +8,8 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.arguments import searched
 from refold.reducers.events import SourceRecorded
-from refold.reducers.patterns import occurs, rule
+from refold.reducers.patterns import occurs, rule, searched
 from refold.reducers.policy import Policy
 
 _NAMES: Mapping[str, str] = MappingProxyType(

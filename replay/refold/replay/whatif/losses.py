@@ -21,9 +21,7 @@ from refold.reducers.events import (
     SourceRecorded,
     ToolReturned,
 )
-from refold.reducers.guards.errors import Errors
-from refold.reducers.guards.keywords import Keywords
-from refold.reducers.guards.premature_end import PrematureEnd
+from refold.reducers.guards.endings import Errors, Keywords, PrematureEnd
 from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, measure_of, name_of
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.vocabulary import ToolError, Unknown

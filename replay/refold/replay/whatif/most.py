@@ -6,10 +6,10 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from refold.reducers.events import ChildEnded, Fact, Manifest, ModelFailed, ModelResponded, SummaryReturned
-from refold.reducers.guards.pivot import Pivot
+from refold.reducers.guards.endings import Pivot
 from refold.reducers.history import Pass
-from refold.reducers.history.token_tail import Room, TokenTail
-from refold.reducers.history.when import Share
+from refold.reducers.history.strategy import Share
+from refold.reducers.history.windows import Room, TokenTail
 from refold.reducers.limits import CostLimit, Limit, TimeLimit, TokenLimit, insists, needs
 from refold.reducers.policy import Policy, Without, text_of
 from refold.reducers.state import RunState

@@ -11,13 +11,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import WrongUse, nearest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import OWN
 from refold.reducers.limits import name_of
 from refold.reducers.policy import Policy
-from refold.reducers.refusals import nearest
-from refold.reducers.texts import TEXTS
+from refold.reducers.text import TEXTS
 from refold.replay.whatif.facts import Change
 
 RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.doubts import underway
 from refold.reducers.errors import DamagedLog, RefoldError
+from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import (
     ClockRead,
     Decision,
@@ -26,8 +26,8 @@ from refold.reducers.events import (
 )
 from refold.reducers.folds import advance
 from refold.reducers.guards import Registry
+from refold.reducers.pending import underway
 from refold.reducers.state import NEW, RunState
-from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import Unknown
 from refold.replay.causes import spoken
 from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings

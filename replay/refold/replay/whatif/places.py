@@ -5,8 +5,8 @@ That two runs part at all is no matter of their decisions: see `shown`.
 
 from collections.abc import Sequence
 
-from refold.reducers.checkpoint import encoded
 from refold.reducers.events import Decision, GuardTripped, LimitNeared, StateDigested
+from refold.reducers.evolution import encoded
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Verdict
 from refold.replay.parting import agreeing

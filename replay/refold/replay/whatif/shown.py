@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from refold.reducers.children import bounded
-from refold.reducers.doubts import course, underway
 from refold.reducers.events import (
     CallRefused,
     Decision,
@@ -24,6 +22,8 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import FAILED
 from refold.reducers.messages import TextCut
+from refold.reducers.meters import bounded
+from refold.reducers.pending import course, underway
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.window import Chunk, MessageRef, refs

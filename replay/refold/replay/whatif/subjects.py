@@ -15,7 +15,7 @@ from refold.reducers.events import (
     Fact,
     ModelResponded,
 )
-from refold.reducers.guards.arguments import UNSEARCHABLE
+from refold.reducers.guards.approvals import UNSEARCHABLE
 from refold.reducers.patterns import rule
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause

@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 
 from refold.reducers.approvals import Gate, Match
 from refold.reducers.events import Fact, ModelResponded, ToolReturned
+from refold.reducers.named_tools import gate_without_word, not_known
 from refold.reducers.patterns import problem_of
 from refold.reducers.policy import Policy
-from refold.reducers.unsorted import gate_without_word, not_known
 from refold.reducers.vocabulary import ToolError
 from refold.replay.whatif.doubt import Doubt
 from refold.replay.whatif.pair import Pair

@@ -4,8 +4,8 @@ from enum import StrEnum, unique
 
 import msgspec
 
+from refold.reducers.errors import Complaint
 from refold.reducers.machine import AgentState
-from refold.reducers.refusals import Complaint
 from refold.reducers.state import RunState
 from refold.replay.whatif.shown import Parting
 from refold.replay.whatif.subjects import Subject

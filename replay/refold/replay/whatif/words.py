@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from refold.reducers import composition
 from refold.reducers.events import Answer, Fact, ModelResponded, ToolReturned
 from refold.reducers.policy import Policy, ToolOutput, text_of
-from refold.reducers.redaction import REDACTED
-from refold.reducers.secrets import PLAIN, Redactor
+from refold.reducers.secrets import PLAIN, REDACTED, Redactor
 from refold.reducers.state import RunState
-from refold.reducers.texts import render
+from refold.reducers.text import render
 from refold.reducers.vocabulary import ToolError
 from refold.replay.whatif.shown import Parted
 

@@ -11,8 +11,7 @@ from itertools import chain
 import msgspec
 
 from refold.reducers.messages import Message
-from refold.reducers.numbers import Ranges
-from refold.reducers.vocabulary import Role
+from refold.reducers.vocabulary import Ranges, Role
 from refold.replay.importers.cuts import BEGINNING, Cut, Forked
 from refold.replay.importers.derivation.gap import is_persons
 from refold.replay.importers.items import (

@@ -15,12 +15,11 @@ import msgspec
 from refold.reducers import composition
 from refold.reducers.events import FORMAT, RunStarted
 from refold.reducers.events.parts import Parent
-from refold.reducers.fields import shared
 from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
+from refold.reducers.vocabulary import SOURCE_LABEL, Unknown, shared
 from refold.replay.importers.derivation import facts
 from refold.replay.importers.derivation.gap import Gap, Reply, beside, bridged, is_persons
 from refold.replay.importers.derivation.log import (

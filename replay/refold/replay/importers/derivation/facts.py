@@ -5,8 +5,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from refold.reducers import composition
-from refold.reducers.batches import MOST_CALLS
-from refold.reducers.composition_observed import observed
+from refold.reducers.composition import observed
 from refold.reducers.events import (
     Answer,
     CancelRequested,
@@ -17,10 +16,10 @@ from refold.reducers.events import (
     ModelResponded,
     ToolReturned,
 )
-from refold.reducers.fields import shared
 from refold.reducers.messages import Message, ReplyCall, Usage
+from refold.reducers.pending import MOST_CALLS
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown
+from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown, shared
 from refold.replay.importers.content import UnreadCall
 from refold.replay.importers.derivation.log import Writer
 from refold.replay.importers.derivation.pairs import Paired

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from refold.reducers.errors import RefoldError
+from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import (
     Annotation,
     Diagnosed,
@@ -20,7 +21,6 @@ from refold.reducers.folds import advance
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState
 from refold.reducers.text import clean
-from refold.reducers.tokenizers import MissingTokenizer
 from refold.reducers.vocabulary import Unknown
 from refold.reducers.window import refs
 from refold.replay.importers.derivation.plan import Standing

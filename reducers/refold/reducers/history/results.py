@@ -1,18 +1,89 @@
-"""Cut single messages that are too long, in the middle."""
+"""Passes that show single messages shorter."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from refold.reducers.history.cuts import shortening
-from refold.reducers.history.scene import Plan, Scene, Shortening
-from refold.reducers.history.strategy import Strategy, newest
+from refold.reducers.errors import Fault
+from refold.reducers.estimate import KIND
+from refold.reducers.history.strategy import Plan, Scene, Shortening, Strategy, cut_text, newest, shortening
 from refold.reducers.messages import Part, Size, TextCut
-from refold.reducers.refusals import Fault
-from refold.reducers.tokenizers import KIND
-from refold.reducers.vocabulary import Role
+from refold.reducers.text import preview_length
+from refold.reducers.vocabulary import Knob, Role
 from refold.reducers.window import MessageRef, refs
+
+_Chars = Annotated[int, Meta(ge=0)]
+
+
+class Soft(Knob, frozen=True, kw_only=True):
+    """A result of more than `over` characters becomes its first `head` and last `tail`, with a note between."""
+
+    over: _Chars
+    head: _Chars
+    tail: _Chars
+
+
+class Hard(Knob, frozen=True, kw_only=True):
+    """Results of more than `over` characters together become placeholders."""
+
+    over: _Chars
+
+
+class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
+    """Results that are not among the last `keep_last` messages are old.
+
+    If they are too long together (`hard`) each becomes a placeholder, be it longer than a short result; else each
+    that is too long by itself (`soft`) loses its middle. Source: `utah`.
+    """
+
+    name: str = "age_results"
+    keep_last: Annotated[int, Meta(ge=0)]
+    soft: Soft | None = None
+    hard: Hard | None = None
+
+    def plan(self, scene: Scene) -> Plan | None:
+        """Cut what is old."""
+        messages = refs(scene.window)
+        old = [ref for ref in messages[: max(0, len(messages) - self.keep_last)] if ref.role is Role.TOOL]
+        if self.hard and sum(ref.size.chars for ref in old) > self.hard.over:
+            whole = [ref for ref in old if not (ref.shown and ref.shown.cuts[0].removed == ref.whole.chars)]
+            return shortening(cut_text(scene, ref, "cleared", 0, 0, longer=True) for ref in whole)
+        if (soft := self.soft) is None:
+            return None
+        return shortening(
+            cut_text(scene, ref, "aged", soft.head, soft.tail) for ref in old if ref.size.chars > soft.over
+        )
+
+
+class PreviewResults(Strategy, frozen=True, kw_only=True, tag="preview_results"):
+    """A result of at least `tokens` is shown as its first `chars` characters, or `lines` lines if that is less.
+
+    How many characters that are is known since the result came in: the state holds no text. Source: `tirea`.
+    """
+
+    name: str = "preview_results"
+    tokens: Annotated[int, Meta(ge=1)]
+    chars: Annotated[int, Meta(ge=1)]
+    lines: Annotated[int, Meta(ge=1)]
+
+    def plan(self, scene: Scene) -> Plan | None:
+        """Cut each large result to its preview."""
+        return shortening(
+            cut_text(scene, ref, "preview", ref.preview, 0)
+            for ref in refs(scene.window)
+            if ref.role is Role.TOOL and ref.preview and ref.size.tokens >= self.tokens
+        )
+
+
+def previewed(passes: Iterable[Strategy], text: str, tokens: int) -> int:
+    """How many characters of a result the first of these passes to preview it would show; 0: all of them."""
+    for step in passes:
+        if isinstance(step, PreviewResults) and tokens >= step.tokens:
+            length = preview_length(text, step.chars, step.lines)
+            return length if length < len(text) else 0
+    return 0
+
 
 Codec = Literal["chars4", "char", "bpe:o200k_base", "bpe:cl100k_base"]
 

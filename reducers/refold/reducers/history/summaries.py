@@ -1,15 +1,16 @@
-"""Have a model sum up older messages: an effect, whose answer is a fact."""
+"""Passes that put one message in place of several."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from refold.reducers.history.scene import Covering, Plan, Scene
-from refold.reducers.history.strategy import Strategy, stays, weight
+from refold.reducers.history.strategy import Covering, Plan, Scene, Strategy, older, older_than, stays, weight
+from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, numbers, ranges_of, refs
+from refold.reducers.window import MessageRef, numbers, ranges_of, refs, tokens_left
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -107,3 +108,69 @@ def _gathered(said: Sequence[MessageRef], tokens: int) -> int:
         if tokens <= 0:
             return place
     return 0
+
+
+class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
+    """Keep what is pinned, system messages and the last `keep_last` others; quote the rest in one message.
+
+    It has a line for each, `per_message` characters long, and `total` characters in all. What an earlier digest
+    said gets one line's worth in the next. Source: `utah`.
+    """
+
+    marks = "digest"
+
+    name: str = "digest"
+    keep_last: Annotated[int, Meta(ge=0)]
+    per_message: Annotated[int, Meta(ge=1)]
+    total: Annotated[int, Meta(ge=1)]
+
+    def plan(self, scene: Scene) -> Plan | None:
+        """Drop what is older than the tail."""
+        messages = refs(scene.window)
+        head = older([ref for ref in messages if ref.role is not Role.SYSTEM], self.keep_last)
+        return Plan(drop=[ref for ref in head if not stays(ref)])
+
+    def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:
+        """The gap with the messages that are quoted in it, oldest first."""
+        quoted: list[MessageRef] = []
+        for ref in dropped:
+            quoted += self._filling(ref.sources, self.per_message) if ref.sources else (ref,)
+        sources = ranges_of([ref.number for ref in self._filling(quoted, self.total)])
+        return replace(gap, sources=sources, per_message=self.per_message, total=self.total)
+
+    def _filling(self, sources: Iterable[MessageRef], room: int) -> tuple[MessageRef, ...]:
+        # As many as certainly fill the room: the rest would be cut off, and the state holds what it need not.
+        filling: list[MessageRef] = []
+        for ref in sources:
+            if room <= 0:
+                break
+            room -= len(ref.role) + min(ref.size.chars, self.per_message)
+            filling.append(ref)
+        return tuple(filling)
+
+
+class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
+    """Keep what is pinned, one message that tells of the gap, and the newest within `tail_fraction` of `budget`.
+
+    At least one message is kept. Unchanged if the window fits `budget` tokens or has no more than two messages
+    other than system. The one marker tells of all that was dropped so far. Source: `guardrails`.
+    """
+
+    marks = "compacted"
+    asks = "budget"
+
+    name: str = "compact"
+    budget: Annotated[int, Meta(ge=1)]
+    tail_fraction: Annotated[float, Meta(gt=0, le=1)] = 0.75
+
+    def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
+        """Whether the window weighs no more than the budget."""
+        return tokens_left(scene.window, gone) <= self.budget
+
+    def plan(self, scene: Scene) -> Plan | None:
+        """Drop what lies between the pinned and the tail."""
+        messages = refs(scene.window)
+        if self.fits(scene) or sum(ref.role is not Role.SYSTEM for ref in messages) <= 2:
+            return None
+        others = [ref for ref in messages if not stays(ref)]
+        return Plan(drop=older_than(others, int(self.tail_fraction * self.budget), 1))

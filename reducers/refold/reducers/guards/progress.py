@@ -1,19 +1,36 @@
-"""Calls that lead nowhere: the same failure, the same result, the same few calls in a circle.
+"""Guards against calls that lead nowhere.
 
 Source: the tool guardrails of Hermes Agent, with their numbers; warnings are for one request there as here.
+
+Source: the stop condition `loop_detection` of tirea 0.5, which compares names only.
+
+Source: the `guardrails` loop (aar, "Agent Loop & Guardrails"), by its published rule: batches count as equal
+by the names and arguments of their calls, in any order.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.reducers.arguments import canonical
 from refold.reducers.events import CallRefused, Event, InputReceived, ModelResponded, RunForked, ToolReturned
-from refold.reducers.guards.common import Config, Own, begins, digest, known, read_only
-from refold.reducers.guards.protocol import Judgement, Place, Remind, Shorten, Stop
+from refold.reducers.guards.protocol import (
+    Config,
+    Judgement,
+    Own,
+    Place,
+    Remind,
+    Shorten,
+    Stop,
+    begins,
+    digest,
+    known,
+    read_only,
+)
 from refold.reducers.limits import Scope
+from refold.reducers.patterns import batch_signature, canonical
 from refold.reducers.state import RunState
 from refold.reducers.window import refs
 
@@ -276,3 +293,90 @@ def _stubs(own: Seen, state: RunState) -> Iterator[Shorten]:
             yield Shorten(
                 code="stub", call=call, text="stub", values={"call": first, "tool": known(tool, state)}
             )
+
+
+_REMEMBERED = 20
+
+
+class Pair(Own, frozen=True):
+    """The digest of the last batch's names; among how many of the last batches the newest equal pair is, or 0."""
+
+    mark: str = ""
+    back: int = 0
+
+
+class Loop(Config, frozen=True, kw_only=True, tag="loop"):
+    """Stop after the tools if two adjacent batches among the last max(2, `window`) called the same tools.
+
+    Their names are compared in any order, not their arguments. The last 20 batches are remembered.
+    """
+
+    window: Annotated[int, Meta(ge=0)]
+
+    kind: ClassVar[str] = "loop"
+    places: ClassVar[frozenset[Place]] = frozenset({Place.AFTER_TOOLS})
+    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded})
+    fresh: ClassVar[Pair] = Pair()
+
+    def observe(self, own: Pair, event: Event) -> Pair:
+        """Compare a batch with the one before it; an answer without calls is none."""
+        if not isinstance(event, ModelResponded) or not event.calls:
+            return own
+        mark = digest(*sorted(call.name for call in event.calls))
+        if mark == own.mark:
+            return Pair(mark, 2)
+        return Pair(mark, own.back + 1 if own.back else 0)
+
+    def judge(self, own: Pair, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+        """Stop while a pair is remembered."""
+        window = min(max(2, self.window), _REMEMBERED)
+        if own.back and own.back <= window:
+            reason = "two batches in a row called the same tools"
+            yield Stop(code="loop_detected", reason=reason, saw={"batches": own.back, "window": window})
+
+
+class Repeats(Own, frozen=True):
+    """The digest of the last batch, and how often in a row it came again."""
+
+    mark: str = ""
+    count: int = 0
+
+
+class Repetition(Config, frozen=True, kw_only=True, tag="repetition"):
+    """Stop before the (`repeats` + 1)-th identical batch in a row; with 0, before the first.
+
+    A value of an argument counts up to its first `clip` characters. Answers without calls neither count nor
+    reset. `scope: turn` starts anew with each message of a person, `run` with a fork, `lineage` never.
+    """
+
+    repeats: Annotated[int, Meta(ge=0)] = 3
+    clip: Annotated[int, Meta(ge=1)] = 200
+    scope: Scope = "lineage"
+
+    kind: ClassVar[str] = "repetition"
+    places: ClassVar[frozenset[Place]] = frozenset({Place.ON_REPETITION})
+    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, InputReceived, RunForked})
+    reads_content: ClassVar[bool] = True
+    fresh: ClassVar[Repeats] = Repeats()
+
+    def observe(self, own: Repeats, event: Event) -> Repeats:
+        """Count a batch that is equal to the last one; start anew where the scope does."""
+        match event:
+            case ModelResponded(calls=calls, content=content) if calls and content is not None:
+                names = [call.name for call in calls]
+                said = batch_signature(list(zip(names, content.arguments, strict=True)), self.clip)
+                mark = hashlib.sha256(said.encode()).hexdigest()
+                return Repeats(mark, own.count + 1 if mark == own.mark else 0)
+            case _:
+                return Repeats() if begins(self.scope, event) else own
+
+    def judge(self, own: Repeats, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+        """Stop at the count, before the batch runs."""
+        if state.answer is None or not state.answer.event.calls or own.count < self.repeats:
+            return
+        yield Stop(
+            code="repetition",
+            reason=f"the same batch of calls came {own.count + 1} times in a row",
+            saw={"repeats": own.count, "allowed": self.repeats},
+            text="refused:repetition",
+        )

@@ -1,0 +1,283 @@
+"""Guards over failures and ends.
+
+Source: the `guardrails` loop (aar), which sends a model that gave up without a word back to its failing tests.
+
+Source: the `guardrails` loop (aar), which points a model from its shell to the terminal of its editor.
+
+Source: the stop condition `consecutive_errors` of tirea 0.5, judged on results, as it is documented there.
+
+Source: the completion words of inspect_agents, and the stop condition `content_match` of tirea 0.5.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from refold.reducers.events import (
+    CallRefused,
+    Event,
+    InputReceived,
+    MessageInjected,
+    ModelResponded,
+    RetryScheduled,
+    RunForked,
+    RunStarted,
+    ToolReturned,
+)
+from refold.reducers.guards.protocol import Config, Inject, Judgement, Own, Place, Stop, begins
+from refold.reducers.limits import Scope
+from refold.reducers.machine import Trigger
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Cause, Role, StopReason
+
+_BAD = "!"
+
+
+class Recent(Own, frozen=True):
+    """The last messages, oldest first: `!` shows a failure, a call's id waits for its result, "" is any other.
+
+    `count` is how often the model was sent back in this scope.
+    """
+
+    messages: tuple[str, ...] = ()
+    count: int = 0
+
+
+class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
+    """Send the model back, at most `max` times in the scope, when it ends its turn with a blank text too early.
+
+    It is too early if among the last `look_back` messages a result failed, or holds one of `marks`. A refusal
+    is no failure.
+    """
+
+    max: Annotated[int, Meta(ge=0)] = 2
+    look_back: Annotated[int, Meta(ge=1)] = 10
+    marks: tuple[Annotated[str, Meta(min_length=1)], ...] = (
+        "FAIL:",
+        "Error",
+        "error:",
+        "Traceback",
+        "AssertionError",
+        "FAILED",
+        "Exit code:",
+    )
+    scope: Scope = "run"
+
+    kind: ClassVar[str] = "premature_end"
+    places: ClassVar[frozenset[Place]] = frozenset({Place.ON_FINISHED})
+    observes: ClassVar[frozenset[type[Event]]] = frozenset({
+        RunStarted, RunForked, ModelResponded, RetryScheduled, ToolReturned, CallRefused, InputReceived, MessageInjected
+    })  # fmt: skip
+    reads_content: ClassVar[bool] = True
+    fresh: ClassVar[Recent] = Recent()
+    texts: ClassVar[Mapping[str, str]] = {
+        "premature_end": (
+            "[harness] You stopped without a word, but recent results still show failures. Read them again "
+            "and try something else, or say why it cannot be done."
+        )
+    }
+
+    def observe(self, own: Recent, event: Event) -> Recent:
+        """Remember the last messages, in their order in the run; results stand where their calls put them."""
+        match event:
+            case RunStarted(content=opening) if opening is not None:
+                bad = [said.role is Role.TOOL and self._marked(said.text) for said in opening.messages]
+                return self._with(own, *(_BAD if each else "" for each in bad))
+            case ModelResponded(calls=calls) if calls or not event.blank:
+                return self._with(own, "", *(call.id for call in calls))
+            case ToolReturned(call=call, error=error, content=said):
+                return _settled(own, call, error is not None or self._marked(said.output if said else ""))
+            case CallRefused(call=call):
+                return _settled(own, call, bad=False)
+            case MessageInjected(gap=None, cause=cause, name=name):
+                mine = cause is Cause.GUARD and name == self.called
+                return self._with(replace(own, count=own.count + mine), "")
+            case RetryScheduled(keeps=True):
+                return self._with(own, "")
+            case InputReceived():
+                return self._with(Recent(own.messages) if begins(self.scope, event) else own, "")
+            case _:
+                return Recent(own.messages) if begins(self.scope, event) else own
+
+    def _marked(self, text: str) -> bool:
+        return any(mark in text for mark in self.marks)
+
+    def _with(self, own: Recent, *messages: str) -> Recent:
+        return replace(own, messages=(*own.messages, *messages)[-self.look_back :])
+
+    def judge(self, own: Recent, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+        """Send it back while there is a failure to see, and it was not sent back as often as may be."""
+        answer = state.answer
+        if (
+            answer is None
+            or answer.event.calls
+            or not answer.blank
+            or answer.event.stop is not StopReason.END_TURN
+        ):
+            return
+        if own.count < self.max and _BAD in own.messages:
+            saw: dict[str, str | int] = {"failures": own.messages.count(_BAD), "before": own.count}
+            yield Inject(code="premature_end", text="premature_end", saw=saw)
+
+
+def _settled(own: Recent, call: str, bad: bool) -> Recent:  # noqa: FBT001
+    if call not in own.messages:
+        return own
+    messages = tuple((_BAD if bad else "") if each == call else each for each in own.messages)
+    return replace(own, messages=messages)
+
+
+class Lacking(Own, frozen=True):
+    """Batches in a row that lacked something; the tool's calls in the open one, and whether one of them did."""
+
+    count: int = 0
+    open: tuple[str, ...] = ()
+    lacks: bool = False
+    told: bool = False
+
+
+class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
+    """Point from `tool` to `to`, once in the scope, after `failures` batches in a row that lacked something.
+
+    A batch did if a call of `tool` failed in it and its output holds one of `marks`. Batches without `tool`
+    do not count. Nothing is said to a model that does not have `to`.
+    """
+
+    tool: str = "bash"
+    to: str = "acp_terminal"
+    failures: Annotated[int, Meta(ge=1)] = 2
+    marks: tuple[Annotated[str, Meta(min_length=1)], ...] = (
+        "command not found",
+        "not found",
+        "No such file or directory",
+        "ImportError",
+        "ModuleNotFoundError",
+        "SyntaxError",
+    )
+    scope: Scope = "lineage"
+
+    kind: ClassVar[str] = "pivot"
+    places: ClassVar[frozenset[Place]] = frozenset({Place.ON_NUDGE})
+    observes: ClassVar[frozenset[type[Event]]] = frozenset(
+        {ModelResponded, ToolReturned, CallRefused, MessageInjected, InputReceived, RunForked}
+    )
+    reads_content: ClassVar[bool] = True
+    fresh: ClassVar[Lacking] = Lacking()
+    texts: ClassVar[Mapping[str, str]] = {
+        "pivot": "[harness] {tool} lacks what this needs. Use {to} for it instead."
+    }
+
+    def observe(self, own: Lacking, event: Event) -> Lacking:
+        """Count a batch when the last of its calls of the tool has a result."""
+        match event:
+            case ModelResponded(calls=calls):
+                made = tuple(call.id for call in calls if call.name == self.tool)
+                return replace(own, open=made, lacks=False)
+            case ToolReturned(call=call) | CallRefused(call=call) if call in own.open:
+                lacks = own.lacks or self._lacks(event)
+                left = tuple(other for other in own.open if other != call)
+                ended = own.count + 1 if lacks else 0
+                return replace(own, open=left, lacks=lacks, count=own.count if left else ended)
+            case MessageInjected(cause=Cause.GUARD, name=self.called):
+                return replace(own, told=True)
+            case _:
+                return Lacking(open=own.open, lacks=own.lacks) if begins(self.scope, event) else own
+
+    def _lacks(self, event: Event) -> bool:
+        if not isinstance(event, ToolReturned) or event.error is None or event.content is None:
+            return False
+        return any(mark in event.content.output for mark in self.marks)
+
+    def judge(self, own: Lacking, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+        """Speak at the count, to a model that has the other tool."""
+        if own.told or own.count < self.failures:
+            return
+        if any(tool.name == self.to for tool in state.setup.tools):
+            saw: dict[str, str | int] = {"batches": own.count, "allowed": self.failures}
+            yield Inject(code="pivot", text="pivot", saw=saw, values={"tool": self.tool, "to": self.to})
+
+
+class Failing(Own, frozen=True):
+    """Failed batches in a row; of the open one the calls without a result, and whether any did not fail."""
+
+    count: int = 0
+    open: tuple[str, ...] = ()
+    good: bool = False
+
+
+class Errors(Config, frozen=True, kw_only=True, tag="errors"):
+    """Stop once every call failed in `rounds` batches in a row.
+
+    Any other batch, and an answer without calls, counts as none. A refusal is no failure.
+    """
+
+    rounds: Annotated[int, Meta(ge=1)]
+
+    kind: ClassVar[str] = "errors"
+    places: ClassVar[frozenset[Place]] = frozenset({Place.ON_RESULTS})
+    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, ToolReturned, CallRefused})
+    fresh: ClassVar[Failing] = Failing()
+
+    def observe(self, own: Failing, event: Event) -> Failing:
+        """Count a batch when its last result is in, whichever that is."""
+        match event:
+            case ModelResponded(calls=calls):
+                return Failing(own.count if calls else 0, tuple(call.id for call in calls))
+            case ToolReturned(call=call) | CallRefused(call=call) if call in own.open:
+                good = own.good or not (isinstance(event, ToolReturned) and event.error)
+                left = tuple(other for other in own.open if other != call)
+                if left:
+                    return Failing(own.count, left, good)
+                return Failing(0 if good else own.count + 1)
+            case _:
+                return own
+
+    def judge(self, own: Failing, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+        """Stop at the count."""
+        if own.count >= self.rounds:
+            yield Stop(
+                code="consecutive_errors",
+                reason=f"every call failed in {own.count} batches in a row",
+                saw={"batches": own.count, "allowed": self.rounds},
+            )
+
+
+class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
+    """Complete the run when an answer's text holds one of `words`: at once, its calls refused, or after its tools.
+
+    `case: ignore` folds the case of both; `exact` takes them as they are. Reasoning is not looked at.
+    """
+
+    words: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
+    case: Literal["ignore", "exact"] = "ignore"
+    when: Literal["response", "after_tools"] = "response"
+
+    kind: ClassVar[str] = "keywords"
+    places: ClassVar[frozenset[Place]] = frozenset({Place.ON_RESPONSE, Place.AFTER_TOOLS})
+    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded})
+    reads_content: ClassVar[bool] = True
+    fresh: ClassVar[int] = 0
+
+    def observe(self, own: int, event: Event) -> int:
+        """The number, from 1, of the first word that the latest answer holds; 0 for none."""
+        if not isinstance(event, ModelResponded):
+            return own
+        text = self._folded(event.content.text if event.content else "")
+        return next((place for place, word in enumerate(self.words, 1) if self._folded(word) in text), 0)
+
+    def _folded(self, text: str) -> str:
+        return text.casefold() if self.case == "ignore" else text
+
+    def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
+        """Complete the run at the place that is configured."""
+        here = Place.ON_RESPONSE if self.when == "response" else Place.AFTER_TOOLS
+        if own and place == here:
+            yield Stop(
+                code="keyword",
+                reason="the answer holds a word that ends the run",
+                saw={"word": own},
+                trigger=Trigger.COMPLETE,
+                text="refused:stopped",
+            )
