@@ -17,8 +17,8 @@ from refold.engine import call, say
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.reducers.vocabulary import MOST_DIGITS
 from refold.store import SqliteStore
+from refold.store.bundles import Scan
 from refold.store.protocol import DamagedStore, Record, Stored, UnknownRun
-from refold.store.scan import Scan
 
 LINE = "run r9: whole"
 FORGED_NAME = f"x\n{LINE}"

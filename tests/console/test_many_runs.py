@@ -21,7 +21,7 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
 from refold.replay.shards import Ended, Shard, shards, worked
 from refold.store import SqliteStore
-from refold.store.scan import Scan
+from refold.store.bundles import Scan
 from support.forging import records_of, write
 
 QUESTIONS = {

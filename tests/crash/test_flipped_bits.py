@@ -88,6 +88,6 @@ def test_no_log_that_a_crash_cut_off_is_refused(killed: Path, tmp_path: Path) ->
         folder = Path(shutil.copytree(killed, tmp_path / str(cut)))
         (folder / "runs.db-shm").unlink()
         (folder / "runs.db-wal").write_bytes(log[:cut])
-        assert "" == wal.problem(folder / "runs.db")
+        assert "" == wal.wal_problem(folder / "runs.db")
         assert 3 != refold(["verify", "--all", "--store", str(folder / "runs.db")])
         shutil.rmtree(folder)

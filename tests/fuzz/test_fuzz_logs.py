@@ -22,10 +22,9 @@ from refold.reducers.events import KINDS, Event
 from refold.reducers.vocabulary import MOST_DIGITS
 from refold.replay import audit, state_at, verify
 from refold.store import SqliteStore
-from refold.store.chain import GENESIS, extend
-from refold.store.pages import Pages
+from refold.store.chain import GENESIS, CheckedPages, extend
+from refold.store.checks import Pages
 from refold.store.protocol import Head, Record, Store, Stored
-from refold.store.reading import CheckedPages
 from support import golden
 from support.forging import write
 

@@ -11,9 +11,8 @@ from refold.replay import Problem, Verification
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
 from refold.replay.verification import NO_SEAL, UNKEYED
 from refold.store import MemoryStore
-from refold.store.merkle import MerkleTree
 from refold.store.protocol import Seal, SealedHead
-from refold.store.seals import Kept, leaf_of, seal
+from refold.store.seals import Kept, MerkleTree, leaf_of, seal
 from refold.store.verify_bundle import key_id, seal_message
 from support.sealing import append, erase, record, records, sealed, signing_key
 

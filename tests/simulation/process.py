@@ -11,7 +11,7 @@ import trio
 from refold.engine import Delegated, Finished, Recorded, Run, RunResult, Streamed
 from refold.reducers.errors import RefoldError
 from refold.reducers.machine import TERMINAL
-from refold.store.pages import Pages
+from refold.store.checks import Pages
 from refold.store.protocol import (
     Claim,
     Head,

@@ -24,12 +24,10 @@ from refold.store import (
     connection,
     group_commit,
 )
-from refold.store.committer import Committer
+from refold.store.committer import Committer, Database
 from refold.store.connection import PagedConnection, direct
-from refold.store.database import Database
-from refold.store.portal import bridge
 from refold.store.testing import append, events, records
-from refold.store.thread import Connection
+from refold.store.thread import Connection, bridge
 
 # The order of a group is that of asyncio's tasks. Trio comes in by threads: the suite of promises tests that.
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]

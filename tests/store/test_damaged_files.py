@@ -12,7 +12,7 @@ import pytest
 
 from refold.reducers.errors import DamagedLog
 from refold.store import DamagedStore, NotAStore, Snapshot, SqliteStore, Store, StoreUnavailable, schema
-from refold.store.scan import Scan
+from refold.store.bundles import Scan
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
 from support.edited import edited

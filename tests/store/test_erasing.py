@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.store import Record, Snapshot, SqliteStore, StoreUnavailable, connection, residue
+from refold.store import Record, Snapshot, SqliteStore, StoreUnavailable, connection, readable
 from refold.store.testing import append, events, record, records, take
 from refold.store.testing.evidence import NOTICE
 
@@ -74,8 +74,8 @@ async def test_the_file_is_written_anew_only_if_need_be(path: Path, monkeypatch:
         looked.append(stands(*args))  # type: ignore[arg-type]
         return looked[-1]
 
-    stands = residue.stands
-    monkeypatch.setattr(residue, "stands", look)
+    stands = readable.residue_stands
+    monkeypatch.setattr(readable, "residue_stands", look)
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(6))
         await store.erase("r", 6, await take(store, "r"), [2, 4], NOTICE)
@@ -88,13 +88,13 @@ async def test_marks_at_the_edge_of_a_piece(path: Path, monkeypatch: pytest.Monk
         await append(store, "r", records(6))
         every = [each.hash + each.content_digest for each in await events(store, "r") if each.content_digest]
     for size in (64, 65, 100, 127, 128, 129, 1000):
-        monkeypatch.setattr(residue, "CHUNK", size)
-        assert not residue.stands(str(path), every)
+        monkeypatch.setattr(readable, "CHUNK", size)
+        assert not readable.residue_stands(str(path), every)
     with path.open("ab") as file:
         file.write(bytes(100) + every[0])
     for size in (64, 65, 100, 127, 128, 129, 1000):
-        monkeypatch.setattr(residue, "CHUNK", size)
-        assert residue.stands(str(path), every)
+        monkeypatch.setattr(readable, "CHUNK", size)
+        assert readable.residue_stands(str(path), every)
 
 
 async def test_a_reader_in_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.store.merkle import EMPTY, MerkleTree, Prover
+from refold.store.seals import EMPTY, MerkleTree, Prover
 from refold.store.verify_bundle import leaf_hash, node_hash, root_of
 
 leaves = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=70)

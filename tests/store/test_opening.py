@@ -10,9 +10,9 @@ import pytest
 
 from refold.store import NotAStore, SqliteStore, StoreUnavailable, connection, schema
 from refold.store.access import Durability
-from refold.store.database import Database
-from refold.store.portal import bridge
+from refold.store.committer import Database
 from refold.store.testing import append, events, records
+from refold.store.thread import bridge
 from support.files import by_hand, problems
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from refold.reducers.errors import WrongUse
 from refold.store import MemoryStore
-from refold.store.keys import BadKey, make_key, public_path, read_public_key, read_signing_key
+from refold.store.files import BadKey, make_key, public_path, read_public_key, read_signing_key
 from refold.store.protocol import Head, Seal, SealedElsewhere, SealedHead
 from refold.store.seals import DamagedSeals, Kept, is_signed, kept, last_seal, leaf_of, seal
 from refold.store.verify_bundle import node_hash, seal_message
@@ -287,7 +287,7 @@ def test_what_cannot_check(text: bytes | str | None, problem: str, tmp_path: Pat
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Who has not installed the extra is told which one."""
-    monkeypatch.setattr("refold.store.keys.find_spec", lambda name: None)
+    monkeypatch.setattr("refold.store.files.find_spec", lambda name: None)
     for use in (make_key, read_signing_key):
         with pytest.raises(WrongUse, match=r"refold\[seal\]"):
             use(tmp_path / "k")

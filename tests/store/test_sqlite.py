@@ -15,11 +15,10 @@ import pytest
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.store import Conflict, Head, Record, SqliteStore, Store, StoreUnavailable, connection
 from refold.store.access import Durability
-from refold.store.committer import Committer
-from refold.store.database import Database
-from refold.store.portal import bridge
+from refold.store.committer import Committer, Database
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
+from refold.store.thread import bridge
 from support.files import by_hand, problems
 
 pytestmark = pytest.mark.anyio

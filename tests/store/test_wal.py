@@ -36,7 +36,7 @@ class Left(NamedTuple):
     def lay(self, log: bytes) -> str:
         """What is said of this log in place of its own."""
         self.path.with_name("runs.db-wal").write_bytes(log)
-        return wal.problem(self.path)
+        return wal.wal_problem(self.path)
 
 
 def copied(path: Path, folder: Path) -> Left:
@@ -168,7 +168,7 @@ async def test_a_large_transaction_that_was_rolled_back(tmp_path: Path) -> None:
             for _ in range(100):
                 other.execute("INSERT INTO more VALUES (randomblob(3000))")
             other.execute("ROLLBACK")
-        assert "" == wal.problem(path)
+        assert "" == wal.wal_problem(path)
         await append(store, "r", records(1, 3))
         left = copied(path, tmp_path / "left")
     assert left.frames > 50
@@ -250,7 +250,7 @@ async def test_a_log_that_is_written_meanwhile(tmp_path: Path) -> None:
     async with await SqliteStore.open(path, durability="process") as store:
         for turn in range(40):
             await append(store, "r", records(40, 40 * turn))
-            assert "" == wal.problem(path)
+            assert "" == wal.wal_problem(path)
 
 
 async def test_a_log_that_was_removed(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ async def test_a_log_that_was_removed_when_all_of_it_was_in_the_file(tmp_path: P
         shutil.copy(f"{path}-shm", f"{left.path}-shm")
     os.unlink(f"{left.path}-wal")
     assert 3 == await seq_of(left.path)
-    assert "" == wal.problem(left.path)
+    assert "" == wal.wal_problem(left.path)
 
 
 class Crowded(PosixPath):
@@ -327,7 +327,7 @@ async def test_a_log_that_is_made_meanwhile(tmp_path: Path, closes: bool) -> Non
             Crowded.after_stat["runs.db-wal"] = others[0].close
 
     Crowded.before_read["runs.db-shm"] = write
-    assert "" == wal.problem(path)
+    assert "" == wal.wal_problem(path)
     assert {} == Crowded.before_read | Crowded.after_stat
     others[0].close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from refold.reducers import codec
 from refold.reducers.events import ContentErased
-from refold.store.keys import SigningKey
+from refold.store.files import SigningKey
 from refold.store.protocol import Head, Record, Store
 from refold.store.seals import SealResult, seal
 

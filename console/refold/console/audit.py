@@ -23,9 +23,8 @@ from refold.replay import figures
 from refold.replay.bulk import Judged, Named, Totals, audit_all
 from refold.replay.certificate import Certificate, Heads, written
 from refold.replay.shards import SHARD, Shard, shards
-from refold.store.atomic_files import written_beside
 from refold.store.bundles import is_bundle
-from refold.store.keys import SigningKey, read_signing_key
+from refold.store.files import SigningKey, read_signing_key, written_beside
 
 SHARD_OF_A_STORE = SHARD
 """Events of a part that a process does in one piece."""

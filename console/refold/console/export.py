@@ -23,7 +23,7 @@ from refold.replay.exports.parquet import ParquetFile
 from refold.replay.exports.table import Table
 from refold.replay.following import Steps
 from refold.replay.reader import stored_events
-from refold.store.atomic_files import check_free, written_beside
+from refold.store.files import check_free, written_beside
 from refold.store.protocol import Store
 
 

@@ -156,7 +156,7 @@ async def _look_through(place: StorePlace, store: Store) -> None:
     try:
         if place.path.stat().st_size <= LOOKED_THROUGH:
             await store.check()
-        elif lost := wal.problem(place.path):
+        elif lost := wal.wal_problem(place.path):
             raise DamagedStore(str(place.path), lost)
     except Damaged as error:
         damage.keep(error)

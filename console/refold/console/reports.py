@@ -19,7 +19,7 @@ from refold.engine.guards import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
 from refold.replay.summary import Summary
-from refold.store.atomic_files import check_free, written_beside
+from refold.store.files import check_free, written_beside
 from refold.store.protocol import Store, UnknownRun
 
 _MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page

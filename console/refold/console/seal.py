@@ -11,7 +11,7 @@ from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.reducers.errors import Damaged
 from refold.replay import figures
-from refold.store import keys, seals
+from refold.store import files, seals
 from refold.store.verify_bundle import key_id
 
 
@@ -37,8 +37,8 @@ async def seal_command(
     ],
 ) -> int:
     """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
-    signing, kept = keys.read_signing_key(key), [*map(seals.kept, seal)]
-    before = [*map(keys.read_public_key, last_key)]
+    signing, kept = files.read_signing_key(key), [*map(seals.kept, seal)]
+    before = [*map(files.read_public_key, last_key)]
     async with changing(place) as store:
         done = await seals.seal(store, signing, time.time_ns(), kept, before)
     line = seals.Kept(done.seal.size, done.seal.root).line
@@ -63,12 +63,12 @@ def keygen_command(
     file: Annotated[Path, argument("Where to write the private key; the public one goes to FILE.pub.")],
 ) -> int:
     """Make an Ed25519 key to sign with. No file is ever written over."""
-    key = key_id(keys.make_key(file))
+    key = key_id(files.make_key(file))
     rows = [
         ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
-        ("public", f"{keys.public_path(file)}: to verify with; give it to your auditors"),
+        ("public", f"{files.public_path(file)}: to verify with; give it to your auditors"),
         ("key", key),
     ]
-    made = {"private": str(file), "public": str(keys.public_path(file)), "key": key}
+    made = {"private": str(file), "public": str(files.public_path(file)), "key": key}
     screen.result(made, lambda: screen.pairs(rows))
     return 0

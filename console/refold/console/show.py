@@ -28,9 +28,8 @@ from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
 from refold.replay.tally import EffectCounter
 from refold.replay.timeline import WAITING, CallRow, Teller, Timeline, TurnRow, timeline, turns
-from refold.store.chain import START
+from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored
-from refold.store.reading import changed
 
 _POLL = 0.2  # seconds between two looks at a log that grows
 _TEXT = 70

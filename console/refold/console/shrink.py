@@ -25,7 +25,7 @@ from refold.replay.shrink.rewrites import write
 from refold.replay.shrink.search import ShowsNothing, Shrinking, shrinking, told_of
 from refold.replay.shrink.shows import Parted, ever, first_parting, parts_alike
 from refold.store import SqliteStore
-from refold.store.atomic_files import written_beside
+from refold.store.files import written_beside
 from refold.store.protocol import Store
 
 Shows = Callable[[Log], bool]

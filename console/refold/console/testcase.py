@@ -18,7 +18,7 @@ from refold.engine.playback import Diverged
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit, figures
 from refold.store import MemoryStore, packer
-from refold.store.atomic_files import written_beside
+from refold.store.files import written_beside
 from refold.store.protocol import Store
 
 _TEST = Template('''\

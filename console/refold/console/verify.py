@@ -22,7 +22,7 @@ from refold.replay.following import follow_all
 from refold.replay.verification import Prefix
 from refold.store import bundles
 from refold.store.bundles import DamagedBundle, UnjudgedBundle
-from refold.store.keys import read_public_key
+from refold.store.files import read_public_key
 from refold.store.protocol import Store, Stored
 from refold.store.seals import Kept, kept
 from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, told, unproved

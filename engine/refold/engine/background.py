@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from refold.store.cancellation import seen_through
+from refold.store.thread import seen_through
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 

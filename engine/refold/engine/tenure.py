@@ -13,8 +13,8 @@ from anyio import CancelScope, current_time, move_on_after
 
 from refold.engine.holder import is_gone, new_holder
 from refold.reducers.errors import RefoldError, WorldFailed
-from refold.store.cancellation import seen_through
 from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
+from refold.store.thread import seen_through
 
 _LAST_WORD = 5.0
 """Seconds within which a store is to take back a lease; else the lease runs out by itself."""

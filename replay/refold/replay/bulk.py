@@ -17,10 +17,9 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.replay.following import follow_all
 from refold.replay.shards import Shard, worked
-from refold.store.bundles import DamagedBundle, UnjudgedBundle
+from refold.store.bundles import DamagedBundle, UnjudgedBundle, whole_logs
 from refold.store.chain import START
 from refold.store.protocol import Head, Stored, UnknownRun
-from refold.store.scan import whole_logs
 
 KEPT = 10_000
 """Runs that a summary names, of each kind; further ones are among `runs`, and not among `clean`."""

@@ -13,10 +13,9 @@ from refold.reducers.rules import RULES
 from refold.replay import figures
 from refold.replay.bulk import Judged, Named, Totals
 from refold.replay.verification import verify
-from refold.store.keys import SigningKey
-from refold.store.merkle import MerkleTree
+from refold.store.files import SigningKey
 from refold.store.protocol import Head, Store, UnknownRun
-from refold.store.seals import breakage, leaves_of
+from refold.store.seals import MerkleTree, breakage, leaves_of
 from refold.store.verify_bundle import framed, signed
 
 FORMAT = "refold audit certificate v1"

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import Damaged
 from refold.replay.verification import NO_SEAL, UNKEYED, Problem, Verification
-from refold.store.merkle import MerkleTree
 from refold.store.protocol import Seal, SealedHead, Store
-from refold.store.seals import Kept, Lines, is_signed, last_seal, leaf_of
+from refold.store.seals import Kept, Lines, MerkleTree, is_signed, last_seal, leaf_of
 from refold.store.verify_bundle import NEWEST, key_id, loose_erasures
 
 MOST = 100

@@ -13,9 +13,8 @@ from refold.reducers.events import Event
 from refold.reducers.guards import Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay.reader import NO_GUARDS, Records, event_of, folded, stored_events
-from refold.store.chain import START
+from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored
-from refold.store.reading import changed
 
 Problem = Damaged | CannotJudge
 """What keeps a log from being followed: it is damaged, or of a newer refold."""

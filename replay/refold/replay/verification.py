@@ -38,8 +38,7 @@ from refold.reducers.state import NEW, RunState
 from refold.replay.following import Follower, Step, follow
 from refold.replay.reader import Records
 from refold.store.chain import START, check
-from refold.store.checks import can_name
-from refold.store.lineage import FORKED
+from refold.store.checks import FORKED, can_name
 from refold.store.protocol import Store, Stored
 from refold.store.verify_bundle import UNNAMED, Bare, child_differs, ended_child
 

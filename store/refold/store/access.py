@@ -1,15 +1,106 @@
-"""Opening the file: whose is it, may it be written, is it of our schema. Nothing is changed before that is known."""
+"""Opening the file: whose it is, whether it may be written, and whether its schema is the store's.
+
+A database's schema is code: a view may stand for a table and have no end. So a file is asked by PRAGMA statements, whose
+names cannot be redefined, then for the text of its schema, and for nothing else until that is the text that we wrote.
+"""
 
 import os
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from refold.store import schema, shape, wal
+from refold.store import schema, wal
 from refold.store.connection import PagedConnection, direct, one
-from refold.store.problems import translated
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
+from refold.store.rows import SqlRow, translated
+
+_STEPS = 1_000
+_MOST_LOOKS = 50
+"""As many steps of SQLite's machine as a schema of some thousand objects takes to read, in lots of `_STEPS`."""
+_MOST_BYTES = 20_000
+"""Of one object's text: ours have less than 2,000."""
+
+# What SQLite says of a schema beyond these bounds.
+_BEYOND = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG)
+
+
+def bound_schema(connection: sqlite3.Connection) -> None:
+    """Hold a connection, which is to read a schema and no more, to what the schema of a store can need."""
+    looks = iter(range(_MOST_LOOKS))
+    connection.set_progress_handler(lambda: next(looks, None) is None, _STEPS)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MOST_BYTES)
+
+
+def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
+    """Whether nothing is in the file yet. Raises `NotAStore` for what is no store of this schema."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) == (0, 0) and not _has_anything(connection):
+        return True
+    if application != schema.APPLICATION_ID:
+        problem = f"is another program's database (its application id is {application}); name another file"
+        raise NotAStore(str(path), problem)
+    if 0 < version < schema.VERSION:
+        raise NotAStore(str(path), "was made by an unreleased version of refold: start a new store")
+    if version != schema.VERSION:
+        problem = (
+            f"has schema {version}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
+        )
+        raise NotAStore(str(path), problem)
+    return False
+
+
+def check_shape(path: Path, connection: sqlite3.Connection, *, to_read: bool = False) -> None:
+    """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
+
+    Who only reads fires no trigger, and shall still find what was edited after a trigger was taken out.
+    """
+    made = _objects()
+    try:
+        # One more than can be right is enough to know, however many there are.
+        found = connection.execute(schema.OBJECTS).fetchmany(2 * len(made) + 2)
+    except sqlite3.Error as error:
+        if _primary(error) not in _BEYOND:
+            raise
+        problem = "its schema is larger than that of a store: it was changed"
+        raise DamagedStore(str(path), problem) from error
+    differing = [row for row in made if row not in found] + [row for row in found if row not in made]
+    for kind, name, *_ in differing:
+        if not (to_read and kind == b"trigger"):
+            problem = f"{_shown(kind)} {_shown(name)!r} is not as the store makes it: the schema was changed"
+            raise DamagedStore(str(path), problem)
+
+
+def _has_anything(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+    except sqlite3.Error as error:
+        if _primary(error) not in _BEYOND:
+            raise
+        return True
+
+
+@cache
+def _objects() -> tuple[SqlRow, ...]:
+    """What is in the schema of a store."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        fresh.text_factory = bytes
+        for statement in schema.TABLES:
+            fresh.execute(statement)
+        return tuple(fresh.execute(schema.OBJECTS))
+
+
+def _primary(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF  # the upper bits are detail
+
+
+def _shown(value: object) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
 
 Durability = Literal["fsync", "process"]
 
@@ -35,7 +126,7 @@ def look(path: Path, *, readonly: bool) -> None:
             with translated(str(path)):
                 _probe(path, readonly=readonly)
         # The first commit would overwrite what is behind the damage. Who only reads asks for `Store.check`.
-        if not readonly and (problem := wal.problem(path)):
+        if not readonly and (problem := wal.wal_problem(path)):
             raise DamagedStore(str(path), problem)
     except OSError as error:
         raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
@@ -80,7 +171,7 @@ def _reader(path: Path, options: str) -> PagedConnection:
     connection = direct(path, options)
     try:
         connection.execute("PRAGMA query_only = ON")
-        shape.check(path, connection, to_read=True)
+        check_shape(path, connection, to_read=True)
     except BaseException:
         connection.close()
         raise
@@ -121,11 +212,11 @@ def _probe(path: Path, *, readonly: bool) -> None:
     """
     immutable = "" if _has_journal(path) else "&immutable=1"
     with closing(direct(path, f"mode=ro{immutable}")) as connection:
-        shape.bound(connection)
+        bound_schema(connection)
         try:
-            empty = shape.is_empty(path, connection)
+            empty = is_empty(path, connection)
             if not empty:
-                shape.check(path, connection, to_read=readonly)
+                check_shape(path, connection, to_read=readonly)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
@@ -134,7 +225,7 @@ def _probe(path: Path, *, readonly: bool) -> None:
                 raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
             return
     if readonly and empty:
-        if problem := wal.problem(path):
+        if problem := wal.wal_problem(path):
             raise DamagedStore(str(path), problem)
         raise NotAStore(str(path), "is an empty database, no store yet")
 
@@ -174,8 +265,8 @@ def _made(path: Path, connection: PagedConnection) -> None:
     # The lock comes first: another process may be making the same file, and a file that cannot be written
     # should say so now, not in the middle of a run.
     connection.execute("BEGIN IMMEDIATE")
-    if shape.is_empty(path, connection):
+    if is_empty(path, connection):
         for statement in schema.TABLES:
             connection.execute(statement)
-    shape.check(path, connection)
+    check_shape(path, connection)
     connection.execute("COMMIT")

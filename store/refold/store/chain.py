@@ -1,4 +1,4 @@
-"""The hash chain: what makes an edit of a stored event visible. Pure.
+"""The hash chain: what makes an edit of a stored event visible.
 
 Every event carries a hash over itself and the hash before it:
 
@@ -19,12 +19,17 @@ the chain still holds. Without the salt, a short erased text cannot be found by 
 
 A chain without a key shows accidents and careless edits. Who can write the file can compute it anew, and no
 chain shows that its tail was cut off: that takes heads kept elsewhere.
+
+Who reads edited words believes them. So a store gives the events of a log up to the first that is not what was recorded,
+and then raises; who judges logs himself asks for them with `checked=False`. This shows what a chain shows: no log that was
+computed anew, and no tail that was cut off.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 
+from refold.reducers.errors import DamagedLog
 from refold.store.protocol import Head, Record, Stored
 
 ALGORITHM = "sha256"
@@ -205,3 +210,63 @@ def _changed(stored: Stored, previous: Head) -> str | None:
         f"its hash is {stored.hash.hex()[:16] or 'empty'}, but {derived.hex()[:16]} follows from the event before it, "
         "its header, body and content digest: one of these was changed"
     )
+
+
+class Checker:
+    """Is given the events of one log in order, those behind `head`, and gives them on as far as they are what was recorded."""
+
+    def __init__(self, head: Head = START) -> None:
+        self._head = head
+        self._problem: DamagedLog | None = None
+
+    def held(self, events: Sequence[Stored]) -> Sequence[Stored]:
+        """These events up to the first that is not what was recorded. Raises `DamagedLog` if that came before them, or first."""
+        self.go_on()
+        whole = unbroken(events, self._head)
+        self._head = events[whole - 1] if whole else self._head
+        if whole < len(events):
+            self._problem = changed(events[whole], self._head)
+        if not whole and events:
+            self.go_on()
+        return events[:whole]
+
+    def go_on(self) -> None:
+        """Raise `DamagedLog` where there was an event that is not what was recorded."""
+        if self._problem is not None:
+            raise self._problem
+
+
+class CheckedPages(AsyncIterator[Sequence[Stored]]):
+    """The events behind event `after`, of pages that begin with that one: with its hash the next is chained."""
+
+    def __init__(self, pages: AsyncIterator[Sequence[Stored]], after: int) -> None:
+        self._pages, self._after = pages, max(after, 0)
+        # Without that event nothing shows what the next one was chained to: it is missing.
+        self._checker = Checker(Head(seq=self._after - 1, hash=b"") if self._after else START)
+
+    async def __anext__(self) -> Sequence[Stored]:
+        self._checker.go_on()
+        page = await anext(self._pages)
+        if self._after and page[0].seq == self._after:
+            self._checker, self._after, page = Checker(page[0]), 0, page[1:]
+        return self._checker.held(page) if page else await anext(self)
+
+
+def held_apart(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequence[Stored]:
+    """These events, from here and there in a log, with the hashes of those before them. Raises `DamagedLog`."""
+    for stored in events:
+        before = stored.seq - 1
+        previous = Head(seq=before, hash=hashes.get(before, b"")) if before else START
+        if (problem := changed(stored, previous)) is not None:
+            raise problem
+    return events
+
+
+def changed(stored: Stored, previous: Head) -> DamagedLog | None:
+    """That an event, which stands after `previous`, is not what was recorded, and what is wrong with it; None if it is."""
+    problem = check(stored, previous)
+    if problem is None:
+        return None
+    if stored.seq == previous.seq + 1:
+        problem = f"it is not what was recorded: {problem}; see `refold verify`"
+    return DamagedLog(stored.run, stored.seq, problem)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.store import rows, schema
-from refold.store.pages import BYTES, ROWS
+from refold.store.checks import BYTES, ROWS
 from refold.store.rows import SqlRow
 
 BUSY_SECONDS = 5.0

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from functools import partial
 
-from refold.store import lineage, rows, schema
+from refold.store import checks, rows, schema
+from refold.store.checks import LogPart, OwnLog
 from refold.store.claims import find
 from refold.store.connection import PagedConnection
-from refold.store.lineage import LogPart, OwnLog
 from refold.store.protocol import Head, Origin, Record
 from refold.store.rows import RunPlace
 
 
 def origins(connection: PagedConnection, run: str) -> list[Origin]:
     """See `Store.lineage`."""
-    found = lineage.traced(run, partial(_own, connection))
+    found = checks.traced(run, partial(_own, connection))
     for origin in found:
         key = _low(connection, origin.run) + origin.seq
         row = connection.execute(schema.DIGEST, (key,)).fetchone()
-        lineage.check_link(run, origin, row[0] if row else None)
+        checks.check_link(run, origin, row[0] if row else None)
     return found
 
 
@@ -30,13 +30,13 @@ def spans(connection: PagedConnection, run: str) -> list[tuple[LogPart, int]]:
     if own is None or own.origin is None:  # almost always
         # From the front means from the very front: what was put before event 1 must be seen to be found.
         return [(LogPart(run, -1, place.head.seq), place.number << schema.SEQ_BITS)]
-    parts = lineage.pieces(run, own.last, origins(connection, run))
+    parts = checks.pieces(run, own.last, origins(connection, run))
     return [(part, _low(connection, part.run)) for part in parts]
 
 
 def begun(connection: PagedConnection, run: str, first: Record, expected_seq: int) -> Head | None:
     """Where a run without events is to go on from, if this record begins it as a fork there. Raises `WrongUse`."""
-    origin = lineage.origin_of(expected_seq + 1, first.kind, first.body)
+    origin = checks.origin_of(expected_seq + 1, first.kind, first.body)
     if origin is None:
         return None
     place = find(connection, origin.run)
@@ -45,7 +45,7 @@ def begun(connection: PagedConnection, run: str, first: Record, expected_seq: in
         and connection.execute(schema.DIGEST, ((place.number << schema.SEQ_BITS) + origin.seq,)).fetchone()
     )
     depth = len(origins(connection, origin.run)) + 1
-    lineage.check_origin(run, origin, row[0] if row else None, depth)
+    checks.check_origin(run, origin, row[0] if row else None, depth)
     return origin
 
 
@@ -72,7 +72,7 @@ def _own_at(connection: PagedConnection, place: RunPlace) -> OwnLog | None:
     kind, body = connection.execute(schema.BEGINNING, (row[0],)).fetchone() or (None, None)
     if not isinstance(kind, bytes) or not isinstance(body, bytes):
         return OwnLog(first, place.head.seq, None)
-    return OwnLog(first, place.head.seq, lineage.origin_of(first, rows.text(kind), body))
+    return OwnLog(first, place.head.seq, checks.origin_of(first, rows.text(kind), body))
 
 
 def _low(connection: PagedConnection, run: str) -> int:

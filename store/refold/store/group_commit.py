@@ -14,7 +14,6 @@ from refold.reducers.errors import RefoldError
 from refold.store import forks, rows, schema
 from refold.store.claims import find
 from refold.store.connection import PagedConnection, roll_back
-from refold.store.problems import FAILED, translate
 from refold.store.protocol import (
     Conflict,
     DamagedStore,
@@ -25,7 +24,7 @@ from refold.store.protocol import (
     StoreError,
     StoreUnavailable,
 )
-from refold.store.rows import RunPlace, SqlRow
+from refold.store.rows import FAILED, RunPlace, SqlRow, translate
 
 Outcome = Head | BaseException
 """The head after an append, or what it is to raise."""

@@ -9,17 +9,23 @@ from msgspec.structs import replace
 from refold.reducers.errors import WrongUse
 from refold.store.chain import START, extend
 from refold.store.checks import (
+    BYTES,
+    ROWS,
+    OwnLog,
+    Pages,
     check_append,
     check_erase,
     check_erasure,
     check_holder,
+    check_origin,
     check_prefix,
     check_run,
     check_seal,
+    inherited,
     milliseconds,
+    origin_of,
+    traced,
 )
-from refold.store.lineage import OwnLog, check_origin, inherited, origin_of, traced
-from refold.store.pages import BYTES, ROWS, Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
     Claim,

@@ -17,11 +17,10 @@ import msgspec
 
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import verify_bundle
-from refold.store.atomic_files import written_beside
 from refold.store.chain import START, check
-from refold.store.merkle import Prover
+from refold.store.files import written_beside
 from refold.store.protocol import Head, Origin, Seal, SealedHead, Store, Stored, UnknownRun
-from refold.store.seals import DamagedSeals, last_seal, leaf_of, leaves_of, same_head
+from refold.store.seals import DamagedSeals, Prover, last_seal, leaf_of, leaves_of, same_head
 from refold.store.verify_bundle import (
     FORMAT,
     MOST_BYTES,

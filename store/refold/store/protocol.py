@@ -241,7 +241,7 @@ class Store(Protocol):
         """The events with `after < seq <= upto` in order, in chunks of bounded size.
 
         Raises `DamagedLog` in the place of the first that is not what was recorded, or behind a gap; not so `checked`, all
-        that is there comes as it stands: see `refold.store.reading`.
+        that is there comes as it stands: see `refold.store.chain`.
 
         A run without events yields nothing. Events appended after the call may or may not be seen. Of a fork the
         events before it come first, from event 1: they say of which `run` they are. Raises `DamagedLog` for a fork of

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
-from refold.store import claims, evidence, forks, integrity, rows, schema
-from refold.store.bridge import Bridge, DirectBridge
-from refold.store.chain import START
+from refold.store import claims, forks, readable, rows, schema, wal
+from refold.store.chain import START, CheckedPages, held_apart
 from refold.store.checks import (
+    LogPart,
+    Pages,
     check_append,
     check_erasure,
     check_holder,
@@ -21,8 +22,6 @@ from refold.store.checks import (
     milliseconds,
 )
 from refold.store.connection import PagedConnection, event_page, row_page
-from refold.store.lineage import LogPart
-from refold.store.pages import Pages
 from refold.store.protocol import (
     LEASE_SECONDS,
     Claim,
@@ -37,8 +36,7 @@ from refold.store.protocol import (
     Snapshot,
     Stored,
 )
-from refold.store.readable import Readable
-from refold.store.reading import CheckedPages, held_apart
+from refold.store.readable import Bridge, DirectBridge, Readable
 from refold.store.rows import RunPlace, SqlRow
 
 if TYPE_CHECKING:
@@ -84,9 +82,8 @@ class SqliteStore:
         Raises `NotAStore` (another kind of file, another schema, no folder) with nothing changed,
         `StoreUnavailable`, or `DamagedStore`.
         """
-        from refold.store.committer import Committer
-        from refold.store.database import Database
-        from refold.store.portal import bridge
+        from refold.store.committer import Committer, Database
+        from refold.store.thread import bridge
 
         way = await bridge()
         try:
@@ -221,7 +218,7 @@ class SqliteStore:
     async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
         """See `Store.save_snapshot`."""
         check_run(run)
-        await self._write(evidence.save_snapshot, run, snapshot)
+        await self._write(readable.save_snapshot, run, snapshot)
 
     async def snapshot(self, run: str, version: str) -> Snapshot | None:
         """See `Store.snapshot`."""
@@ -234,7 +231,7 @@ class SqliteStore:
     async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
         """See `Store.add_seal`."""
         check_seal(heads, seal)
-        await self._write(evidence.add_seal, heads, seal)
+        await self._write(readable.add_seal, heads, seal)
 
     def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
         """See `Store.sealed_heads`."""
@@ -277,7 +274,7 @@ class SqliteStore:
     async def check(self) -> None:
         """See `Store.check`. A file that is only read is looked through once."""
         if self._problem is None or self._file.writes:
-            self._problem = await self._read(integrity.problem, Path(self._path))
+            self._problem = await self._read(wal.file_problem, Path(self._path))
         if self._problem:
             raise DamagedStore(self._path, self._problem)
 

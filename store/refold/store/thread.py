@@ -1,4 +1,4 @@
-"""A connection that writes or reads, and the thread in which it does: aiosqlite's.
+"""Threads of connections, and the way to asyncio from other event loops.
 
 aiosqlite takes one statement a round trip, and ours belong together: a whole transaction, with what is decided in it, is
 one function. So what aiosqlite is given for a connection takes functions for statements. Of aiosqlite that needs no more
@@ -6,14 +6,38 @@ than what it says of itself: `execute_fetchall(sql, parameters)` is `connection.
 thread, in order. A test holds that.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Self, TypeVar, TypeVarTuple, cast
 
 import aiosqlite
+import anyio
+import anyio.to_thread
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from refold.store.cancellation import seen_through
+from refold.store.checks import ROWS
 from refold.store.connection import PagedConnection
-from refold.store.pages import ROWS
+from refold.store.readable import Bridge, DirectBridge
+
+
+async def seen_through(work: Callable[[], Awaitable[object]], over: Callable[[], bool]) -> None:
+    """Await `work`, again if need be, until `over`, whatever cancels this task meanwhile: that is raised afterwards.
+
+    A shield holds off scopes. On asyncio a task may also be cancelled by itself, as by `asyncio.timeout` and by a loop
+    that shuts down: that cuts off whatever the task waits for, in a shield too, as often as somebody likes.
+    """
+    cut: BaseException | None = None
+    with anyio.CancelScope(shield=True):
+        while not over():
+            try:
+                await work()
+            except anyio.get_cancelled_exc_class() as error:
+                cut = error
+    if cut is not None:
+        raise cut
+
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -91,3 +115,44 @@ class _Functions:
 
     def close(self) -> None:
         self.connection.close()
+
+
+THREADS = 64
+"""The most calls at once into the portal: so many runs share a commit. A limiter of our own: a tool that hangs in a
+thread must not stop the log."""
+
+
+class PortalBridge:
+    """An asyncio loop in a thread of its own. A call that began is not cancelled but waited for."""
+
+    def __init__(self, opened: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
+        self._opened, self._portal = opened, portal
+        self._limiter = anyio.CapacityLimiter(THREADS)
+
+    async def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
+        """Await `function(*args)` on the other loop."""
+        return await anyio.to_thread.run_sync(
+            partial(self._portal.call, function, *args), limiter=self._limiter
+        )
+
+    async def aclose(self) -> None:
+        """Stop the loop and its thread, after the calls that began."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._opened.__exit__, None, None, None)
+
+
+async def bridge() -> Bridge:
+    """The way to asyncio from here."""
+    if _on_asyncio():
+        return DirectBridge()
+    opened = start_blocking_portal("asyncio", name="refold-store")
+    portal = await anyio.to_thread.run_sync(opened.__enter__)
+    return PortalBridge(opened, portal)
+
+
+def _on_asyncio() -> bool:
+    # Not `get_running_loop`: in trio's guest mode there is one, and it is not ours.
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False

@@ -16,9 +16,8 @@ from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.store import MemoryStore
 from refold.store import verify_bundle as reader
 from refold.store.bundles import DamagedBundle, UnjudgedBundle, unpack
-from refold.store.merkle import Prover
 from refold.store.packer import pack
-from refold.store.seals import leaf_of, seal
+from refold.store.seals import Prover, leaf_of, seal
 from refold.store.verify_bundle import unproved
 from support.bundles import KEY, Members, check, listed, members_of, zipped
 from support.sealing import append, records, sealed, signing_key

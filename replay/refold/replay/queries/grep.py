@@ -17,8 +17,8 @@ from refold.replay.queries.language import Question
 from refold.replay.queries.rows import START, FlatEvent, event_question, moved, row_of
 from refold.replay.reader import stored_events
 from refold.replay.shards import Shard
+from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
-from refold.store.scan import whole_logs
 
 EXCERPT = 160
 """Characters of a text that are shown of what was found."""

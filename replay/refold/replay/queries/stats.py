@@ -38,8 +38,8 @@ from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
 from refold.replay.shards import Shard
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
+from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, UnknownRun
-from refold.store.scan import whole_logs
 
 OPEN = "open"
 """The end of a run that has none yet."""

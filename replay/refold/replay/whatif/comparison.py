@@ -37,8 +37,8 @@ from refold.replay.whatif.prices import Prices, left_open, priced
 from refold.replay.whatif.totals import Prefixes
 from refold.replay.whatif.unsorted import Unsorted
 from refold.replay.whatif.verdict import MOST, Spend, Verdict, WhatIf, spend_of
+from refold.store.bundles import Scan
 from refold.store.protocol import Store
-from refold.store.scan import Scan
 
 
 async def whatif(

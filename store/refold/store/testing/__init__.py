@@ -12,6 +12,6 @@ the values, call `pytest.register_assert_rewrite("refold.store.testing")` in a c
 """
 
 from refold.store.testing.conformance import StoreConformance
-from refold.store.testing.helpers import append, events, record, records, said, take
+from refold.store.testing.logs import append, events, record, records, said, take
 
 __all__ = ["StoreConformance", "append", "events", "record", "records", "said", "take"]

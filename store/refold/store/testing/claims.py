@@ -8,7 +8,7 @@ import pytest
 
 from refold.reducers.errors import WrongUse
 from refold.store.protocol import LEASE_SECONDS, Held, Lease, LeaseLost, Store, UnknownRun
-from refold.store.testing.helpers import Promises, append, records, take
+from refold.store.testing.logs import Promises, append, records, take
 
 LATER = LEASE_SECONDS + 1
 

@@ -1,9 +1,8 @@
 """All promises of a store together."""
 
 from refold.store.testing.claims import ClaimPromises
-from refold.store.testing.evidence import EvidencePromises
+from refold.store.testing.evidence import EvidencePromises, GroupPromises
 from refold.store.testing.forks import ForkPromises
-from refold.store.testing.groups import GroupPromises
 from refold.store.testing.logs import LogPromises
 
 

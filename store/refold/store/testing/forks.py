@@ -7,9 +7,9 @@ import pytest
 
 from refold.reducers.errors import WrongUse
 from refold.store.chain import START, check
-from refold.store.lineage import MOST_ANCESTORS
+from refold.store.checks import MOST_ANCESTORS
 from refold.store.protocol import Conflict, Head, LeaseLost, Origin, Record, Snapshot, Store
-from refold.store.testing.helpers import MEGABYTE, Promises, append, events, record, records, said, take
+from refold.store.testing.logs import MEGABYTE, Promises, append, events, record, records, said, take
 
 
 def forked(parent: str, seq: int, hashed: bytes) -> Record:
