@@ -15,7 +15,7 @@ from bench.appends import batches
 from bench.core import bare
 from bench.timing import Case
 from bench.workload import recorded, stored
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.codec import Encoded
 from refold.replay.bulk import Totals, audit_all
 from refold.replay.shards import SHARD, shards

@@ -9,7 +9,7 @@ from refold.console.demo import __main__ as demo
 from refold.console.demo import presets as demo_presets
 from refold.console.demo.scenes import Expected, Scene, Seen
 from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.engine.models.script import Line
 from refold.reducers import parse
 from refold.reducers.errors import WrongUse

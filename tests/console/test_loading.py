@@ -12,7 +12,7 @@ SHOWN = {"pydantic", "rich.console", "typer"}
 ENGINE = {
     "importlib.metadata",
     "refold.engine.agent",
-    "refold.engine.guards",
+    "refold.engine.compatibility",
     "refold.replay.importers",
     "transitions",
 }

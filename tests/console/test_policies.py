@@ -13,8 +13,8 @@ from refold.console.main import main
 from refold.console.policy import SENTENCES
 from refold.console.policy_text import Language
 from refold.engine import call, say
+from refold.engine.journal import LOGGER
 from refold.engine.policies.files import PolicyFileError, chosen_policy
-from refold.engine.prune_log import LOGGER
 from refold.reducers.complaints import refuse
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from console.conftest import Refold
-from refold.engine.annotation import annotate
+from refold.engine.fork import annotate
 from refold.reducers.events import CancelRequested, NoteAdded, Remark
 from refold.reducers.state import RunState
 from refold.replay.importers.source import Source

@@ -17,7 +17,7 @@ import pytest
 
 from refold.console.app import COMMANDS as TYPED
 from refold.console.app import app, command_of
-from refold.engine.live_machine import mermaid
+from refold.engine.updates import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
 from refold.reducers.approvals import Approvals, Approver, Match, Rule
 from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, Content, Event, kind_of

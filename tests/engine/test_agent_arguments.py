@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from refold.engine import Agent, ScriptedModel, say
-from refold.engine.misnamed import INSTEAD
-from refold.engine.models.endpoint import SETTINGS
+from refold.engine.compatibility import INSTEAD
+from refold.engine.models.vendors import SETTINGS
 from refold.engine.policies.files import PolicyFileError, chosen_policy
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import RunStarted

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.engine import Agent, ScriptedModel, say
-from refold.engine.annotation import annotate
+from refold.engine.fork import annotate
 from refold.reducers.events import NoteAdded
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from refold.engine.conversation import Conversation, request_for, sent_of
 from refold.engine.journal import Journal
-from refold.engine.kept_messages import KeptMessages, Messages
+from refold.engine.models.protocol import KeptMessages, Messages
 from refold.engine.result import result_of
 from refold.engine.tenure import Tenure
 from refold.reducers.events import Event, HistoryPruned, ModelRequested, Opening, PolicyAmended

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.engine import Agent, ScriptedModel, call, calls, in_flight, say, tool
+from refold.engine import Agent, ScriptedModel, call, calls, outcomes, say, tool
 from refold.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,7 @@ async def test_what_a_call_asks_of_those_in_flight() -> None:
 
         def count(frame: FrameType, event: str, arg: object) -> None:
             nonlocal frames
-            frames += event == "call" and frame.f_code.co_filename == in_flight.__file__
+            frames += event == "call" and frame.f_code.co_filename == outcomes.__file__
 
         model = ScriptedModel([calls(*[("look", {})] * number), say("Done.")])
         agent = Agent(model=model, tools=[look], store=MemoryStore())

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from refold.engine.holder import is_gone, new_holder
+from refold.engine.tenure import is_gone, new_holder
 
 LINUX = sys.platform.startswith("linux")
-SCRIPT = "from refold.engine.holder import new_holder; print(new_holder())"
+SCRIPT = "from refold.engine.tenure import new_holder; print(new_holder())"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from refold.engine import (
     say,
     tool,
 )
-from refold.engine.live_machine import LiveAgent, mermaid
+from refold.engine.updates import LiveAgent, mermaid
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Manifest, StateChanged
 from refold.reducers.machine import MOVES, AgentState, Trigger

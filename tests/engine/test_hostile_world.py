@@ -11,9 +11,8 @@ import pytest
 from msgspec import structs
 
 from refold.engine import Agent, ModelError, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
-from refold.engine.faults import somebody_elses
-from refold.engine.isolation import isolated
 from refold.engine.models.protocol import Delta
+from refold.engine.tasks import isolated, somebody_elses
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ModelFailed, ModelResponded, ToolReturned
 from refold.reducers.machine import AgentState

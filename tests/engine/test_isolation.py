@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from refold.engine import Agent, RunResult, ScriptedModel, call, calls, say, tool
-from refold.engine.isolation import isolated
+from refold.engine.tasks import isolated
 from refold.store import MemoryStore
 from support.driving import kinds
 

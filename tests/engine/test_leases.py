@@ -9,10 +9,9 @@ import anyio
 import pytest
 
 from refold.engine import Agent, ModelRequest, Reply, ScriptedModel, call, say, tool
-from refold.engine.holder import is_gone, new_holder
 from refold.engine.journal import Overtaken
 from refold.engine.models.protocol import Delta
-from refold.engine.tenure import LeaseLapsed
+from refold.engine.tenure import LeaseLapsed, is_gone, new_holder
 from refold.reducers.errors import WrongUse
 from refold.reducers.machine import AgentState
 from refold.replay import audit, verify
@@ -187,7 +186,7 @@ def test_what_a_dead_engine_had_is_free_when_its_lease_has_run_out() -> None:
 
 def test_an_engine_of_this_machine_that_was_killed_is_not_waited_for() -> None:
     """A holder whose process is gone is known to be; one that runs is not taken for dead, nor one of elsewhere."""
-    script = "from refold.engine.holder import new_holder; print(new_holder())"
+    script = "from refold.engine.tenure import new_holder; print(new_holder())"
     dead = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not is_gone(new_holder())
     assert not is_gone("elsewhere:1:whatever:a")
@@ -200,7 +199,7 @@ def test_an_engine_of_this_machine_that_was_killed_is_not_waited_for() -> None:
 )
 def test_a_run_of_a_killed_process_goes_on_at_once() -> None:
     """Nobody has to wait for the lease of a process that is surely dead."""
-    script = "from refold.engine.holder import new_holder; print(new_holder())"
+    script = "from refold.engine.tenure import new_holder; print(new_holder())"
     dead = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     async def main() -> None:
@@ -273,7 +272,7 @@ def test_a_lease_has_a_length(seconds: float) -> None:
 def test_a_machine_that_hides_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the files of a process cannot be read, it is not taken for dead as long as there is one of its number."""
     holder = new_holder()
-    monkeypatch.setattr("refold.engine.holder._birth", lambda pid: None)
+    monkeypatch.setattr("refold.engine.tenure._birth", lambda pid: None)
     assert not is_gone(holder)
     host, _, birth, nonce = holder.rsplit(":", 3)
     assert is_gone(f"{host}:{2**22 + 1}:{birth}:{nonce}") == sys.platform.startswith("linux")

@@ -10,8 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from refold.engine import Agent, CallContext, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
-from refold.engine.isolation import LEFT_OPEN
 from refold.engine.models.protocol import Delta
+from refold.engine.tasks import LEFT_OPEN
 from refold.engine.tools.protocol import DidNot, Reconciled
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import DoubtResolved, Manifest, ModelFailed, ToolReturned

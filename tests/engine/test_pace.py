@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from refold.engine import Agent, ScriptedModel, say
-from refold.engine.pace import AT_ONCE, Pace, pace
+from refold.engine.tasks import AT_ONCE, Pace, pace
 from refold.store import MemoryStore
 
 MANY = 10 * AT_ONCE

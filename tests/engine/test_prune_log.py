@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.engine.prune_log import LOGGER, lines
+from refold.engine.journal import LOGGER, lines
 from refold.reducers.events import Event, HistoryPruned, MessageTrimmed, ModelRequested, StateDigested
 from refold.reducers.messages import Size
 from refold.reducers.parser import parse

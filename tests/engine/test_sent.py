@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.engine.models.protocol import ModelRequest
-from refold.engine.models.sent import sent_hash
+from refold.engine.models.protocol import ModelRequest, sent_hash
 from refold.reducers.messages import Message, MessageCall, ToolSchema
 from refold.reducers.vocabulary import Role
 

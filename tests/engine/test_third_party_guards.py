@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from refold.engine import Agent, RunResult, ScriptedModel, call, calls, say, tool
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.guards import BUILTIN
 from refold.replay import audit

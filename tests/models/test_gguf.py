@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.engine.models import gguf
+from refold.engine.models import local_server
 from refold.reducers.errors import WrongUse
 
 
@@ -23,7 +23,7 @@ def small_gguf(path: Path, *, size: int = 64, claims: int = 64, version: int = 3
 
 def test_a_whole_gguf_passes(tmp_path: Path) -> None:
     """A GGUF that holds what it lists is not refused."""
-    gguf.check(small_gguf(tmp_path / "x.gguf"))
+    local_server.check_weights(small_gguf(tmp_path / "x.gguf"))
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -43,14 +43,16 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, message: str
     path = tmp_path / "x.gguf"
     path.write_bytes(content)
     with pytest.raises(WrongUse, match=message) as caught:
-        gguf.check(path)
+        local_server.check_weights(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_truncated_gguf_is_refused(tmp_path: Path) -> None:
     """A file without the last byte of its last tensor is refused."""
-    with pytest.raises(gguf.BadWeights, match=r"cut short or damaged: 159 bytes, where it speaks of 160"):
-        gguf.check(small_gguf(tmp_path / "x.gguf", size=63))
+    with pytest.raises(
+        local_server.BadWeights, match=r"cut short or damaged: 159 bytes, where it speaks of 160"
+    ):
+        local_server.check_weights(small_gguf(tmp_path / "x.gguf", size=63))
 
 
 @given(tail=st.binary(max_size=300))
@@ -58,5 +60,5 @@ def test_no_header_crashes_the_check(tmp_path_factory: pytest.TempPathFactory, t
     """Whatever follows a right beginning, the check passes or says what is wrong."""
     path = tmp_path_factory.getbasetemp() / "random.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<I", 3) + tail)
-    with suppress(gguf.BadWeights):
-        gguf.check(path)
+    with suppress(local_server.BadWeights):
+        local_server.check_weights(path)

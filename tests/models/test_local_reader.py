@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.engine.models import local_reader
+from refold.engine.models import local
 from refold.engine.models.protocol import CallDelta, Delta, TextDelta
 
 
@@ -16,8 +16,8 @@ def pieces(text: str, cuts: list[int]) -> Iterator[str]:
     return (text[a:b] for a, b in pairwise(places))
 
 
-def read(text: str, cuts: list[int]) -> tuple[local_reader.AnswerReader, list[Delta]]:
-    reader = local_reader.AnswerReader()
+def read(text: str, cuts: list[int]) -> tuple[local.AnswerReader, list[Delta]]:
+    reader = local.AnswerReader()
     return reader, [delta for piece in pieces(text, cuts) for delta in reader.feed(piece)]
 
 

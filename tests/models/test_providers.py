@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from refold.engine import Agent, resolve_model
-from refold.engine.models.endpoint import Endpoint
 from refold.engine.models.protocol import ModelError, ModelRequest, Reply
 from refold.engine.models.pydantic_ai import PydanticAIModel
+from refold.engine.models.vendors import Endpoint
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import RunStarted
 from refold.reducers.vocabulary import FailureClass

@@ -8,7 +8,7 @@ import pytest
 from refold.engine import Agent, tool
 from refold.engine.models.protocol import ModelError, ModelRequest, Reply
 from refold.engine.models.pydantic_ai import PydanticAIModel
-from refold.engine.models.whole_answers import as_stream
+from refold.engine.models.vendor_failures import as_stream
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
 from support.wire import HELLO, ON_THE_WIRE, SECRET, Server, Wire, items, status

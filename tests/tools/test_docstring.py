@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.engine.tools.docstring import parse
+from refold.engine.tools.decorator import parse
 
 GOOGLE = """Do it.
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.engine.tools.edits import EditError, occurrences, replace_once
+from refold.engine.tools.files import EditError, occurrences, replace_once
 
 SMALL = st.text(alphabet="ab\n", max_size=12)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.engine.tools import pages
-from refold.engine.tools.pages import page
+from refold.engine.tools import files
+from refold.engine.tools.files import page
 from refold.engine.tools.root import FileError
 
 
@@ -61,7 +61,7 @@ def test_refused_pages(data: bytes, offset: int, message: str) -> None:
 
 def test_no_more_than_the_bound_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of a file without end costs the bound and says that there is more."""
-    monkeypatch.setattr(pages, "MAX_SCAN", 64)
+    monkeypatch.setattr(files, "MAX_SCAN", 64)
     file = io.BytesIO(b"a\n" * 10_000)
     assert "a\na\n[lines 1 to 2 of 32 or more; go on with offset 3]" == page(file, "f", 1, 2, 100)
     assert file.tell() <= 65

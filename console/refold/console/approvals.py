@@ -16,7 +16,7 @@ from refold.console.run import look, overdue, stay, taken_up
 from refold.console.screen import Screen, note
 from refold.console.toolbox import means_needed
 from refold.engine import NotWaiting, Run
-from refold.engine.answers import Answers, Edit, words_of
+from refold.engine.arguments import Answers, Edit, words_of
 from refold.reducers.composition import Answer, approved
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered

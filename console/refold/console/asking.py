@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from refold.console.contexts import chosen_contexts
 from refold.console.other_policies import OtherPolicies, policies_of
 from refold.console.prices import chosen_prices
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import RefoldError
 from refold.replay.shards import Shard
 from refold.replay.whatif.comparison import ask_all

@@ -17,7 +17,7 @@ from refold.console.progress import progress
 from refold.console.screen import Screen, note
 from refold.console.selection import all_runs, check_choice
 from refold.console.verdicts import NotJudged
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
 from refold.replay.bulk import Judged, Named, Totals, audit_all

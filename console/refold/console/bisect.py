@@ -9,7 +9,7 @@ from refold.console.diff import rows_of
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay import figures
 from refold.replay.queries.bisect import FirstTrue, bisect

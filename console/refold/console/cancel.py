@@ -10,7 +10,7 @@ from refold.console.options import By, WholeRun, option
 from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine import halt
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.replay.doubts import DoubtfulCall, is_unresolved
 from refold.replay.family import family_of
 

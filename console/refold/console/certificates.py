@@ -11,7 +11,7 @@ from refold.console.audit import code_of, imported_row, named_rows
 from refold.console.codes import worst
 from refold.console.places import StorePlace
 from refold.console.screen import Screen
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay import figures
 from refold.replay.bulk import Named

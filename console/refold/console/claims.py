@@ -92,8 +92,8 @@ async def claimed(store: Store, run: str, state: RunState | None = None) -> Engi
     claim = await store.claim(run)
     if claim is not None:
         return _claimed(claim)
-    from refold.engine.imported_runs import source_of
-    from refold.engine.schedule import is_lost
+    from refold.engine.journal import source_of
+    from refold.engine.runtime import is_lost
 
     lost = state is not None and is_lost(state, time.time_ns()) and not await source_of(store, run)
     return EngineClaim(standing="lost") if lost else None
@@ -107,7 +107,7 @@ def driver(holder: str) -> str:
 
 def _claimed(claim: Claim) -> EngineClaim:
     if claim.holder:
-        from refold.engine.holder import is_gone
+        from refold.engine.tenure import is_gone
 
         gone = claim.seconds <= 0 or is_gone(claim.holder)
         standing: Literal["driven", "abandoned"] = "abandoned" if gone else "driven"

@@ -9,7 +9,7 @@ from refold.console.next_steps import next_words, waits_for
 from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine import Run, unattended
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.state import RunState
 
 

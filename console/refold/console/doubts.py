@@ -13,9 +13,9 @@ from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace, changing, reads
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, Unread, not_read, sweep
-from refold.engine.annotation import annotate
-from refold.engine.guards import installed_guards
-from refold.engine.imported_runs import source_of
+from refold.engine.compatibility import installed_guards
+from refold.engine.fork import annotate
+from refold.engine.journal import source_of
 from refold.engine.secrets import redactor_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import NoteAdded, Remark

@@ -14,9 +14,8 @@ from refold.console import addresses, descriptions
 from refold.console.options import By, argument, option
 from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
-from refold.engine.guards import installed_guards
-from refold.engine.imported_runs import source_of
-from refold.engine.journal import record
+from refold.engine.compatibility import installed_guards
+from refold.engine.journal import record, source_of
 from refold.engine.secrets import redactor_of
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ContentErased, RunStarted

@@ -12,7 +12,7 @@ from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
 from refold.console.selection import Trouble, check_choice
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
 from refold.replay import figures
 from refold.replay.exports.lines import json_lines

@@ -18,8 +18,7 @@ from refold.console.screen import Screen, note
 from refold.console.served import served
 from refold.console.toolbox import chosen_tools
 from refold.engine import Agent, Model
-from refold.engine.compatibility import address_of, refuse_other_model
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
 from refold.engine.policies.files import chosen_policy
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState

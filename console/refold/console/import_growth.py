@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, suppress
 
 from refold.console.conversations import Conversations
 from refold.console.imported_logs import ImportedLog
-from refold.engine import entropy
+from refold.engine import clock
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.replay.importers.formats import Candidate, importer
@@ -59,7 +59,7 @@ class Growth:
             self._heads[log.run] = len(log.marks)
             return log.run
         if log is None:
-            for _ in reading.derive(entropy.salts(None)):
+            for _ in reading.derive(clock.new_salts(None)):
                 pass
         reading.run, reading.begun_by = own, None
         return ""
@@ -87,7 +87,7 @@ def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
 
     Of a log that is closed only the latter: nothing can follow what its source said last.
     """
-    chance, seq, same = entropy.salts(None), 0, True
+    chance, seq, same = clock.new_salts(None), 0, True
 
     def salt(seq: int) -> bytes:
         return (log.salts[seq - 1] if seq <= len(log.salts) else b"") or chance(seq)

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import import_marks
-from refold.engine.annotation import annotate
+from refold.engine.fork import annotate
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Annotation, Event, ModelResponded, SourceRecorded

@@ -8,7 +8,7 @@ from refold.console.conversations import Conversation, Conversations
 from refold.console.import_growth import Growth
 from refold.console.import_relations import Beside, Relation, superseded
 from refold.console.imported_logs import ImportedLog, complete
-from refold.engine import entropy
+from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
 from refold.reducers import codec
@@ -162,7 +162,7 @@ class _Appending:
         self.went_on = False
         self._store, self._run, self._tenure, self._there = store, run, tenure, there
         self._others, self._complete = others, complete
-        self._chance = entropy.salts(None)
+        self._chance = clock.new_salts(None)
         self._waiting: list[Record] = []
         self._head, self._bytes, self._seq = len(there.marks), 0, 0
 

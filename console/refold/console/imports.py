@@ -20,7 +20,7 @@ from refold.console.imported_runs import ImportResult, add_run, conversation
 from refold.console.options import argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
-from refold.engine import entropy
+from refold.engine import clock
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 from refold.reducers.text import clean
 from refold.replay import figures
@@ -206,7 +206,7 @@ async def _imported(
     for run in reading.runs():
         done = ImportResult()
         if into is None or growth is None:
-            for _ in run.derive(entropy.salts(0)):
+            for _ in run.derive(clock.new_salts(0)):
                 pass
         else:
             if waits and not runs:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from refold.console.screen import note
-from refold.engine.prune_log import LOGGER
+from refold.engine.journal import LOGGER
 from refold.reducers.overlay import flag
 
 PRUNE_LOG = "REFOLD_PRUNE_LOG"

@@ -8,7 +8,7 @@ from refold.console import hostile
 from refold.console.options import argument, option
 from refold.console.policy_text import Language, schema, written
 from refold.console.screen import Column, Screen
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.engine.policies.files import chosen_policy
 from refold.reducers.complaints import notes, warnings
 from refold.reducers.named_tools import of_any_other

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from refold.engine.policies.syntax import BadSyntax
+from refold.engine.arguments import BadSyntax
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting

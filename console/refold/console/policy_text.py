@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from refold.console import hostile
-from refold.engine.policies.nulls import without_nulls
+from refold.engine.policies.files import without_nulls
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.guards.endings import PrematureEnd

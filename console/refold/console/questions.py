@@ -10,8 +10,8 @@ from refold.console.next_steps import asked_about
 from refold.console.places import StorePlace
 from refold.console.screen import Column, Screen, note
 from refold.console.sweeps import Oldest, not_read, sweep
-from refold.engine.guards import installed_guards
-from refold.engine.imported_runs import source_of
+from refold.engine.compatibility import installed_guards
+from refold.engine.journal import source_of
 from refold.engine.result import result_of
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.machine import AgentState

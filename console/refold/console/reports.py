@@ -15,7 +15,7 @@ from refold.console.report.index import NAME, Entry, index, page_name
 from refold.console.report.page import pieces
 from refold.console.screen import Screen, note
 from refold.console.selection import Trouble, all_runs
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
 from refold.replay.summary import Summary

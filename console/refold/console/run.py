@@ -23,8 +23,8 @@ from refold.console.served import Served, served
 from refold.console.toolbox import chosen_tools, rebuilt_tools
 from refold.console.watchers import watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
-from refold.engine.guards import installed_guards
-from refold.engine.imported_runs import refuse_imported
+from refold.engine.compatibility import installed_guards
+from refold.engine.journal import refuse_imported
 from refold.engine.policies.files import chosen_policy
 from refold.engine.result import result_of
 from refold.reducers.errors import WorldFailed, WrongUse

@@ -15,7 +15,7 @@ from refold.console import addresses, places
 from refold.console.options import WholeRun, new_file, option
 from refold.console.places import STORE, StorePlace
 from refold.console.screen import Screen, note
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay import figures
 from refold.replay.queries.state_fields import state_question

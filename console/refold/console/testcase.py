@@ -13,7 +13,7 @@ from refold.console.options import WholeRun, new_file
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Recording
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.engine.playback import Diverged
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit, figures
@@ -56,7 +56,7 @@ async def _replayed(path: Path) -> None:
             assert each.derived == each.recorded, told
 $play''')
 _IMPORTS = """\
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.replay import audit, verify
 from refold.store import SqliteStore
 from refold.store.bundles import unpack"""

@@ -11,7 +11,7 @@ from refold.console.codes import worst
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.console.selection import check_choice, meant
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun

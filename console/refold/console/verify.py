@@ -14,7 +14,7 @@ from refold.console.options import Everything, option, words
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
 from refold.console.selection import check_choice, meant
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, figures, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals

@@ -9,10 +9,9 @@ from refold.console import addresses, hostile, places
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
+from refold.engine.compatibility import installed_guards
 from refold.engine.conversation import request_for, sent_of
-from refold.engine.guards import installed_guards
-from refold.engine.models.protocol import ModelRequest
-from refold.engine.models.sent import SentHash
+from refold.engine.models.protocol import ModelRequest, SentHash
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, SourceRecorded, StateChanged
@@ -99,7 +98,7 @@ async def view_command(
 
 def graph_command(screen: Screen) -> int:
     """Print the machine of an agent's states as a Mermaid diagram. With -o json: {"mermaid": ...}."""
-    from refold.engine.live_machine import mermaid
+    from refold.engine.updates import mermaid
 
     screen.result({"mermaid": mermaid()}, lambda: screen.styled(mermaid()))
     return 0

@@ -11,7 +11,7 @@ from refold.console.places import StorePlace
 from refold.console.prices import chosen_prices
 from refold.console.screen import Screen
 from refold.console.whatif_table import json_of
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay.turns import request_of
 from refold.replay.whatif.view import Hypothesis, Row, hypothesis

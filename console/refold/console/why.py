@@ -6,7 +6,7 @@ from refold.console import addresses, places
 from refold.console.options import Address
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
-from refold.engine.guards import installed_guards
+from refold.engine.compatibility import installed_guards
 from refold.reducers.limits import LimitUnit
 from refold.replay import figures
 from refold.replay.why import Opinion, Reasons, why

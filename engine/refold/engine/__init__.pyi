@@ -1,8 +1,6 @@
 from .agent import Agent as Agent
-from .answers import NotWaiting as NotWaiting
-from .control import halt as halt
-from .control import unattended as unattended
-from .imported_runs import RunImported as RunImported
+from .arguments import NotWaiting as NotWaiting
+from .journal import RunImported as RunImported
 from .models.lookup import resolve_model as resolve_model
 from .models.protocol import Model as Model
 from .models.protocol import ModelError as ModelError
@@ -22,6 +20,7 @@ from .result import WaitingCall as WaitingCall
 from .run import Run as Run
 from .tools.decorator import tool as tool
 from .tools.files import files as files
+from .tools.files import todos as todos
 from .tools.protocol import BadArguments as BadArguments
 from .tools.protocol import CallContext as CallContext
 from .tools.protocol import CannotTell as CannotTell
@@ -30,7 +29,6 @@ from .tools.protocol import Happened as Happened
 from .tools.protocol import Reconciled as Reconciled
 from .tools.protocol import Tool as Tool
 from .tools.shell import shell as shell
-from .tools.todos import todos as todos
 from .updates import Delegated as Delegated
 from .updates import Finished as Finished
 from .updates import Missed as Missed
@@ -38,3 +36,5 @@ from .updates import Recorded as Recorded
 from .updates import Streamed as Streamed
 from .updates import Update as Update
 from .worker import Worker as Worker
+from .worker import halt as halt
+from .worker import unattended as unattended

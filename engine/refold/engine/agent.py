@@ -10,12 +10,15 @@ from typing import Any
 import anyio
 import msgspec
 
-from refold.engine import entropy, expected
+from refold.engine import arguments, clock
+from refold.engine.arguments import StoreSource, source
 from refold.engine.children import AgentTool, circles, never_alone, origin_of, reachable, run_of, takes_task
-from refold.engine.clock import Clock, SystemClock
+from refold.engine.clock import Clock, Maker, SystemClock, maker
 from refold.engine.compatibility import (
     address_of,
     context_of,
+    installed_guards,
+    named_arguments,
     price_given,
     refuse_blind,
     refuse_other_model,
@@ -25,17 +28,13 @@ from refold.engine.compatibility import (
     refuse_unpriced,
 )
 from refold.engine.fork import MADE_UP, Fork
-from refold.engine.guards import installed_guards
-from refold.engine.holder import this_process
-from refold.engine.makers import Maker, maker
-from refold.engine.misnamed import named_arguments
 from refold.engine.models.lookup import base_url_from
 from refold.engine.models.protocol import Model
 from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime, versions
 from refold.engine.secrets import redactor_of, refuse_secret
-from refold.engine.stores import StoreSource, source
+from refold.engine.tenure import this_process
 from refold.engine.tools.protocol import Tool
 from refold.engine.validation import (
     by_name,
@@ -108,30 +107,30 @@ class Agent:
         clock: Callable[[], Clock] = SystemClock,
         lease: float = LEASE_SECONDS,
     ) -> None:
-        self.lease = expected.seconds(lease, "lease")
+        self.lease = arguments.seconds(lease, "lease")
         self.model = model_of(model, base_url=base_url, price=price, timeout=timeout)
         self.tools = by_name(tools_of(tools))
         self.registry: Registry = {
             **installed_guards(),
-            **expected.mapping(guards, "guards", "{'my_guard': MyGuard}"),
+            **arguments.mapping(guards, "guards", "{'my_guard': MyGuard}"),
         }
         self.name = recordable(name, "name")
         self.policy, told = policy_of(policy, self.registry, self.name)
         self._environment = (*told, *base_url_from(model, base_url))
         self._given = policy is not None
-        self.system = None if system is None else expected.text(system, "system")
+        self.system = None if system is None else arguments.text(system, "system")
         self.store: StoreSource = MemoryStore() if store is None else source(store)
         self.settings = settings_of(settings)
         # Once, here: what the environment says later is not looked for.
         self.redactor = redactor_of()
         self._refuse_secrets()
-        self._clock = expected.function(clock, "clock")
+        self._clock = arguments.function(clock, "clock")
         self._warned: set[Complaint] = set()
         self.models = fallbacks_of(self.policy, models)
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
         refuse_without_tokenizer(self.policy)
-        self.add_handoffs(*expected.listed(handoffs, "handoffs", "[Agent(..., name='billing')]"))
+        self.add_handoffs(*arguments.listed(handoffs, "handoffs", "[Agent(..., name='billing')]"))
 
     def _refuse_secrets(self) -> None:
         """Refuse secrets in what is recorded as it is, for the model and the rules need it so."""
@@ -207,7 +206,7 @@ class Agent:
         opened = self._opening(run_id_of(run_id), seed_of(seed))
         told = (*self._environment, *(recordable(entry, "environment") for entry in environment))
         fact = msgspec.structs.replace(opened, labels=labels_of(labels), environment=told)
-        asked = Message(role=Role.USER, text=expected.text(task, "task"))
+        asked = Message(role=Role.USER, text=arguments.text(task, "task"))
         said = [*self._system(), *earlier_of(messages), asked]
         if messages:  # else it is the first of a person, which is the task anyway
             fact = msgspec.structs.replace(fact, task=len(said) - 1)
@@ -315,7 +314,7 @@ class Agent:
             ),
             store=self.store if store is None else store,
             registry=self.registry,
-            salts=entropy.salts(seed),
+            salts=clock.new_salts(seed),
             check=self._check,
             lease=self.lease,
         )
@@ -389,7 +388,7 @@ def _in_event_loop() -> bool:
 
 def _agent(given: object, place: str) -> Agent:
     if not isinstance(given, Agent):
-        raise expected.wrong(place, "an agent", given)
+        raise arguments.wrong(place, "an agent", given)
     return given
 
 

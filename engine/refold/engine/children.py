@@ -12,9 +12,8 @@ from typing import Annotated, Any, Protocol, TypeVar
 import anyio
 from msgspec import Meta
 
-from refold.engine.imported_runs import opening_of
-from refold.engine.journal import Overtaken, event_of
-from refold.engine.makers import Maker, maker
+from refold.engine.clock import Maker, maker
+from refold.engine.journal import Overtaken, event_of, opening_of
 from refold.engine.outcomes import tool_failed, tool_succeeded
 from refold.engine.result import RunResult
 from refold.engine.run import Run

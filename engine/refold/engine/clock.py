@@ -1,15 +1,21 @@
-"""Time for a run: instants that never fall, whatever the wall clock does.
+"""Clocks, chance, and the makers of facts.
 
 An instant is max(the log's last, the wall clock when the engine took the run up) + what a monotonic clock has
 counted since. Only facts carry it on from here.
 """
 
+import hashlib
+import secrets
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from refold.reducers.effects import Effect
+from refold.reducers.events import Fact, LateResult
+from refold.reducers.state import RunState
 
 _NANO = 1_000_000_000
 
@@ -75,3 +81,48 @@ class SystemClock:
         """Sleep, and look again: a sleeper may wake a little early."""
         while (left := instant - self.now()) > 0:  # noqa: ASYNC110 - what it waits for is time itself
             await anyio.sleep(left / _NANO)
+
+
+Salts = Callable[[int], bytes]
+"""The salt of the fact that becomes event number so-and-so."""
+
+_SALT_BYTES = 16
+
+
+def new_run_id() -> str:
+    """A new run's id: 16 hex digits. Random from the first, so that short prefixes tell runs apart."""
+    return secrets.token_hex(8)
+
+
+def new_seed() -> int:
+    """64 bits that are recorded with the run."""
+    return secrets.randbits(63)
+
+
+def new_salts(chosen: int | None) -> Salts:
+    """Random salts; for a chosen seed, salts that follow from it, so that a test's log is the same every time.
+
+    A log whose seed was chosen protects erased content less: with the seed it can be guessed.
+    """
+    if chosen is None:
+        return lambda seq: secrets.token_bytes(_SALT_BYTES)  # noqa: ARG005
+    return lambda seq: hashlib.sha256(f"{chosen}|{seq}".encode()).digest()[:_SALT_BYTES]
+
+
+Maker = Callable[[RunState, int, bytes], Fact]
+"""(state, at, salt) -> the fact, when its turn in the queue has come."""
+
+LateMaker = Callable[[RunState, int, bytes], LateResult]
+"""The same for a result for which nothing waits any more."""
+
+FactT = TypeVar("FactT", bound=Fact)
+
+
+def maker(fact: FactT, complete: Callable[[RunState, FactT, bytes], Fact]) -> Maker:
+    """Gives the fact its instant, and has it completed with what was said: `complete(state, fact, salt)`."""
+    return lambda state, at, salt: complete(state, replace(fact, at=at), salt)
+
+
+def recorded(fact: Fact) -> Maker:
+    """The fact as it stands, with the instant that it has."""
+    return lambda state, at, salt: fact  # noqa: ARG005

@@ -1,10 +1,20 @@
-"""What does not fit: policies that a model cannot follow, and agents that a run was not begun with."""
+"""What does not fit: policies, models, guards, and arguments of other libraries."""
 
-from collections.abc import Iterable, Mapping
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, wraps
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import ParamSpec
 
+from refold.engine.arguments import named
 from refold.engine.models.protocol import Model
-from refold.reducers.errors import PolicyError, WrongUse
+from refold.engine.models.vendors import SETTINGS
+from refold.reducers.errors import PolicyError, WrongUse, meant
 from refold.reducers.events import Manifest
+from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.history.strategy import Share
 from refold.reducers.limits import CostLimit
 from refold.reducers.policy import Policy
@@ -103,3 +113,103 @@ def refuse_blind(state: RunState) -> None:
             raise WrongUse(
                 f"run {state.setup.run}: its guard {watch.name} is {watch.blind}; install it as it was"
             )
+
+
+P = ParamSpec("P")
+
+_SYSTEM = "system='...'"
+_STEPS = "policy={'limits': [{'type': 'step', 'value': 20}]}"
+_TIME = "policy={'limits': [{'type': 'time', 'value': 60}]}"
+_COST = "policy={'limits': [{'type': 'cost', 'value': 1}]}"
+_TEXT = "result.text: a run's result is text, so ask for JSON in system= and decode it"
+_CLOSURE = "a tool that is a closure or a bound method: it holds what it needs"
+_FUNCTIONS = "tools=[...]: a function for each tool of the server"
+_KEY = "its environment variable (OPENAI_API_KEY), or Agent(PydanticAIModel(name, api_key=...))"
+_GUARDS = "guards={'name': Guard}, or `async for update in run.updates()` to watch"
+
+INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("instructions", "system_prompt", "system_message", "prompt", "backstory", "role"), _SYSTEM
+        ),
+        **dict.fromkeys(
+            ("max_steps", "max_turns", "max_iterations", "max_iter", "recursion_limit", "step_limit"), _STEPS
+        ),
+        **dict.fromkeys(("max_time", "max_execution_time", "time_limit", "deadline"), _TIME),
+        **dict.fromkeys(("max_cost", "budget", "max_budget_usd", "cost_limit"), _COST),
+        **dict.fromkeys(("retries", "max_retries"), "policy={'retry': {'attempts': 3}}"),
+        **dict.fromkeys(
+            ("output_type", "result_type", "response_format", "response_model", "output_schema"), _TEXT
+        ),
+        **dict.fromkeys(("deps", "deps_type", "context", "state", "state_schema"), _CLOSURE),
+        **dict.fromkeys(("mcp", "mcp_servers", "toolsets", "builtin_tools", "functions"), _FUNCTIONS),
+        **dict.fromkeys(("api_key", "key"), _KEY),
+        **dict.fromkeys(
+            ("callbacks", "hooks", "middleware", "capabilities", "input_guardrails", "output_guardrails"),
+            _GUARDS,
+        ),
+        **dict.fromkeys(
+            ("memory", "history", "messages", "message_history"), "agent.start(task, messages=[...])"
+        ),
+        **dict.fromkeys(("checkpointer", "session", "db"), "store='runs.db'"),
+        **dict.fromkeys(("model_settings", "model_kwargs"), "settings={'temperature': 0}"),
+        **dict.fromkeys(("llm", "model_name"), "model='openai:gpt-5-mini'"),
+        **dict.fromkeys(("subagents", "sub_agents", "agents"), "handoffs=[Agent(..., name='billing')]"),
+        **dict.fromkeys(
+            ("interrupt_before", "interrupt_on", "human_in_the_loop"), "policy={'approvals': {...}}"
+        ),
+        "task": "agent.start(task)",
+        "max_output_tokens": "settings={'max_tokens': 500}",
+    }
+)
+"""What to write in place of an argument's name."""
+
+
+def named_arguments(function: Callable[P, None]) -> Callable[P, None]:
+    """Refuse arguments that a function does not take, with what was meant. For type checkers it stays as it is."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        for name, value in kwargs.items():
+            if name not in known:
+                raise WrongUse(f"Agent: unknown argument {name!r}{_instead(name, value, known)}")
+        function(*args, **kwargs)
+
+    return checked
+
+
+def _instead(name: str, value: object, known: list[str]) -> str:
+    if name in SETTINGS:
+        return f" (did you mean settings={{{name!r}: {named(value)}}}?)"
+    if name in INSTEAD:
+        return f"; use {INSTEAD[name]}"
+    near = meant(name, known)
+    return f" (did you mean {near!r}?)" if near else f"; known are {', '.join(known)}"
+
+
+GROUP = "refold.guards"
+
+
+def installed_guards() -> Registry:
+    """The guards by their kind. An entry point in group `refold.guards` names a class; its name is the kind."""
+    found = dict(BUILTIN)
+    for point in _points(tuple((folder, _changed(folder)) for folder in sys.path)):
+        if point.name in found:
+            raise WrongUse(f"the guard {point.name!r} of {point.value} has a name that is taken")
+        found[point.name] = point.load()
+    return found
+
+
+@lru_cache(maxsize=1)
+def _points(folders: tuple[tuple[str, float], ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
+    """What is installed there: reading it takes milliseconds, seeing that nothing has changed takes none."""
+    return tuple(entry_points(group=GROUP))
+
+
+def _changed(folder: str) -> float:
+    """When something was put into the folder, or taken out; 0 for none."""
+    try:
+        return Path(folder or ".").stat().st_mtime
+    except OSError:
+        return 0.0

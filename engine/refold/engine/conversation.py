@@ -8,9 +8,14 @@ window costs a look at each of its messages; only what is new in it is rendered.
 
 from collections.abc import Mapping, Sequence
 
-from refold.engine.kept_messages import KeptMessages, Messages
-from refold.engine.models.protocol import ModelRequest
-from refold.engine.models.sent import SentHash, offer_hash, sent_hash
+from refold.engine.models.protocol import (
+    KeptMessages,
+    Messages,
+    ModelRequest,
+    SentHash,
+    offer_hash,
+    sent_hash,
+)
 from refold.reducers.events import Event, Manifest, ModelRequested, SummaryRequested
 from refold.reducers.messages import Message, ToolSchema
 from refold.reducers.state import RunState

@@ -1,20 +1,93 @@
-"""The engine's hold on one run's log: events out as records, and back into a state and the words it needs."""
+"""The engine's hold on one run's log.
+
+Logger `refold.prune`, INFO, with a switch of its own: however loud the rest of a program is, it says nothing
+until its level is set to INFO, as the command line does where `REFOLD_PRUNE_LOG` is on.
+
+Their agent is not ours, and neither are its tools: to answer, stop or drive such a run would write into the log
+what never happened. A fork of one is ours, and begins with an event of its own.
+"""
 
 import importlib.metadata
-from collections.abc import Sequence
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
-from refold.engine import prune_log
 from refold.engine.conversation import Conversation
 from refold.engine.tenure import Tenure
 from refold.reducers import codec, folds
 from refold.reducers.errors import DamagedLog, RefoldError, WrongUse
-from refold.reducers.events import Annotation, Event, Fact
+from refold.reducers.events import Annotation, Event, Fact, HistoryPruned, MessageTrimmed, RunStarted
 from refold.reducers.evolution import FOUNDING, evolve
 from refold.reducers.guards import Registry
+from refold.reducers.history import Pass
+from refold.reducers.policy import Policy, passes_of
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import needed_to_go_on, remembered
+from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.store.protocol import Conflict, Held, Record, Snapshot, Store, Stored, StoreError
+
+LOGGER = logging.getLogger("refold.prune")
+_PLAIN = re.compile(r"[^\s\"=]+")
+
+if LOGGER.level == logging.NOTSET:
+    LOGGER.setLevel(logging.WARNING)
+
+
+def log_pruning(run: str, first: int, state: RunState, events: Sequence[Event]) -> None:
+    """Log the lines of events that are on disk, the first of them number `first`; `state` is the one after them."""
+    if LOGGER.isEnabledFor(logging.INFO):
+        for seq, event in enumerate(events, first):
+            line = lines(event, state, run, seq)
+            if line is not None:
+                LOGGER.info("%s", line)
+
+
+def lines(event: Event, state: RunState, run: str, seq: int) -> str | None:
+    """The line of event number `seq`, None if it has none. `state` is any after it and before the next fact."""
+    if not isinstance(event, HistoryPruned | MessageTrimmed):
+        return None
+    step = state.request.event.step if state.request is not None else state.spent.steps + 1
+    behind = {"step": step, "seq": seq, "run": run, "pass": event.name}
+    by = _pass(state.policy, event.name)
+    if isinstance(event, MessageTrimmed):
+        sizes = {
+            "reason": event.reason,
+            "pre": event.before,
+            "post": event.size.tokens,
+            "cap": getattr(by, "cap", None),
+        }
+        return _line("refold.trim", {**sizes, "message": event.message, **behind})
+    counts = {"reason": event.reason, "pre": event.before, "post": event.after}
+    return _line("refold.prune", {**counts, **_knobs(by), **behind, "over_budget": int(event.over_budget)})
+
+
+def _pass(policy: Policy, name: str) -> Pass | None:
+    return next((step for _, step in passes_of(policy) if step.name == name), None)
+
+
+def _knobs(by: Pass | None) -> dict[str, Any]:
+    """What a pass keeps and waits for, where it has either: messages, else estimated tokens."""
+    when = None if by is None else by.when
+    tokens = when.tokens if when is not None and isinstance(when.tokens, int) else None
+    return {
+        "keep_last": getattr(by, "last", getattr(by, "keep_last", None)),
+        "threshold": when.messages if when is not None and when.messages is not None else tokens,
+    }
+
+
+def _line(prefix: str, fields: Mapping[str, Any]) -> str:
+    said = [f"{key}={_value(value)}" for key, value in fields.items() if value is not None]
+    return f"{prefix}: {' '.join(said)}"
+
+
+def _value(value: object) -> str:
+    """A value that is one word: a name with spaces in it is written as JSON writes it."""
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text).replace(" ", "\\u0020")
+
 
 SNAPSHOT_EVERY = 256
 """Events between two snapshots: fewer are folded again in a few milliseconds."""
@@ -96,7 +169,7 @@ class Journal:
 
     def keep(self, before: RunState, after: RunState, events: Sequence[Event]) -> None:
         """Remember what was said in events that are on disk, the first of them right after `before`."""
-        prune_log.tell(self._run, before.seq + 1, after, events)
+        log_pruning(self._run, before.seq + 1, after, events)
         self._keep(before.seq + 1, events, after)
 
     def snapshot_due(self, state: RunState) -> bool:
@@ -185,3 +258,35 @@ def _version() -> str:
 def event_of(stored: Stored) -> Event:
     """The event of a row. Raises `DamagedLog` and `NewerLog`."""
     return codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)
+
+
+class RunImported(WrongUse):
+    """Something was to be decided in an imported run. Nothing was written. `source` is the format it came from."""
+
+    def __init__(self, run: str, source: str) -> None:
+        super().__init__(run, source)
+        self.run, self.source = run, source
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} was imported ({self.source}): its agent is not ours, and what would be decided here "
+            f"never happened; go on from it in a fork: `refold fork {self.run}`"
+        )
+
+
+async def opening_of(store: Store, run: str) -> RunStarted | None:
+    """Event 1 of a run, of a fork that of the run at its root; None for a run that is not there."""
+    events = [event_of(stored) for stored in await store.read_some(run, [1])]
+    return next((event for event in events if isinstance(event, RunStarted)), None)
+
+
+async def source_of(store: Store, run: str) -> str:
+    """The format of which the run was imported; "" for one of our own, which a fork of an imported one is too."""
+    opened = await opening_of(store, run)
+    return opened.labels.get(SOURCE_LABEL, "") if opened and opened.run == run else ""
+
+
+async def refuse_imported(store: Store, run: str) -> None:
+    """Raise `RunImported` for one: before its lease is taken, so that nothing of it changes."""
+    if source := await source_of(store, run):
+        raise RunImported(run, source)

@@ -17,15 +17,12 @@ import anyio
 import anyio.abc
 import msgspec
 
-from refold.engine.in_flight import NEEDLESS, InFlight
-from refold.engine.isolation import isolated
+from refold.engine.clock import LateMaker, Maker
 from refold.engine.journal import Journal, Overtaken
-from refold.engine.makers import LateMaker, Maker
-from refold.engine.outcomes import abandoned, in_doubt
-from refold.engine.pace import pace
-from refold.engine.runtime import Runtime
-from refold.engine.schedule import rings_in
+from refold.engine.outcomes import NEEDLESS, InFlight, abandoned, in_doubt
+from refold.engine.runtime import Runtime, rings_in
 from refold.engine.service import long_tool
+from refold.engine.tasks import isolated, pace
 from refold.engine.updates import Audience, Recorded
 from refold.engine.world import Child, Work
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects

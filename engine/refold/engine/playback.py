@@ -11,18 +11,17 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 
-from refold.engine.background import Background
-from refold.engine.clock import Stopwatch
+from refold.engine.arguments import StoreSource
+from refold.engine.clock import Maker, Stopwatch, recorded
 from refold.engine.conversation import Conversation
 from refold.engine.journal import event_of
-from refold.engine.makers import Maker, recorded
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.models.replay import Ended, RecordedModel
+from refold.engine.models.script import Ended, RecordedModel
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime
 from refold.engine.service import serve
-from refold.engine.stores import StoreSource
-from refold.engine.tools.replay import RecordedTools
+from refold.engine.tasks import Background
+from refold.engine.tools.protocol import RecordedTools
 from refold.engine.updates import Recorded
 from refold.engine.world import Work, World
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool

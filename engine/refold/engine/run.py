@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 import anyio
 
-from refold.engine.annotation import keep_late
-from refold.engine.answers import Answers, NotWaiting, refuse_message, words_of
-from refold.engine.background import Background, aside
-from refold.engine.holder import this_process
-from refold.engine.imported_runs import refuse_imported
-from refold.engine.journal import Journal
+from refold.engine.arguments import Answers, NotWaiting, opened, refuse_message, words_of
+from refold.engine.clock import LateMaker, Maker, recorded
+from refold.engine.fork import keep_late
+from refold.engine.journal import Journal, refuse_imported
 from refold.engine.loop import Driver
-from refold.engine.makers import LateMaker, Maker, recorded
-from refold.engine.pace import pace
 from refold.engine.result import RunResult, result_of
-from refold.engine.runtime import Runtime, versions
-from refold.engine.schedule import wake_parent
-from refold.engine.stores import opened
-from refold.engine.streamed_text import StreamedText
-from refold.engine.tenure import BRIEF, Tenure
-from refold.engine.updates import Audience, Update, Updates
+from refold.engine.runtime import Runtime, versions, wake_parent
+from refold.engine.tasks import Background, aside, pace
+from refold.engine.tenure import BRIEF, Tenure, this_process
+from refold.engine.updates import Audience, StreamedText, Update, Updates
 from refold.reducers import composition
 from refold.reducers.composition import approved
 from refold.reducers.effects import doubtful
@@ -43,7 +37,7 @@ from refold.store.protocol import Store, UnknownRun
 if TYPE_CHECKING:
     from transitions import Machine
 
-    from refold.engine.live_machine import LiveAgent
+    from refold.engine.updates import LiveAgent
 
 Opening = Callable[[Journal], Awaitable[tuple[RunState, list[Maker]]]]
 """How a run begins: the state before its first own event, and the facts to begin with."""
@@ -91,7 +85,7 @@ class Run:
         """The live machine: `run.machine.on_enter_COMPLETED(callback)`."""
         if self._live is None:
             # Late: few runs have hooks, and `transitions` takes milliseconds to load.
-            from refold.engine.live_machine import LiveAgent
+            from refold.engine.updates import LiveAgent
 
             self._live = LiveAgent()
             self._live.machine.set_state(str(self.state.agent_state))

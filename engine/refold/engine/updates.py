@@ -1,21 +1,27 @@
-"""What subscribers of a live run are told: deltas as they stream, and events once they are on disk.
+"""What subscribers of a live run are told.
 
 Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nothing up, and does
 not grow: what it has no room for is dropped, and it is told how much. Recorded events are in the log anyway; the end of
 a stream of which it was shown a part is always delivered.
+
+`evolve` does not need it: it is for people, who draw it and hang callbacks on a run
+(`run.machine.on_enter_COMPLETED(tell_me)`), and for a test that holds the two against each other.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 from weakref import ref
 
 import anyio
 import msgspec
+from transitions import Machine
+from transitions.extensions import GraphMachine
 
-from refold.engine.background import Background
-from refold.engine.models.protocol import Delta
-from refold.reducers.events import Event
+from refold.engine.models.protocol import Delta, TextDelta
+from refold.engine.tasks import Background
+from refold.reducers.events import Event, ModelResponded, StateChanged
+from refold.reducers.machine import MOVES, AgentState
 
 _ROOM = 10_000
 
@@ -163,3 +169,95 @@ class Updates(Subscription):
             await self._background.join()
             raise StopAsyncIteration
         return update
+
+
+_EVERY_PIECE = 2**62
+_BETWEEN = "\n\n"
+
+
+class StreamedText:
+    """An iteration over a run's text: every answer's, as it streams, with an empty line between two answers.
+
+    Nothing is dropped for who reads slowly. Of a request that failed half-way, what had arrived was given; the next
+    try begins anew behind an empty line.
+    """
+
+    def __init__(self, start: Callable[[], Background]) -> None:
+        self.updates = Updates(start, room=_EVERY_PIECE)
+        self._last: int | None = None  # the request of which the last piece came
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            request, piece = self._piece(await anext(self.updates))
+            if piece:
+                between = "" if self._last in (None, request) else _BETWEEN
+                self._last = request
+                return between + piece
+
+    def _piece(self, update: Update) -> tuple[int, str]:
+        match update:
+            case Streamed(request=request, delta=TextDelta(text=text)):
+                return request, text
+            case Recorded(event=ModelResponded(request=request, content=answer)) if request != self._last:
+                return request, answer.text if answer else ""  # it came in one piece
+            case _:
+                return 0, ""
+
+
+class LiveAgent:
+    """What the machine moves: an agent that is in one state and remembers in which one it asked.
+
+    Callbacks hang on `machine`: `agent.machine.on_enter_WAITING_FOR_INPUT(ring_a_bell)`.
+    """
+
+    state: str
+    trigger: Callable[[str], bool]  # given by transitions
+
+    def __init__(self) -> None:
+        self.came_from: str | None = None
+        self.machine = Machine(model=self, **_definition(self))
+
+    def put(self, update: Update) -> None:
+        """Follow the run: see `Listener`."""
+        if isinstance(update, Recorded) and isinstance(update.event, StateChanged):
+            # A person's answer leads back to where the agent asked: the table's two targets need to know.
+            self.follow(update.event.trigger, update.event.target)
+
+    def close(self) -> None:
+        """It stays where the run stands, which may go on."""
+
+    def follow(self, trigger: str, came_from: str | None) -> None:
+        """Make a recorded move; callbacks run. Raises `transitions.MachineError` if the table has none such."""
+        self.came_from = came_from
+        self.trigger(trigger)
+
+
+def mermaid() -> str:
+    """The machine as a Mermaid state diagram, drawn by `transitions` from the table."""
+    agent = LiveAgent()
+    drawn = GraphMachine(model=agent, graph_engine="mermaid", title="AgentState", **_definition(agent))
+    return "\n".join(line.rstrip() for line in str(drawn.get_graph().source).splitlines())
+
+
+def _definition(agent: LiveAgent) -> dict[str, Any]:
+    return {
+        "states": [str(state) for state in AgentState],
+        "transitions": [
+            _move(agent, str(source), str(trigger), str(target), chosen=len(targets) > 1)
+            for (source, trigger), targets in MOVES.items()
+            for target in targets
+        ],
+        "initial": str(AgentState.RUNNING),
+        "auto_transitions": False,
+    }
+
+
+def _move(agent: LiveAgent, source: str, trigger: str, target: str, *, chosen: bool) -> dict[str, Any]:
+    move: dict[str, Any] = {"trigger": trigger, "source": source, "dest": target}
+    if chosen:
+        # Of two targets the state in which the agent asked is the one.
+        move["conditions"] = lambda: agent.came_from == target
+    return move

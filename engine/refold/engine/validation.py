@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakSet
 
-from refold.engine import entropy
-from refold.engine.expected import listed, mapping, text, wrong
+from refold.engine import clock
+from refold.engine.arguments import listed, mapping, text, wrong
 from refold.engine.models.lookup import model_at, resolve_model
 from refold.engine.models.protocol import Model
 from refold.engine.policies.files import chosen_policy
@@ -50,7 +50,7 @@ def _setting_text(key: str, value: Any) -> str:
 
 def seed_of(chosen: object) -> int:
     """The seed of a run. Raises `WrongUse` for one that was chosen and is none."""
-    seed = entropy.seed() if chosen is None else chosen
+    seed = clock.new_seed() if chosen is None else chosen
     if not isinstance(seed, int) or not 0 <= seed < 1 << 63:
         raise wrong("seed", "a whole number, 0 to 2**63 - 1", seed)
     return seed
@@ -192,6 +192,6 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 def run_id_of(asked: str | None) -> str:
     """The id of a new run: what was asked for, else one of its own. Raises `WrongUse` if no command could name it."""
     if asked is None:
-        return entropy.run_id()
+        return clock.new_run_id()
     check_new_run(text(asked, "run_id"))
     return asked

@@ -1,8 +1,11 @@
-"""A worker: takes runs that want an engine, and drives several side by side, for as long as it lives.
+"""Workers, and control over runs of which nothing is at hand but the log.
 
 A run wants one when it was left to workers, when a person answered it from elsewhere, when a deadline passed for
 which no engine stayed, or when its engine died. Many workers, in as many processes, may share one store: a lease makes
 each run one worker's at a time.
+
+It can be told something, and stopped. An engine that drives it is fenced out when it is stopped: that can write
+nothing more, and ends when it notices. What was in flight is settled honestly: how it ended is unknown.
 """
 
 import math
@@ -13,19 +16,26 @@ from contextlib import suppress
 import anyio
 import msgspec
 
+from refold.engine import clock
 from refold.engine.agent import Agent
-from refold.engine.background import first
+from refold.engine.arguments import StoreSource, opened
 from refold.engine.children import reachable
-from refold.engine.guards import installed_guards
-from refold.engine.imported_runs import source_of
-from refold.engine.journal import Journal, Overtaken, event_of
+from refold.engine.clock import SystemClock
+from refold.engine.compatibility import installed_guards, refuse_blind
+from refold.engine.journal import Journal, Overtaken, event_of, refuse_imported, source_of
+from refold.engine.models.script import ScriptedModel
 from refold.engine.result import RunResult
-from refold.engine.schedule import due_in, is_lost, wake_parent
-from refold.engine.stores import StoreSource, opened
+from refold.engine.run import Run
+from refold.engine.runtime import Runtime, due_in, is_lost, wake_parent
+from refold.engine.secrets import redactor_of
+from refold.engine.tasks import first
 from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
+from refold.engine.world import World
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import StateChanged
+from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import TERMINAL
+from refold.reducers.meters import open_children
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, UnknownRun
 
@@ -207,3 +217,49 @@ def _one_of(agent: Agent) -> Callable[[RunState], Agent]:
         raise WrongUse(f"run {state.setup.run} is one of the agent {name!r}, which this worker does not have")
 
     return agent_of
+
+
+def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
+    """The run, to put an answer or a resolution into its log and leave it: `run.answer(...)`, `await run.detach()`.
+
+    It cannot be driven: it has no model and no tools. `registry` names its guards, by default those installed here:
+    they have their say in what follows from an answer, so one that is missing is refused with `WrongUse`.
+    """
+    runtime = _nowhere(store, registry or installed_guards(), refuse_blind)
+    return Run(run, msgspec.structs.replace(runtime, driven=False), None)
+
+
+async def halt(
+    store: Store, run: str, reason: str = "", *, by: str = "user", registry: Registry = BUILTIN
+) -> RunResult:
+    """Cancel a run, and the child runs that it waits for, even while an engine drives them. A run that has ended stays so.
+
+    Raises `UnknownRun`, `RunImported`, `Damaged`, and what a store raises.
+    """
+    if not (await store.head(run)).seq:
+        raise UnknownRun(run)
+    await refuse_imported(store, run)
+    async with Tenure(store, run, LEASE_SECONDS, take_over=True) as tenure:
+        await tenure.hold()  # first: what its engine begins from here on is lost
+        state = await Journal(store, run, tenure).load(registry)
+        for child in () if state.ended else open_children(state):
+            if (await store.head(child)).seq:
+                await halt(store, child, reason, by=by, registry=registry)
+        halted = Run(run, _nowhere(store, registry, _anything), None, take_over=True)
+        if not state.ended:
+            halted.cancel(reason, by=by)
+        return await halted.result()
+
+
+def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:
+    return Runtime(
+        world=World(model=ScriptedModel([]), tools={}, clock=SystemClock(), redactor=redactor_of()),
+        store=store,
+        registry=registry,
+        salts=clock.new_salts(None),
+        check=check,
+    )
+
+
+def _anything(state: RunState) -> None:
+    """Whatever the run was started with: nothing of it is used."""

@@ -8,9 +8,8 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from refold.engine.clock import Clock, Stopwatch, SystemClock
+from refold.engine.clock import Clock, LateMaker, Maker, Stopwatch, SystemClock
 from refold.engine.journal import Journal
-from refold.engine.makers import LateMaker, Maker
 from refold.engine.models.protocol import Model
 from refold.engine.result import RunResult
 from refold.engine.tools.protocol import CallContext, Tool

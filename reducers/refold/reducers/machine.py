@@ -2,7 +2,7 @@
 
 An agent is in exactly one `AgentState`. It leaves it only by a trigger that the table below has for that
 state; a move that the table lacks is an error, live and in replay, and never a no-op. `evolve` looks moves
-up here, `refold.engine.live_machine` builds a `transitions` machine from here, the diagram is drawn from here, and
+up here, `refold.engine.updates` builds a `transitions` machine from here, the diagram is drawn from here, and
 tests visit every cell of the product of states and triggers.
 """
 

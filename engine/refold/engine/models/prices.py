@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from refold.engine.expected import wrong
+from refold.engine.arguments import wrong
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import Usage as Counted
 from refold.reducers.vocabulary import NANO

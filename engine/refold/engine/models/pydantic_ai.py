@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from refold.engine.expected import seconds
-from refold.engine.models.endpoint import Endpoint
+from refold.engine.arguments import seconds
 from refold.engine.models.prices import context_window, cost_nanousd, is_priced, price_of
 from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply
-from refold.engine.models.providers import OTHERS, provider_endpoint
-from refold.engine.models.vendor_failures import Circumstances, tells, translate
-from refold.engine.models.vendor_messages import to_history
-from refold.engine.models.vendor_stream import VendorAnswer, uncounted
-from refold.engine.models.vendors import VENDORS, vendor_endpoint
-from refold.engine.models.whole_answers import failed_here
+from refold.engine.models.vendor_failures import Circumstances, failed_here, tells, translate
+from refold.engine.models.vendor_stream import VendorAnswer, to_history, uncounted
+from refold.engine.models.vendors import OTHERS, VENDORS, Endpoint, provider_endpoint, vendor_endpoint
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import FailureClass, shared
 

@@ -1,24 +1,123 @@
-"""Vendors whose models are asked with a client of ours: whose key it is, which address, and which class of the library.
+"""Vendors: names of models, addresses and keys.
 
 pydantic-ai takes seconds to import and is an extra, so nothing here imports it before a model is made.
+
+Nothing is listed here: which there are, where they are asked and where their keys come from is the library's to say. Their
+sampling settings are those that every vendor knows. Retries inside a client are off wherever it lets us: what the log does not
+show must not happen.
 """
 
+import difflib
+import inspect
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 
-from refold.engine.models.endpoint import SETTINGS, Endpoint, check_address, is_of
-from refold.engine.models.whole_answers import reading_whole_answers
-from refold.reducers.errors import WrongUse
+from refold.engine.models.vendor_failures import reading_whole_answers
+from refold.reducers.errors import WrongUse, brief
 
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model as VendorModel
+
+
+SETTINGS = frozenset(
+    {
+        "cache",
+        "frequency_penalty",
+        "logit_bias",
+        "max_tokens",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "seed",
+        "service_tier",
+        "stop_sequences",
+        "temperature",
+        "thinking",
+        "top_k",
+        "top_p",
+    }
+)
+"""Sampling settings that every vendor's dialect knows; a vendor's own begin with its name."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What a name of a model leads to.
+
+    `address` is the API's base URL, `domain` that of the vendor's own servers ("": none is its own). `key` says in words where
+    its key comes from, `secret` is the key, "" if it is not known here. `strict`: an answer that does not say why it stopped is
+    a broken one. `settings` are the names of the sampling settings that it takes. `close` closes the connections, None where they
+    are the caller's. `timeout` is in seconds, and said with each request; None: the client has it.
+    """
+
+    model: "VendorModel[Any]"
+    address: str
+    domain: str
+    key: str
+    secret: str
+    strict: bool
+    settings: frozenset[str]
+    close: Callable[[], Awaitable[None]] | None
+    timeout: float | None = None
+
+    @property
+    def elsewhere(self) -> str:
+        """Scheme and host of the server that is asked; "" for the vendor's own, and where the library does not say."""
+        return "" if self.domain and is_of(self.domain, self.address) else self.host
+
+    @property
+    def host(self) -> str:
+        """Scheme and host of the server that is asked; "" where the library does not say."""
+        parts = urlsplit(self.address)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if self.address else ""
+
+
+def check_address(name: str, address: object, told: str, variable: str) -> None:
+    """Refuse an address that is none or holds a secret; `told` is where it was given, `variable` is for a key."""
+    example = "such as http://127.0.0.1:8080/v1"
+    if not isinstance(address, str):
+        raise WrongUse(f"model {name!r}: {told} must be a string, {example}; got {_display(address)}")
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        secret = "@" in parts.netloc
+    except ValueError:
+        usable, secret = False, "@" in address
+    if secret:  # an address is recorded and shown
+        raise WrongUse(f"model {name!r}: {told} must hold no user or password; set {variable} for the key")
+    if strange := next((each for each in address if each.isspace() or not each.isprintable()), None):
+        raise WrongUse(
+            f"model {name!r}: {told} must hold no blanks, line ends or control characters; got {_display(address)}, "
+            f"which holds {strange!a}: remove it"
+        )
+    if not usable:
+        raise WrongUse(
+            f"model {name!r}: {told} must be an http(s) address, {example}; got {_display(address)}"
+        )
+    if "?" in address or "#" in address:  # often a key: not shown
+        raise WrongUse(
+            f"model {name!r}: {told} must end with its path, {example}; it holds a '?' or '#': "
+            f"remove what begins there, and set {variable} for a key"
+        )
+
+
+def _display(address: object) -> str:
+    """A wrong address for an error, escaped; of one that may hold a password or a key, its type."""
+    text = ascii(address)
+    return f"a {type(address).__name__}" if any(each in text for each in "@?#") else brief(text)
+
+
+def is_of(domain: str, base_url: str) -> bool:
+    """Whether an address is one of the vendor's own servers, whose domain this is."""
+    parts = urlsplit(base_url)
+    return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{domain}")
+
 
 OTHER_KEY = "REFOLD_API_KEY"
 """The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and to the address
@@ -192,3 +291,88 @@ def load(path: str) -> Any:
         return getattr(import_module(module), name)
     except ImportError as error:
         raise WrongUse("vendors' models need an extra: pip install 'refold[models]'") from error
+
+
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_EXAMPLES = {"ollama": "http://localhost:11434/v1"}
+OTHERS = "an OpenAI-compatible server of yours is openai:MODEL with its base URL"
+"""The way out for whom no provider serves."""
+
+
+def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClient | None") -> Endpoint:
+    """Where the model of this name is asked. Raises `WrongUse` for a name that the library does not know, a missing key or package.
+
+    With a client of the caller's that its provider does not take, too.
+    """
+    prefix = name.partition(":")[0]
+    client = http_client or _new_client(timeout)
+    taken: list[bool] = []
+    try:
+        model = _inferred(name, client, taken)
+    except Exception as error:  # of many libraries, each with its own for a missing key
+        raise WrongUse(f"model {name!r}: {_said(error, prefix)}") from error
+    if http_client is not None and not any(taken):
+        raise WrongUse(f"model {name!r}: the provider {prefix} takes no http_client")
+    address = str(model.base_url or "")
+    if address:
+        check_address(name, address, f"the address of {prefix}", "its variable")
+    _refuse_unstreamed(name, model)
+    its_own: Any = getattr(model, "client", None)
+    if hasattr(its_own, "max_retries"):
+        its_own.max_retries = 0
+    return Endpoint(
+        model=model,
+        address=address,
+        domain="",
+        key=f"the environment, where pydantic-ai's provider {prefix} looks for it",
+        secret=str(getattr(its_own, "api_key", "") or ""),
+        strict=False,
+        settings=SETTINGS,
+        timeout=None if any(taken) else timeout,
+        close=None if http_client is not None else client.aclose,
+    )
+
+
+def _said(error: Exception, prefix: str) -> str:
+    """What to do where the library finds no model: it tells of classes of its own where a variable is missing."""
+    said = " ".join(str(error).split())
+    if said.startswith("Unknown"):
+        near = difflib.get_close_matches(prefix, _listed(), 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{said}{meant}; {OTHERS}"
+    variables = sorted(set(_VARIABLE.findall(said)))
+    if len(variables) != 1:
+        return said
+    example = _EXAMPLES.get(prefix, "...")
+    return f"set the environment variable {variables[0]}, as in: export {variables[0]}={example}"
+
+
+def _listed() -> set[str]:
+    """The providers of which the library lists models: not all that it has."""
+    listed = load("pydantic_ai.models:KnownModelName").__value__
+    return {"ollama", *(str(each).partition(":")[0] for each in get_args(listed))}
+
+
+def _new_client(timeout: float) -> "httpx2.AsyncClient":
+    load("pydantic_ai.models:Model")  # names the extra where it is missing
+    import httpx2
+
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))
+
+
+def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any:
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.providers import infer_provider_class
+
+    def provider(prefix: str) -> Any:
+        kind: Any = infer_provider_class(prefix)
+        taken.append("http_client" in inspect.signature(kind).parameters)
+        return kind(http_client=client) if taken[-1] else kind()
+
+    return infer_model(name, provider)
+
+
+def _refuse_unstreamed(name: str, model: Any) -> None:
+    # As the base class has it: it raises.
+    if model.__class__.request_stream is load("pydantic_ai.models:Model").request_stream:
+        raise WrongUse(f"model {name!r}: pydantic-ai does not stream its answers, and refold takes no others")

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import yaml
 
-from refold.engine.policies.syntax import DEEPEST, BadSyntax
+from refold.engine.arguments import DEEPEST, BadSyntax
 
 
 def load(text: str) -> Any:

@@ -1,24 +1,178 @@
-"""`@tool`: a typed function becomes a tool."""
+"""`@tool`: a typed function becomes a tool.
+
+Two styles are read, Google's `Args:` and Sphinx's `:param x:`. It is a small parser of our own rather than a
+dependency: a docstring is shown to a model, not rendered, so paragraphs and names are all that is needed.
+"""
 
 import hashlib
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from types import CodeType
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
-from refold.engine.expected import function as expected_function
-from refold.engine.expected import seconds, wrong
-from refold.engine.tools.digest import source_digest
-from refold.engine.tools.docstring import parse
-from refold.engine.tools.protocol import CallContext, Tool
-from refold.engine.tools.reconciler import Called, reconciler
-from refold.engine.tools.results import as_text, refuse_result
-from refold.engine.tools.signature import Accepts, accepts
-from refold.engine.tools.threads import in_thread
+from msgspec.structs import replace
+
+from refold.engine.arguments import function as expected_function
+from refold.engine.arguments import seconds, wrong
+from refold.engine.tools.protocol import (
+    BadArguments,
+    CallContext,
+    CannotTell,
+    DidNot,
+    Happened,
+    Reconciled,
+    Tool,
+)
+from refold.engine.tools.results import as_text, in_thread, refuse_result
+from refold.engine.tools.signature import Accepts, accepts, hints_of
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Replay, nano
+
+_ARGUMENTS = re.compile(r"(args|arguments|parameters|params):\s*$", re.IGNORECASE)
+# What a tool returns or raises is for the people who call the function, not for the model that reads results.
+_SILENT = re.compile(r"(returns?|raises|yields?):\s*$", re.IGNORECASE)
+_SPHINX = re.compile(r":param(?:eter)?\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
+_SPHINX_SILENT = re.compile(r":(type|returns?|rtype|raises?|yields?)\b[^:]*:")
+_ENTRY = re.compile(r"(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+
+
+class Documentation(NamedTuple):
+    """The text before and after the sections, and one line of text an argument."""
+
+    description: str
+    arguments: dict[str, str]
+
+
+def parse(docstring: str | None) -> Documentation:
+    """Split a docstring into the description of the tool and those of its arguments. Never raises."""
+    prose: list[str] = []
+    arguments: dict[str, list[str]] = {}
+    for name, line in _attributed(inspect.cleandoc(docstring or "").splitlines()):
+        if name is None:
+            prose.append(line)
+        elif name:
+            arguments.setdefault(name, []).append(line.strip())
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(prose)).strip()
+    return Documentation(description, {name: " ".join(lines).strip() for name, lines in arguments.items()})
+
+
+def _attributed(lines: list[str]) -> Iterator[tuple[str | None, str]]:
+    """Each line with whom it is about: None is the tool, a name is an argument, "" is left out."""
+    about: str | None = None
+    entries = False  # within a Google section of arguments
+    margin: int | None = None  # how far the entries of that section are indented
+    for line in lines:
+        text = line
+        indent = len(line) - len(line.lstrip())
+        if line and not indent:
+            entries, margin = bool(_ARGUMENTS.match(line)), None
+            about, text = _section(line)
+        elif entries and line.strip():
+            margin = indent if margin is None else margin
+            if indent <= margin and (entry := _ENTRY.match(line.strip())):
+                about, text = entry[1], entry[2]
+        yield about, text
+
+
+def _section(line: str) -> tuple[str | None, str]:
+    """Whom a line without indentation, and what hangs below it, is about."""
+    if parameter := _SPHINX.match(line):
+        return parameter[1], parameter[2]
+    if _ARGUMENTS.match(line) or _SILENT.match(line) or _SPHINX_SILENT.match(line):
+        return "", ""
+    return None, line
+
+
+def source_digest(function: Callable[..., object]) -> str:
+    """SHA-256, hex, over the source of a function and of each decorator's wrapper around it.
+
+    Where there is no source (a prompt, `exec`, a frozen program) the bytecode stands in; it differs between
+    versions of Python. What the function calls or closes over is not part of it: a digest tells that a tool was
+    edited, it cannot tell that it does the same.
+    """
+    layers: list[str] = []
+    layer: object = function
+    while layer is not None and len(layers) < 100:  # a wrapper may, absurdly, wrap itself
+        layers.append(_text(layer))
+        layer = getattr(layer, "__wrapped__", None)
+    return hashlib.sha256("\0".join(layers).encode(errors="surrogatepass")).hexdigest()
+
+
+def _text(function: object) -> str:
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):  # built in, or compiled
+        return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return _bytecode(code)
+
+
+def _bytecode(code: CodeType) -> str:
+    """Bytecode, names and constants; without file names and line numbers, which say where, not what."""
+    constants = ", ".join(_constant(value) for value in code.co_consts)
+    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} [{constants}]"
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, CodeType):
+        return _bytecode(value)
+    if isinstance(value, frozenset):
+        members = cast("frozenset[object]", value)
+        return str(sorted(repr(each) for each in members))  # its own order changes with the hash seed
+    return repr(value)
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+Called = Callable[[dict[str, Any]], Awaitable[object]]
+"""A function as it is called, async or in a thread, with keywords."""
+
+
+def reconciler(
+    function: Callable[..., object], takes: Accepts, called: Called
+) -> Callable[[str, CallContext], Awaitable[Reconciled]]:
+    """A tool's `reconcile` from a typed function that takes some of the tool's arguments, by name.
+
+    Arguments that the tool refuses never got as far as its function: that did not happen. Raises `WrongUse`, naming
+    the parameter, for one that the tool does not take.
+    """
+    names, context = _parameters(function, takes)
+
+    async def reconcile(arguments: str, call: CallContext) -> Reconciled:
+        try:
+            values = takes.bind(arguments, call)
+        except BadArguments as error:
+            return DidNot(note=f"its arguments are refused: {error}", final=True)
+        found = await called({name: call if name == context else values[name] for name in names})
+        if isinstance(found, Happened) and found.output is not None:
+            return replace(found, output=as_text(found.output))
+        if not isinstance(found, Happened | DidNot | CannotTell):
+            raise TypeError(f"expected Happened, DidNot or CannotTell, got {type(found).__name__}")
+        return found
+
+    return reconcile
+
+
+def _parameters(function: Callable[..., object], takes: Accepts) -> tuple[tuple[str, ...], str | None]:
+    """The names that the function is called with, and which of them is the call's context."""
+    hints = hints_of(function, takes.tool)
+    names: list[str] = []
+    context = None
+    for parameter in inspect.signature(function).parameters.values():
+        if hints.get(parameter.name) is CallContext:
+            context = parameter.name
+        elif parameter.kind not in _NAMED or parameter.name not in takes.names:
+            raise WrongUse(
+                f"tool {takes.tool}: reconcile: parameter {parameter}: expected arguments of the tool by their names "
+                f"({', '.join(takes.names) or 'it has none'}), and a CallContext"
+            )
+        names.append(parameter.name)
+    return tuple(names), context
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

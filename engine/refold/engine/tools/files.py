@@ -1,24 +1,171 @@
-"""Files below one root, as tools: read, list and search; write and edit if wanted.
+"""Files below one root, and a to-do list, as tools.
 
 `root.py` says what can be reached. Everything is bounded: a read is a page of a file, an answer says when there is
 more and how to get it, and nothing is matched by a regular expression of a model's making.
+
+Each call writes the whole list and its result shows the whole list, so the log holds every state it ever had and
+nothing is kept anywhere else: a fork, a resume or a replay has the list that the model sees.
 """
 
 import os
 import stat
 import threading
-from typing import Annotated
+from typing import Annotated, BinaryIO, Literal, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
 from refold.engine.tools.decorator import tool
-from refold.engine.tools.edits import EditError, replace_once
-from refold.engine.tools.pages import page
 from refold.engine.tools.protocol import Tool
 from refold.engine.tools.root import FileError, Root, is_file, refuse_link, shown
-from refold.engine.tools.search import Query, search
-from refold.engine.tools.tree import listing
+from refold.engine.tools.search import Query, listing, search
 from refold.reducers.text import clean, size_of
+
+
+class EditError(Exception):
+    """The piece is not to be found exactly once; the message is for the model and repeats no text."""
+
+
+class Edit(NamedTuple):
+    """The text after an edit, and the line, from 1, at which the piece began."""
+
+    text: str
+    line: int
+
+
+def replace_once(text: str, old: str, new: str) -> Edit:
+    """Replace `old`, which must occur exactly once, by `new`. Raises `EditError`.
+
+    Occurrences may overlap: `aa` occurs twice in `aaa`, and which one was meant is not ours to guess.
+    """
+    if not old:
+        raise EditError("the old text is empty; give the text to replace, or use write_file")
+    if old == new:
+        raise EditError("the old and the new text are the same, so there is nothing to do")
+    first = text.find(old)
+    if first < 0:
+        raise EditError(_absent(text, old))
+    if text.find(old, first + 1) >= 0:
+        raise EditError(
+            f"the old text occurs {occurrences(text, old)} times; add lines around it until it is the only one"
+        )
+    return Edit(text[:first] + new + text[first + len(old) :], text.count("\n", 0, first) + 1)
+
+
+def occurrences(text: str, piece: str) -> int:
+    """How often a piece occurs, overlapping or not; it must not be empty."""
+    count = 0
+    at = text.find(piece)
+    while at >= 0:
+        count += 1
+        at = text.find(piece, at + 1)
+    return count
+
+
+def _absent(text: str, old: str) -> str:
+    if "\r\n" in text and "\r\n" not in old and old.replace("\n", "\r\n") in text:
+        return "the old text does not occur as it is: lines of this file end in \\r\\n, so write \\r\\n in old and new"
+    if old.strip() and old.strip() in text:
+        return "the old text does not occur as it is, only with other space around it; copy it exactly"
+    return "the old text does not occur; read the file and copy the text exactly, spaces and line ends too"
+
+
+MAX_SCAN = 32 * 1024 * 1024  # bytes from a file's beginning; how far a page may lie, and what a line may cost
+_CHUNK = 1024 * 1024
+_PROBE = 8192  # bytes in which a zero byte makes a file binary, as git has it
+
+
+class _Lines(NamedTuple):
+    """Lines of a page, their bytes, how many lines were seen in all, and whether that was the whole file."""
+
+    data: bytes
+    shown: int
+    seen: int
+    whole: bool
+    cut: int | None  # the size of the page's one line, if it did not fit
+
+
+def page(file: BinaryIO, name: str, offset: int, limit: int, size: int) -> str:
+    """Lines `offset` (from 1) to `offset + limit - 1` of a file, as far as `size` bytes go.
+
+    A last line in brackets says what was left out and how to get it; a file that was shown whole has none. Raises
+    `FileError`, with `name` for the file, for one that is binary or ends before the offset.
+    """
+    head = file.read(_PROBE)
+    file.seek(0)
+    if b"\0" in head:
+        raise FileError(f"{name}: is binary, not text, and cannot be shown")
+    lines = _lines(file, offset, limit, size)
+    if not lines.seen:
+        return "[the file is empty]"
+    if offset > lines.seen:
+        where = "the file" if lines.whole else f"the first {MAX_SCAN} bytes, which is as far as can be read,"
+        raise FileError(f"{name}: {where} has {lines.seen} lines, so offset {offset} is beyond its end")
+    if b"\0" in lines.data:
+        raise FileError(f"{name}: is binary from line {offset} on, not text, and cannot be shown")
+    text = lines.data.decode(errors="replace")
+    if not (notes := _notes(lines, offset)):
+        return text
+    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{'; '.join(notes)}]"
+
+
+def _lines(file: BinaryIO, offset: int, limit: int, size: int) -> _Lines:
+    """Read the page, then on to the end, or as far as we look, to know how much there is."""
+    kept: list[bytes] = []
+    room, seen, scanned, cut, full = size, 0, 0, None, False
+    while not full and scanned < MAX_SCAN and (line := file.readline(MAX_SCAN - scanned)):
+        seen, scanned = seen + 1, scanned + len(line)
+        if seen < offset:
+            continue
+        fits = len(line) <= room
+        if fits or not kept:  # a line longer than a page is cut: the next page could not begin with it either
+            kept.append(line if fits else _cut(line, room))
+            room -= len(line)
+            cut = None if fits else len(line)
+        full = not fits or len(kept) == limit
+    seen += _count(file, MAX_SCAN - scanned)
+    return _Lines(b"".join(kept), len(kept), seen, whole=not file.read(1), cut=cut)
+
+
+def _count(file: BinaryIO, limit: int) -> int:
+    """How many lines begin in the next `limit` bytes, from the beginning of one."""
+    lines, last = 0, b"\n"
+    while limit > 0 and (data := file.read(min(limit, _CHUNK))):
+        lines += data.count(b"\n")
+        limit -= len(data)
+        last = data[-1:]
+    return lines + (last != b"\n")
+
+
+def _cut(line: bytes, size: int) -> bytes:
+    """The first bytes of a line, cut between characters."""
+    start = size
+    while size - start < 3 and start and line[start] & 0xC0 == 0x80:  # within a character of UTF-8
+        start -= 1
+    return line[:start]
+
+
+def _notes(lines: _Lines, offset: int) -> list[str]:
+    notes: list[str] = []
+    last = offset + lines.shown - 1
+    if lines.cut is not None:
+        notes.append(f"line {offset} is {lines.cut} bytes long and was cut; search_files finds text in it")
+    if offset > 1 or last < lines.seen or not lines.whole:
+        notes.append(f"lines {offset} to {last} of {lines.seen}{'' if lines.whole else ' or more'}")
+    if last < lines.seen:
+        notes.append(f"go on with offset {last + 1}")
+    if not _is_text(lines.data):
+        notes.append("bytes that are not UTF-8 are shown as \ufffd")
+    return notes
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 PAGE = (
     12 * 1024
@@ -150,3 +297,36 @@ def _editable(data: bytes, path: str) -> str:
         raise FileError(
             f"{shown(path)}: is not UTF-8 at byte {error.start}, so it cannot be edited without damage"
         ) from error
+
+
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+
+
+class Todo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing to do."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=500)]
+    status: Literal["pending", "in_progress", "done"] = "pending"
+
+
+def todos() -> list[Tool]:
+    """The tool `write_todos`."""
+    return [write_todos]
+
+
+@tool(replay="idempotent")
+def write_todos(items: Annotated[list[Todo], Meta(max_length=100)]) -> str:
+    """Write the to-do list. Give the whole list each time: it replaces the one before.
+
+    Args:
+        items: all things to do, in order, those that are done too
+    """
+    if not items:
+        return "The to-do list is empty."
+    done = sum(item.status == "done" for item in items)
+    # One line an item, whatever is in its text.
+    lines = [
+        f"{number}. {_MARKS[item.status]} {' '.join(item.text.split())}"
+        for number, item in enumerate(items, 1)
+    ]
+    return "\n".join([f"{done} of {len(items)} done", *lines])

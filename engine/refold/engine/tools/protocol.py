@@ -1,12 +1,14 @@
-"""What a tool is to the engine, and what it is given with a call."""
+"""What a tool is to the engine, and tools that answer from a log."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+import anyio
+import anyio.lowlevel
 import msgspec
 
-from refold.reducers.errors import WrongUse
+from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Manifest, ToolReturned
-from refold.reducers.vocabulary import Replay
+from refold.reducers.vocabulary import Replay, ToolError, Unknown
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,3 +90,47 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 class BadArguments(Exception):
     """The model's arguments do not fit the tool's schema; the message says where."""
+
+
+class RecordedTools:
+    """The tools of a recorded run. Each call answers by its id, if its arguments are the recorded ones.
+
+    `asked` has the arguments by call id, `results` the facts. Anything else raises `MissingFact`.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        manifest: Iterable[Manifest],
+        asked: Mapping[str, str],
+        results: Mapping[str, ToolReturned],
+    ) -> None:
+        self._run, self._asked, self._results = run, asked, results
+        self.tools = tuple(self._tool(entry) for entry in manifest)
+
+    def _tool(self, entry: Manifest) -> Tool:
+        return Tool(
+            manifest=entry,
+            run=self._answer,
+            reconcile=self._recall if entry.replay is Replay.RECONCILABLE else None,
+        )
+
+    async def _recall(self, arguments: str, context: CallContext) -> Reconciled:  # noqa: ARG002
+        """Says nothing: what the tool said then stands in the log as `doubt_resolved`, and comes from there."""
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
+    async def _answer(self, arguments: str, context: CallContext) -> ToolReturned:
+        await anyio.lowlevel.checkpoint()
+        fact = self._results.get(context.call)
+        if (
+            fact is None
+            or Unknown.RESULT in fact.unknown
+            or (self._asked.get(context.call) or "{}") != arguments
+        ):
+            raise MissingFact(self._run, f"no recorded result of call {context.call} with these arguments")
+        if fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
+            await anyio.sleep_forever()  # it is cut off again, as it was then
+        if fact.content is None:
+            raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
+        return fact

@@ -1,22 +1,135 @@
 """What a function accepts: a validator and a JSON Schema, both from its signature.
 
+They are known by what they can do, not by an import: a program without pydantic does not load it.
+
 What the schema says and what validation does come from the one Struct built here, so they cannot disagree. The
 schema is one object without references, wherever that is possible: adapters embed it in schemas of their own,
 where a `#/$defs/...` would point nowhere. Only a type that holds itself keeps its `$defs`.
 """
 
 import copy
+import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast, get_type_hints
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeGuard,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
-from refold.engine.tools import pydantic_types
-from refold.engine.tools.annotations import parts_of, unwritable_keys
 from refold.engine.tools.protocol import BadArguments, CallContext
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
+
+JSON_TYPES = (
+    "text, numbers, lists and mappings of them, or a dataclass, a TypedDict, a Struct or a pydantic model"
+)
+"""What JSON can carry."""
+_ABLE = ("model_validate_json", "model_json_schema", "model_dump")
+
+
+def is_model(kind: object) -> TypeGuard[type[Any]]:
+    """Whether this is a class of pydantic's models."""
+    return isinstance(kind, type) and all(hasattr(kind, name) for name in _ABLE)
+
+
+def decode_model(kind: type, value: Any) -> Any:
+    """A model of what JSON said, as its own rules take it; for msgspec's `dec_hook`. Raises `ValueError` in one line."""
+    if not is_model(kind):
+        raise NotImplementedError(f"JSON cannot carry {kind.__name__}")
+    try:
+        # As JSON, and not as Python's values: a strict model takes a date from a text of JSON only.
+        return kind.model_validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        raise ValueError(_in_one_line(error)) from error
+
+
+def encode_model(value: object) -> Any:
+    """The plain data of a model; for msgspec's `enc_hook`. Raises `TypeError` for any other object."""
+    if not is_model(type(value)):
+        raise TypeError(f"JSON cannot carry {type(value).__name__}")
+    model: Any = value
+    return model.model_dump(mode="json")
+
+
+def schema_of_model(
+    kind: type, template: str, mode: Literal["validation", "serialization"] = "validation"
+) -> dict[str, Any]:
+    """Its JSON Schema, with `$defs` for what it names; `template` makes references, with `{model}` in it.
+
+    `mode`: of what it is made of, or of what it is written as. Raises `TypeError` for one with parts that JSON cannot carry.
+    """
+    if not is_model(kind):
+        raise TypeError(f"{kind.__name__} is none that JSON knows; take {JSON_TYPES}")
+    try:
+        return cast("dict[str, Any]", kind.model_json_schema(ref_template=template, mode=mode))
+    except RuntimeError as error:  # a mistake in how the model was written, as pydantic has it
+        said = str(error).strip().partition("\n")[0]
+        raise TypeError(f"the model {kind.__name__} has no JSON Schema: {said}") from error
+
+
+def _in_one_line(error: ValueError) -> str:
+    problems = getattr(error, "errors", None)
+    if problems is None:
+        return str(error)
+    # Without what was given: it may be long, and the model that gave it knows it.
+    told = problems(include_url=False, include_input=False, include_context=False)
+    return "; ".join([f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in told])
+
+
+_CONTAINERS = (tuple, list, dict, set, frozenset, msgspec.Struct, type(None))
+
+
+def parts_of(annotation: Any) -> list[Any]:
+    """The types of which an annotation is made, mappings and sets before what is in them.
+
+    What a plain wrapper of an async function returns is what it awaits.
+    """
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Awaitable, Coroutine):
+        return parts_of(parts[-1])
+    if origin is Annotated:
+        return parts_of(parts[0])
+    within = [each for part in parts if part is not Ellipsis for each in parts_of(part)]
+    if origin in (Union, types.UnionType, list, tuple):  # each of its own: encoding needs not tell them apart
+        return within
+    return [annotation, *within] if origin in (set, frozenset, dict) else [annotation]
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """The types of which a value has one."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return alternatives(parts[0])
+    if origin in (Union, types.UnionType):
+        return [each for part in parts for each in alternatives(part)]
+    return [annotation]
+
+
+def unwritable_keys(kind: Any) -> list[Any]:
+    """The types of keys of this mapping that JSON, whose keys are texts, cannot write; of anything else there are none."""
+    return (
+        []
+        if get_origin(kind) is not dict
+        else [key for key in alternatives(get_args(kind)[0]) if not _is_key(key)]
+    )
+
+
+def _is_key(kind: Any) -> bool:
+    plain = get_origin(kind) or kind
+    container = kind is None or (isinstance(plain, type) and issubclass(plain, _CONTAINERS))
+    return not container and not dataclasses.is_dataclass(kind) and not is_model(kind)
+
 
 _REFERENCE = "#/$defs/"
 _KINDS_REFUSED = {
@@ -114,7 +227,7 @@ def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
     if parameter.default is inspect.Parameter.empty:
         return msgspec.NODEFAULT
     try:
-        _decoder(annotation).decode(msgspec.json.encode(parameter.default, enc_hook=pydantic_types.encode))
+        _decoder(annotation).decode(msgspec.json.encode(parameter.default, enc_hook=encode_model))
     except (TypeError, NotImplementedError, msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise WrongUse(f"{place}: the default does not fit the annotation: {error}") from error
     return parameter.default
@@ -173,7 +286,7 @@ def _schema(
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=pydantic_types.decode)
+    return msgspec.json.Decoder(kind, dec_hook=decode_model)
 
 
 def _components(kind: Any) -> tuple[Schema, Schema]:
@@ -181,7 +294,7 @@ def _components(kind: Any) -> tuple[Schema, Schema]:
     theirs: Schema = {}
 
     def hook(model: type) -> Schema:
-        schema, kept = pydantic_types.schema(model, _REFERENCE + "{model}"), set[str]()
+        schema, kept = schema_of_model(model, _REFERENCE + "{model}"), set[str]()
         definitions = schema.pop("$defs", {})
         laid: Schema = _inlined(schema, definitions, (), kept)
         for name, definition in _kept(definitions, kept).items():
@@ -199,9 +312,7 @@ def _components(kind: Any) -> tuple[Schema, Schema]:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it, its sets in order."""
-    return msgspec.json.decode(
-        msgspec.json.encode(value, enc_hook=pydantic_types.encode, order="deterministic")
-    )
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_model, order="deterministic"))
 
 
 def _kept(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
