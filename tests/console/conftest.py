@@ -108,7 +108,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Line]], None
         def resolve(name: str, **_: object) -> Model:
             return ScriptedModel(list(lines))
 
-        monkeypatch.setattr("refold.console.served.model_at", resolve)
+        monkeypatch.setattr("refold.console.agents.model_at", resolve)
 
     return use
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from refold.console import served
+from refold.console import agents
 from refold.console.main import main
 from refold.engine import CallContext, Model, ModelRequest, Reply, call, say, tool
 from refold.engine.models.protocol import Delta
@@ -62,5 +62,5 @@ def effects() -> list[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    vars(served)["model_at"] = resolve
+    vars(agents)["model_at"] = resolve
     sys.exit(main(sys.argv[1:]))

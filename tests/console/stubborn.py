@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
-from refold.console import served
+from refold.console import agents
 from refold.console.main import main
 from refold.engine import Model, ModelRequest, Reply, ScriptedModel, call, say, tool
 from refold.engine.models.protocol import Delta, TextDelta
@@ -52,5 +52,5 @@ def resolve(name: str, **_: object) -> Model:
 
 if __name__ == "__main__":
     MODE = sys.argv[1]
-    vars(served)["model_at"] = resolve
+    vars(agents)["model_at"] = resolve
     sys.exit(main(sys.argv[2:]))

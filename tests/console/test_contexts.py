@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.conftest import Refold
-from refold.console.contexts import chosen_contexts
+from refold.console.whatif_question import chosen_contexts
 from refold.engine.models.prices import list_name
 from refold.engine.policies.files import PolicyFileError
 from support.transcripts import path_of

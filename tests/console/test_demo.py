@@ -13,7 +13,7 @@ import pytest
 
 from refold.console.demo import minute
 from refold.console.demo.__main__ import main
-from refold.console.demo.terminal import NotShown, Terminal
+from refold.console.demo.minute import NotShown, Terminal
 from refold.engine.models import weights
 
 TRANSCRIPTS = Path(__file__).resolve().parents[1] / "transcripts"

@@ -7,7 +7,7 @@ import pytest
 
 from refold.console.demo import __main__ as demo
 from refold.console.demo import presets as demo_presets
-from refold.console.demo.scenes import Expected, Scene, Seen
+from refold.console.demo.presets import Expected, Scene, Seen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.compatibility import installed_guards
 from refold.engine.models.script import Line

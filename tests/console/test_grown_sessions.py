@@ -12,7 +12,7 @@ import pytest
 from console.conftest import Refold
 from console.test_repeated_imports import CALLED, RETURNED, by_hand, imported, listed, note
 from refold.console import imported_runs
-from refold.console.import_growth import Growth
+from refold.console.imported_runs import Growth
 from refold.console.main import main
 from refold.reducers import codec
 from refold.reducers.events import Annotation, kind_of

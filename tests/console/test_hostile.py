@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.conftest import EVIL, Refold
-from refold.console import hostile
+from refold.console import descriptions
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
 
@@ -23,26 +23,26 @@ def dangerous(text: str) -> set[str]:
 def test_a_character_is_shown_alike_wherever_it_stands() -> None:
     """What is hidden beside a control character is hidden in a text of its own, also what Python calls printable."""
     letters = [chr(code) for code in range(sys.maxunicode + 1)]
-    beside = (hostile.line(f"\x00{letter}").removeprefix("\\x00") for letter in letters)
+    beside = (descriptions.line(f"\x00{letter}").removeprefix("\\x00") for letter in letters)
     assert [] == [
-        letter for letter, shown in zip(letters, beside, strict=True) if hostile.line(letter) != shown
+        letter for letter, shown in zip(letters, beside, strict=True) if descriptions.line(letter) != shown
     ]
-    assert "\\U000e0101" == hostile.line("\U000e0101")
+    assert "\\U000e0101" == descriptions.line("\U000e0101")
 
 
 @given(ANYTHING)
 def test_no_dangerous_character_passes(text: str) -> None:
     """Whatever is shown holds no control, format or half character."""
-    assert set() == dangerous(hostile.block(text))
-    assert set() == dangerous(hostile.line(text))
-    assert not {"\n", "\t"} & set(hostile.line(text))
+    assert set() == dangerous(descriptions.block(text))
+    assert set() == dangerous(descriptions.line(text))
+    assert not {"\n", "\t"} & set(descriptions.line(text))
 
 
 @given(ANYTHING)
 def test_json_keeps_its_value(text: str) -> None:
     """Escaping JSON text changes no value in it."""
     plain = text.encode(errors="replace").decode()
-    shown = hostile.json_text(json.dumps([plain], ensure_ascii=False))
+    shown = descriptions.json_text(json.dumps([plain], ensure_ascii=False))
     assert [plain] == json.loads(shown)
     assert set() == dangerous(shown)
 
@@ -60,19 +60,19 @@ def test_json_keeps_its_value(text: str) -> None:
 )
 def test_each_is_shown_as_its_escape(text: str, shown: str) -> None:
     """A character that is not printed leaves its number."""
-    assert shown == hostile.block(text)
+    assert shown == descriptions.block(text)
 
 
 def test_a_line_is_one() -> None:
     """A line end or a tab in what is one line shows as its escape."""
-    assert "a\\nb\\tc" == hostile.line("a\nb\tc")
+    assert "a\\nb\\tc" == descriptions.line("a\nb\tc")
 
 
 @pytest.mark.parametrize("most", [1, 2, 10])
 def test_a_line_is_cut(most: int) -> None:
     """A long text ends in an ellipsis."""
-    assert most == len(hostile.line("x" * 20, most))
-    assert hostile.line("x" * 20, most).endswith("…")
+    assert most == len(descriptions.line("x" * 20, most))
+    assert descriptions.line("x" * 20, most).endswith("…")
 
 
 COMMANDS = [

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from bench.big_run import write as write_big
 from console.conftest import Refold
-from refold.console import asking, grep, processes, stats, whatif
-from refold.console.other_policies import OtherPolicies
+from refold.console import processes, queries, whatif, whatif_question
+from refold.console.whatif_question import OtherPolicies
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
 from refold.replay.shards import Ended, Shard, shards, worked
@@ -61,8 +61,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (grep, stats, whatif):
-        monkeypatch.setattr(module, "SHARD_OF_A_STORE", 20)
+    for module, name in ((queries, "GREP_SHARD"), (queries, "STATS_SHARD"), (whatif, "SHARD_OF_A_STORE")):
+        monkeypatch.setattr(module, name, 20)
 
 
 def asked(refold: Refold, question: str, store: Path, *words: str) -> Any:
@@ -139,8 +139,8 @@ def gone(shard: Shard, *_: object, **__: object) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("question", "place"),
-    [("grep", "refold.console.grep.look_through"), ("stats", "refold.console.stats.count_all"),
-     ("whatif", "refold.console.asking.ask_all")],
+    [("grep", "refold.console.queries.look_through"), ("stats", "refold.console.queries.count_all"),
+     ("whatif", "refold.console.whatif_question.ask_all")],
 )  # fmt: skip
 def test_what_could_not_be_looked_at_is_named(
     refold: Refold, many: Path, question: str, place: str, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +156,7 @@ def test_of_statistics_it_stands_in_the_document(
     refold: Refold, many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads counts alone reads there what they lack."""
-    monkeypatch.setattr("refold.console.stats.count_all", gone)
+    monkeypatch.setattr("refold.console.queries.count_all", gone)
     told = json.loads(asked(refold, "stats", many, "-o", "json").out)
     assert (1, 0) == (len(told["unread"]), told["counts"]["runs"])
 
@@ -181,7 +181,7 @@ def test_a_long_run_is_told_of_while_it_is_read(tmp_path: Path, monkeypatch: pyt
 
 def test_the_policies_are_read_anew_in_each_process() -> None:
     """A question can be sent: what comes back of it is the same question."""
-    sent = asking.Question(OtherPolicies(settings=["limits.step=1"]))
+    sent = whatif_question.Question(OtherPolicies(settings=["limits.step=1"]))
     got = pickle.loads(pickle.dumps(sent))
     assert list(sent.policies) == list(got.policies)
     assert got is pickle.loads(pickle.dumps(sent))

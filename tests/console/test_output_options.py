@@ -7,7 +7,7 @@ import pytest
 
 from console.conftest import Refold
 from refold.console.app import COMMANDS, command_of
-from refold.console.forms import Form
+from refold.console.options import Form
 
 FILES = {"pack", "unpack", "export", "report", "shrink", "testcase"}
 """The commands that write a file whose name may be typed."""

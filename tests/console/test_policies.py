@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from console.conftest import Refold
-from refold.console import hostile
+from refold.console import descriptions
 from refold.console.main import main
-from refold.console.policy import SENTENCES
-from refold.console.policy_text import Language
+from refold.console.policy import SENTENCES, Language
 from refold.engine import call, say
 from refold.engine.journal import LOGGER
 from refold.engine.policies.files import PolicyFileError, chosen_policy
@@ -158,7 +157,7 @@ def test_no_text_is_changed_by_being_shown(
     source.write_text(json.dumps({"schema": "refold/v1", "texts": {"nudge": HOSTILE}, "fallback": HOSTILE}))
     assert 0 == main(["policy", "show", str(source), "--format", language])
     printed = capsys.readouterr().out
-    assert printed.rstrip("\n") == hostile.block(printed).rstrip("\n")
+    assert printed.rstrip("\n") == descriptions.block(printed).rstrip("\n")
     path = tmp_path / f"p.{language}"
     path.write_text(printed)
     assert read_policy(source, BUILTIN) == read_policy(path, BUILTIN)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.conftest import Refold
-from refold.console.prices import chosen_prices
+from refold.console.whatif_question import chosen_prices
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.prices import list_name, listed_nanousd
 from refold.engine.policies.files import PolicyFileError

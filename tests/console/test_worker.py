@@ -55,7 +55,7 @@ def started(store: Path) -> Iterator[Started]:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the model of `laborious` the one that every command in this process gets."""
-    monkeypatch.setattr("refold.console.served.model_at", laborious.resolve)
+    monkeypatch.setattr("refold.console.agents.model_at", laborious.resolve)
 
 
 def queued(store: Path, *runs: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.console.log_lines import PRUNE_LOG
+from refold.console.agents import PRUNE_LOG
 from refold.engine.policies.strict_yaml import load
 from refold.reducers import overlay
 from refold.reducers.parser import parse

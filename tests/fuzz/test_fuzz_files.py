@@ -280,7 +280,7 @@ def test_a_file_that_another_program_locked(
 ) -> None:
     """Every command says that the file is locked, by exit code 4, and does not wait for ever."""
     monkeypatch.setattr("refold.store.connection.BUSY_SECONDS", 0.05)
-    monkeypatch.setattr("refold.console.served.model_at", lambda *_, **__: ScriptedModel([]))
+    monkeypatch.setattr("refold.console.agents.model_at", lambda *_, **__: ScriptedModel([]))
     path = lay(scratch, written.closed)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")

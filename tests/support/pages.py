@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from refold.console.report.packing import Packed
+from refold.console.report.data import Packed
 
 LISTS = ("turns", "events", "calls", "records", "derived", "shown")
 """What of a page is packed."""

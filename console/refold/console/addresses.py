@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from refold.console import hostile
+from refold.console import descriptions
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import RunStarted
 from refold.replay import figures
@@ -54,7 +54,7 @@ class NoSuchRun(WrongUse):
         return [*told, "  …"] if self.more else told
 
     def __str__(self) -> str:
-        return "\n".join(map(hostile.line, self.lines))
+        return "\n".join(map(descriptions.line, self.lines))
 
 
 def parse(typed: str) -> Address:

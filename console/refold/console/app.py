@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from refold.console.forms import Form
-from refold.console.options import Output
+from refold.console.options import Form, Output
 from refold.console.typed import command, parameter
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
@@ -25,47 +24,47 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "approve": ("approvals", "Let calls that wait for approval run."),
             "reject": ("approvals", "Refuse calls that wait for approval."),
             "edit": ("approvals", "Let a call run with other arguments."),
-            "cancel": ("cancel", "Stop a run at once, whatever drives it."),
+            "cancel": ("doubts", "Stop a run at once, whatever drives it."),
             "doubts": ("doubts", "List the calls whose end is not known."),
             "resolve": ("doubts", "Say how a call ended whose end is not known."),
             "worker": ("worker", "Drive the runs that want an engine, many at once."),
-            "fork": ("fork", "Go on live from a prefix of a run, differently."),
+            "fork": ("worker", "Go on live from a prefix of a run, differently."),
         },
         "Look": {
             "ls": ("ls", "List the runs of the store, the last recorded first."),
             "show": ("show", "Show what happened in a run, in a turn, at an event."),
             "view": ("view", "Show what the model saw at a turn."),
             "state": ("view", "Show the state after an event."),
-            "why": ("why", "Show what limits and guards saw and said."),
+            "why": ("view", "Show what limits and guards saw and said."),
             "diff": ("diff", "Show where two runs part."),
             "graph": ("view", "Print the machine of an agent's states."),
         },
         "Ask": {
-            "grep": ("grep", "Find events in runs."),
-            "stats": ("stats", "Count what was done in runs."),
+            "grep": ("queries", "Find events in runs."),
+            "stats": ("queries", "Count what was done in runs."),
             "whatif": ("whatif", "Ask what other policies would have decided."),
             "bisect": ("bisect", "Find the first event after which something is true."),
             "blame": ("bisect", "Show which events changed a field of the state."),
-            "shrink": ("shrink", "Make the smallest log that still shows something."),
+            "shrink": ("testcase", "Make the smallest log that still shows something."),
         },
         "Prove": {
             "verify": ("verify", "Check that logs, or bundles, are whole and unedited."),
             "audit": ("audit", "Derive every decision again and compare."),
-            "seal": ("seal", "Sign the heads of all runs."),
-            "keygen": ("seal", "Make a key to sign with."),
+            "seal": ("proofs", "Sign the heads of all runs."),
+            "keygen": ("proofs", "Make a key to sign with."),
             "testcase": ("testcase", "Write a pytest file that replays a run."),
         },
         "Hand on": {
             "report": ("reports", "Write a run as one HTML page."),
             "export": ("export", "Write runs in the shapes that other programs read."),
-            "pack": ("pack", "Put runs into a file that verifies offline."),
-            "unpack": ("pack", "Make a store of a bundle."),
+            "pack": ("proofs", "Put runs into a file that verifies offline."),
+            "unpack": ("proofs", "Make a store of a bundle."),
         },
         "Manage": {
             "import": ("imports", "Import transcripts of other agents."),
             "erase": ("erase", "Erase what an event said."),
-            "model fetch": ("model", "Fetch a model's weights, and print where they are."),
-            "model list": ("model", "List the embedded models."),
+            "model fetch": ("agents", "Fetch a model's weights, and print where they are."),
+            "model list": ("agents", "List the embedded models."),
             "policy list": ("policy", "List the presets and their variants."),
             "policy show": ("policy", "Print a policy in full."),
             "policy check": ("policy", "Check that a policy can work."),

@@ -8,13 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from refold.console import addresses, hostile, places, verdicts
-from refold.console.codes import worst
+from refold.console import addresses, descriptions, places, verdicts
 from refold.console.options import Everything, option, words
 from refold.console.places import StorePlace, at_once
-from refold.console.processes import Jobs, Unchecked, alone, processes
-from refold.console.progress import progress
-from refold.console.screen import Screen, note
+from refold.console.processes import Jobs, Unchecked, alone, processes, progress
+from refold.console.screen import Screen, note, worst
 from refold.console.selection import all_runs, check_choice
 from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
@@ -73,7 +71,7 @@ def audit_command(
         *(Shard(path=str(path), events=SHARD) for path in files),
     ]
     if not work:
-        note(f"{hostile.line(str(place.path))} has no runs")
+        note(f"{descriptions.line(str(place.path))} has no runs")
     teller, heads = _Teller(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
     totals = _audited(teller, heads, work, jobs)
     if certificate is not None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import hostile
+from refold.console import descriptions
 from refold.console.places import StorePlace
 from refold.reducers.errors import WorldFailed
 from refold.reducers.state import RunState
@@ -50,7 +50,7 @@ class Elsewhere(WorldFailed):
         self.run, self.lines = run, lines
 
     def __str__(self) -> str:
-        return "\n".join(map(hostile.line, self.lines))
+        return "\n".join(map(descriptions.line, self.lines))
 
 
 @contextmanager

@@ -1,16 +1,81 @@
-"""Texts of a log as one line that is harmless for a terminal."""
+"""Text from elsewhere, made harmless for a terminal, and short.
 
-from refold.console import hostile
+What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the window's
+title or answer as if typed, and marks that turn the reading order round or cannot be seen at all. None of it is
+taken away, for it may be just what is looked for: each such character is shown as its escape (`\\x1b`).
+"""
+
+import re
+from functools import cache
+
 from refold.replay import figures
 from refold.replay.kinds.arguments import brief
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.source_words import SourceEnd
 from refold.replay.summary import Summary
 
+# C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl, Zp), but
+# for the two joiners that scripts and emoji need; half characters, which no UTF-8 has.
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_SHORT = {"\n": "\\n", "\t": "\\t"}
+
+
+@cache
+def _hidden(more: str = "") -> re.Pattern[str]:
+    """What is shown as its escape. It takes milliseconds to compile, and most texts need it not."""
+    return re.compile(f"[{_HIDDEN}{more}]")
+
+
+def _plain(text: str) -> bool:
+    """Whether nothing in it is to be hidden, as far as that is seen at once. Python calls marks printable that nobody sees."""
+    return text.isascii() and text.isprintable()
+
+
+def block(text: str) -> str:
+    """Text of several lines, its line ends and tabs kept."""
+    return text if _plain(text) else _hidden().sub(_escape, text)
+
+
+def line(text: str, most: int | None = None) -> str:
+    """Text as one line, of at most `most` characters; a longer one ends in `…`. What would end it is shown: `\\n`."""
+    if most is not None and len(text) > most:
+        text = f"{text[: max(most - 1, 0)]}…"
+    return text if _plain(text) else _hidden("\t\n").sub(_escape, text)
+
+
+def json_text(text: str) -> str:
+    """JSON text with every such character in JSON's own escape: the same values, and no terminal minds them.
+
+    In JSON text they can stand only inside a string, so the replacement cannot break it.
+    """
+    return text if _plain(text) else _hidden().sub(_json_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0] in _SHORT:
+        return _SHORT[found[0]]
+    number = ord(found[0])
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    high, low = divmod(number - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
 
 def short(text: str | None, most: int = SHOWN) -> str:
     """A text as one line, white space made single, cut; `(erased)` where it is not there any more."""
-    return hostile.line(brief(text, most))
+    return line(brief(text, most))
 
 
 def task(text: str | None, most: int = SHOWN) -> str:
@@ -25,9 +90,9 @@ def ended(about: Summary) -> str:
     brief = SourceEnd(end=about.source_end, run=about.goes_on_in).brief(len(about.unanswered))
     brief += f", {figures.counted(about.lost, 'place')} lost" if about.lost else ""
     # An end of ours is never hidden.
-    return hostile.line(f"{brief} ({about.agent_state})" if about.code else brief)
+    return line(f"{brief} ({about.agent_state})" if about.code else brief)
 
 
 def standing(state: str, code: str | None) -> str:
     """How a run stands: `MAX_STEPS (step_limit)`."""
-    return hostile.line(f"{state} ({code})") if code else state
+    return line(f"{state} ({code})") if code else state

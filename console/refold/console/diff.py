@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-from refold.console import addresses, hostile, places
+from refold.console import addresses, descriptions, places
 from refold.console.options import OtherStore, WholeRun, argument, option
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
@@ -68,7 +68,7 @@ def _tell(screen: Screen, found: Diff, most: int) -> None:
 
 
 def _where(difference: Difference) -> str:
-    of = f" of {hostile.line(difference.name, _NAME)}" if difference.name else ""
+    of = f" of {descriptions.line(difference.name, _NAME)}" if difference.name else ""
     if difference.right is None:
         return f"{difference.kind}{of}: only left, e{difference.left}"
     if difference.left is None:
@@ -95,7 +95,14 @@ def _cells(difference: Difference) -> list[str]:
     left, right = (f"e{seq}" if seq else "-" for seq in (difference.left, difference.right))
     alone = "only right" if difference.left is None else "only left" if difference.right is None else ""
     what = alone or ", ".join(field.field for field in difference.fields)
-    return [str(difference.turn), left, right, difference.kind, hostile.line(difference.name, _NAME), what]
+    return [
+        str(difference.turn),
+        left,
+        right,
+        difference.kind,
+        descriptions.line(difference.name, _NAME),
+        what,
+    ]
 
 
 def _sides(left: RunTotals, right: RunTotals) -> Iterable[list[str]]:

@@ -1,4 +1,4 @@
-"""`refold doubts` and `refold resolve`: calls whose end is not known, and what a person found out about one."""
+"""`refold doubts`, `resolve` and `cancel`."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,13 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, claims, places
-from refold.console.detachment import say_and_leave, tell_left
-from refold.console.endings import ENDINGS, Ending
+from refold.console.agents import say_and_leave, tell_left
+from refold.console.next_steps import ENDINGS, Ending, standing_of
 from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.places import StorePlace, changing, reads
 from refold.console.screen import Column, Screen, note
-from refold.console.sweeps import Oldest, Unread, not_read, sweep
+from refold.console.selection import Oldest, Unread, not_read, sweep
+from refold.engine import halt
 from refold.engine.compatibility import installed_guards
 from refold.engine.fork import annotate
 from refold.engine.journal import source_of
@@ -24,6 +25,7 @@ from refold.reducers.text import label
 from refold.reducers.vocabulary import Doubt
 from refold.replay import figures
 from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved, remark_of
+from refold.replay.family import family_of
 from refold.store.protocol import Store
 
 _MOST = 1000
@@ -221,3 +223,46 @@ def _doubted(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulCall
     open_ = [each.call for each in calls if is_unresolved(each)]
     problem = "is not in doubt" if known is None else f"is settled already: {stands(known)}"
     raise WrongUse(f"run {run}: call {call!r} {problem} (calls in doubt: {', '.join(open_) or 'none'})")
+
+
+class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run stands after it was stopped, as JSON. `in_doubt`: calls whose end is not known, of its children too."""
+
+    run: str
+    state: str
+    code: str
+    reason: str
+    in_doubt: list[DoubtfulCall]
+
+
+async def cancel_command(
+    screen: Screen,
+    place: StorePlace,
+    run: WholeRun,
+    *,
+    why: Annotated[str, option("--why", "Recorded with the cancellation.")] = "",
+    by: By,
+) -> int:
+    """Stop a run and the runs that its calls started, at once: no model, tool or policy is needed.
+
+    An engine that drives it is fenced out, and can write nothing more. One that has ended stays as it is.
+    """
+    async with places.reading(place) as store:
+        run = await addresses.run_of(store, run)
+    async with changing(place) as store:
+        with claims.told(place):
+            result = await halt(store, run, why, by=by, registry=installed_guards())
+        family = await family_of(store, run)
+        calls = [call for each in family for call in await in_doubt(store, each)]
+    left = Cancellation(**standing_of(result), in_doubt=[call for call in calls if is_unresolved(call)])
+    screen.result(left, lambda: _tell_cancelled(screen, place, left))
+    return 0
+
+
+def _tell_cancelled(screen: Screen, place: StorePlace, left: Cancellation) -> None:
+    screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
+    if left.in_doubt:
+        screen.say("in doubt: how these calls ended is not known, and they are not run again")
+        for call in left.in_doubt:
+            screen.say(f"  {call.call}  {call.tool}  run {call.run}")
+    note(f"next    refold show {left.run}{place.option}")

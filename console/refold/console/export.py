@@ -7,7 +7,7 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
-from refold.console import addresses, hostile, places
+from refold.console import addresses, descriptions, places
 from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen
@@ -122,7 +122,7 @@ async def _wanted(store: Store, typed: Sequence[str]) -> Wanted:
 async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: Shape) -> None:
     """Pieces of text onto stdout. What cannot be seen is shown as its escape, in JSON as JSON's own: the same values."""
     async for piece in pieces:
-        screen.text(piece if shape is Shape.MARKDOWN else hostile.json_text(piece))
+        screen.text(piece if shape is Shape.MARKDOWN else descriptions.json_text(piece))
 
 
 async def _into(
@@ -164,7 +164,7 @@ async def _of(
 ) -> AsyncIterator[str]:
     match choice.to:
         case Shape.MARKDOWN:
-            about, pieces = await markdown(store, run, upto, hostile.block, installed_guards())
+            about, pieces = await markdown(store, run, upto, descriptions.block, installed_guards())
             if about.damaged:
                 trouble.add(run, Damaged(about.damaged))
             return pieces

@@ -1,19 +1,147 @@
-"""Which files a person means who names files and folders."""
+"""The files of an import, and its totals.
 
+Recorders write as they go, and an import reads a file more than once: to digest it, to tell its format, to make runs of
+it. All of these see the same bytes; what was added meanwhile is the next import's.
+"""
+
+import io
 import os
 import re
 import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
-from refold.console import places, steady
-from refold.reducers.errors import WrongUse
+from refold.console import places
+from refold.console.places import StorePlace
+from refold.console.screen import Screen, note
+from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.text import clean
+from refold.replay import figures
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+_NAMED = 5  # files with something unread
+
+
+class FileDone(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that an import is done with. `code`: its exit code; `added`: events that were written, None: none were to be.
+    `first`: its first run, "" where none was written.
+    """
+
+    name: str
+    code: int
+    imported: bool = False
+    runs: int = 0
+    events: int = 0
+    added: int | None = None
+    unread: int = 0
+    first: str = ""
+
+
+def tell_sum(screen: Screen, place: StorePlace, files: Sequence[FileDone]) -> None:
+    """Say in text what was imported of all the files, if they are several, and name the next command."""
+    if len(files) > 1:
+        screen.heading(_sum(files))
+    runs = sum(file.runs for file in files if file.first)
+    first = next((file.first for file in files if file.first), "")
+    if first:
+        note(f"next    refold {f'show {first}' if runs == 1 else 'ls'}{place.option}")
+
+
+def more(shown: int, count: int) -> Iterable[str]:
+    """How many of `count` are left when so many were shown; nothing for none."""
+    return [f"and {figures.count(count - shown)} more"] if count > shown else []
+
+
+def _sum(files: Sequence[FileDone]) -> str:
+    read = [file for file in files if file.imported]
+    runs, events = sum(file.runs for file in read), sum(file.events for file in read)
+    added = [file.added for file in read if file.added is not None]
+    parts = [
+        f"{figures.counted(len(read), 'file')}, {figures.counted(runs, 'run')}, {figures.counted(events, 'event')}"
+    ]
+    if added and sum(added) < events:
+        parts.append(f"{figures.count(sum(added))} of them new")
+    if skipped := sum(not file.imported and not file.code for file in files):
+        parts.append(f"{figures.count(skipped)} skipped")
+    if refused := sum(not file.imported and bool(file.code) for file in files):
+        parts.append(f"{figures.count(refused)} not imported")
+    if odd := [file.name for file in read if file.unread]:
+        named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
+        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
+    return "; ".join(parts)
+
+
+_BUFFER = 1 << 18
+
+
+class Unreadable(WorldFailed):
+    """A file that the system does not let us read: which, and why."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(name, problem)
+        self.name, self.problem = name, problem
+
+    def __str__(self) -> str:
+        return f"{self.name}: cannot be read: {self.problem}"
+
+
+@contextmanager
+def open_as_it_is(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
+    """The file, to be read, once more as far as it reached before, if `size` says so. Raises `Unreadable`, also whenever a
+    reading of it fails.
+    """
+    try:
+        file = io.FileIO(path, "rb", opener=_patient)
+    except OSError as error:
+        raise Unreadable(name, error.strerror or str(error)) from error
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Unreadable(name, "it is no regular file")
+        yield cast("BinaryIO", io.BufferedReader(_Upto(file, name, size), _BUFFER))
+
+
+def _patient(path: str, flags: int) -> int:
+    # A pipe that took the file's place since it was looked at would be waited for, maybe for ever.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+class _Upto(io.RawIOBase):
+    """A file up to the size that it had."""
+
+    def __init__(self, file: io.FileIO, name: str, size: int | None) -> None:
+        self._file, self._name = file, name
+        self._size = os.fstat(file.fileno()).st_size if size is None else size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_END:
+            return self._file.seek(self._size + offset)
+        return self._file.seek(offset, whence)
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        view = memoryview(buffer)
+        left = max(0, self._size - self._file.tell())
+        try:
+            return self._file.readinto(view[:left]) or 0
+        except OSError as error:
+            raise Unreadable(self._name, error.strerror or str(error)) from error
+
 
 _EVENT = re.compile(r"event-(\d{1,9})-[\w-]{1,80}\.json|(\d{1,9})\.json")
 _EVENTS, _STATE = "events", "base_state.json"
@@ -43,12 +171,12 @@ class FoundFile(msgspec.Struct, frozen=True):
     def opened(self, upto: int | None = None) -> Generator[BinaryIO]:
         """Its bytes, at most `upto` of them. Raises `Unreadable` as `steady.opened` does."""
         if not self.parts:
-            with steady.opened(self.path, self.name, upto) as file:
+            with open_as_it_is(self.path, self.name, upto) as file:
                 yield file
             return
         with TemporaryFile() as joined:
             for part in self.parts:
-                with steady.opened(part, self.name) as file:
+                with open_as_it_is(part, self.name) as file:
                     joined.write(file.read().translate(_ONE_LINE) + b"\n")
             joined.truncate(joined.tell() if upto is None else min(upto, joined.tell()))
             joined.seek(0)

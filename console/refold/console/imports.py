@@ -10,13 +10,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import asdict
 
-from refold.console import places, steady
+from refold.console import import_files, places
 from refold.console.conversations import Conversations
-from refold.console.import_files import FoundFile, found_files
-from refold.console.import_growth import Growth
-from refold.console.import_relations import sentence
-from refold.console.import_sums import FileDone, more, tell_sum
-from refold.console.imported_runs import ImportResult, add_run, conversation
+from refold.console.import_files import FileDone, FoundFile, found_files, more, tell_sum
+from refold.console.imported_logs import sentence
+from refold.console.imported_runs import Growth, ImportResult, add_run, conversation
 from refold.console.options import argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
@@ -160,7 +158,7 @@ async def _file(
         if file.walked and not error.candidates and not file.sounds_like_one and not error.packed:
             return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
         return _not_imported(screen, file.name, str(error), error.exit_code)
-    except (WrongUse, Damaged, steady.Unreadable) as error:
+    except (WrongUse, Damaged, import_files.Unreadable) as error:
         return _not_imported(screen, file.name, str(error), error.exit_code)
     if screen.json:
         screen.document(_document(file.name, told))

@@ -12,8 +12,7 @@ from msgspec.structs import asdict
 
 from refold.console import addresses, descriptions, places
 from refold.console.claims import EngineClaim, claimed
-from refold.console.labels import labels_of
-from refold.console.options import argument, option
+from refold.console.options import argument, labels_of, option
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble

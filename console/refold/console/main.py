@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from refold.console import damage
+from refold.console import places
 
 if TYPE_CHECKING:
     import click
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
     """Do `work`, and turn what it raises into a line on stderr and an exit code. See `main`."""
-    damage.forget()
+    places.forget_damage()
     _opened()
     try:
         _readable(words)
@@ -125,7 +125,7 @@ def _readable(words: Sequence[str]) -> None:
 
 
 def _told_damage(words: Sequence[str]) -> int:
-    found = damage.first()
+    found = places.first_damage()
     if found is None:
         return 0
     _explain(found, words)
@@ -174,7 +174,7 @@ def _explain(error: "RefoldError", words: Sequence[str]) -> None:
 
 def _complain(*lines: str, words: Sequence[str] = ()) -> None:
     """Say what is wrong: each text a line, whatever is in it."""
-    from refold.console.hostile import line
+    from refold.console.descriptions import line
 
     if "--debug" in words:
         _trace()
@@ -184,7 +184,7 @@ def _complain(*lines: str, words: Sequence[str] = ()) -> None:
 
 
 def _trace() -> None:
-    from refold.console.hostile import block
+    from refold.console.descriptions import block
 
     with contextlib.suppress(OSError):
         print(indent(block(_redacted(traceback.format_exc())), "  "), file=sys.stderr, flush=True)

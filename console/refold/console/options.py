@@ -1,13 +1,22 @@
-"""The arguments and options that several commands share, each with its words of help."""
+"""The arguments and options that several commands share."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import StrEnum, unique
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from refold.console.forms import Form
+from refold.reducers.errors import WrongUse
+
+
+@unique
+class Form(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -120,3 +129,14 @@ class MeansOrWorker(Means, frozen=True, kw_only=True):
     detach: Annotated[
         bool, option("--detach", "Record it and leave the run to a worker: see `refold worker`.")
     ] = False
+
+
+def labels_of(pairs: Sequence[str]) -> dict[str, str]:
+    """`name=value` texts as labels. Raises `WrongUse`."""
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or name in labels:
+            raise WrongUse(f"--label {pair!r}: expected name=value, each name once")
+        labels[name] = value
+    return labels

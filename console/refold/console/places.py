@@ -1,8 +1,9 @@
-"""Where things are on this machine: the store, and what the environment says of it. Read once, at the edge."""
+"""Where things are on this machine: the store, files, texts, damage, and what the environment says of them."""
 
 import getpass
 import os
 import shlex
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -11,12 +12,29 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from refold.console import damage
 from refold.engine.models import lookup
 from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
 from refold.store import SqliteStore, wal
 from refold.store.protocol import DamagedStore, NotAStore, Store, StoreUnavailable
+
+_found: list[Damaged] = []
+
+
+def keep_damage(error: Damaged) -> None:
+    """Remember it until the command has answered."""
+    _found.append(error)
+
+
+def forget_damage() -> None:
+    """Another command begins."""
+    _found.clear()
+
+
+def first_damage() -> "Damaged | None":
+    """What was found first, if anything was."""
+    return _found[0] if _found else None
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -159,7 +177,7 @@ async def _look_through(place: StorePlace, store: Store) -> None:
         elif lost := wal.wal_problem(place.path):
             raise DamagedStore(str(place.path), lost)
     except Damaged as error:
-        damage.keep(error)
+        keep_damage(error)
     except OSError as error:
         raise StoreUnavailable(str(place.path), f"cannot be looked at: {error}") from error
 
@@ -194,3 +212,38 @@ async def changing(place: StorePlace) -> AsyncGenerator[Store]:
             pass
     async with writing(place) as store:
         yield store
+
+
+LARGEST = 1 << 24
+"""Bytes of a text that comes from a file or stdin."""
+
+
+def given_text(typed: str, what: str) -> str:
+    """The text that was typed for `what`: of a file for `@FILE`, of stdin for `-`, else the words themselves.
+
+    Raises `WrongUse` for what cannot be read, is no UTF-8, or is too large.
+    """
+    if typed == "-":
+        if sys.stdin is None:
+            raise WrongUse(f"{what}: stdin is closed; - reads what stands there")
+        return _decoded(sys.stdin.buffer.read(LARGEST + 1), what, "stdin")
+    if typed.startswith("@"):
+        return _decoded(_of_file(expanded(Path(typed[1:])), what), what, typed[1:])
+    return typed
+
+
+def _of_file(path: Path, what: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise WrongUse(f"{what}: {path} cannot be read: {error}; @ names a file") from error
+
+
+def _decoded(data: bytes, what: str, where: str) -> str:
+    if len(data) > LARGEST:
+        raise WrongUse(f"{what}: {where} is larger than {LARGEST} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"{what}: {where} is not UTF-8 at byte {error.start}") from error

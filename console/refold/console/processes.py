@@ -1,16 +1,18 @@
-"""Processes that look through a store side by side: as many as there are cores, or as were asked for."""
+"""Processes that look through a store side by side, and how far they are."""
 
 import gc
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
 from refold.console.options import option
+from refold.console.screen import watched
 from refold.replay.shards import Shard
 
 Jobs = Annotated[
@@ -56,3 +58,36 @@ def _pool(count: int, begin: Callable[[], object]) -> ProcessPoolExecutor:
 def _cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+class Step(Protocol):
+    """Says that so much more is done."""
+
+    def __call__(self, amount: int, /) -> None:
+        """Take note of it."""
+        ...
+
+
+@contextmanager
+def progress(what: str, total: int) -> Generator[Step]:
+    """A bar that fills up to `total`, and is gone at the end."""
+    if not watched(sys.stderr):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+
+        def step(amount: int, /) -> None:
+            bar.advance(task, amount)
+
+        yield step

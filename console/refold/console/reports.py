@@ -6,14 +6,12 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, places
-from refold.console.codes import worst
 from refold.console.options import Everything, Force, new_file, words
 from refold.console.places import StorePlace, reads
 from refold.console.report.builder import build
 from refold.console.report.data import Report
-from refold.console.report.index import NAME, Entry, index, page_name
-from refold.console.report.page import pieces
-from refold.console.screen import Screen, note
+from refold.console.report.page import NAME, Entry, index, page_name, pieces
+from refold.console.screen import Screen, note, worst
 from refold.console.selection import Trouble, all_runs
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse

@@ -10,18 +10,30 @@ import anyio
 import msgspec
 
 from refold.console import addresses, claims, places
-from refold.console.detachment import leave, say_and_leave, wake
-from refold.console.given_texts import given_text
-from refold.console.interrupts import INTERRUPTED, drive
-from refold.console.labels import labels_of
-from refold.console.log_lines import follow
+from refold.console.agents import (
+    Served,
+    chosen_tools,
+    follow,
+    leave,
+    rebuilt_tools,
+    say_and_leave,
+    served,
+    wake,
+)
 from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
-from refold.console.options import Labels, Means, MeansOrWorker, PolicyFile, WholeRun, argument, option
-from refold.console.places import StorePlace
+from refold.console.options import (
+    Labels,
+    Means,
+    MeansOrWorker,
+    PolicyFile,
+    WholeRun,
+    argument,
+    labels_of,
+    option,
+)
+from refold.console.places import StorePlace, given_text
 from refold.console.screen import Screen, note
-from refold.console.served import Served, served
-from refold.console.toolbox import chosen_tools, rebuilt_tools
-from refold.console.watchers import watcher
+from refold.console.watchers import INTERRUPTED, drive, watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import refuse_imported

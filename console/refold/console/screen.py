@@ -1,4 +1,4 @@
-"""The two ways out: results on stdout, diagnostics on stderr; as text, or as JSON where that was asked for.
+"""The two ways out: results on stdout, diagnostics on stderr; as text for people, or as JSON.
 
 Every text that goes through here is made harmless first. Nothing is ever read as markup.
 """
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from refold.console import hostile
-from refold.console.forms import Form
-from refold.reducers.errors import WorldFailed
+from refold.console import descriptions
+from refold.console.options import Form
+from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 _NARROWEST = 8  # cells: less of a text tells nothing
 _LEGIBLE = 20  # cells: in less, several commands tell nothing
@@ -85,7 +86,7 @@ class Screen:
 
     def document(self, value: Any) -> None:
         """One JSON document, or one line of a stream of them."""
-        _write(self._out, hostile.json_text(_ENCODER.encode(value).decode()) + "\n")
+        _write(self._out, descriptions.json_text(_ENCODER.encode(value).decode()) + "\n")
 
     def result(self, value: Any, tell: Callable[[], None]) -> None:
         """What a command found: as a JSON document, or as `tell` says it."""
@@ -96,11 +97,11 @@ class Screen:
 
     def say(self, text: str = "") -> None:
         """A line of a result. It stays one line, whatever is in it."""
-        _write(sys.stdout, hostile.line(text) + "\n")
+        _write(sys.stdout, descriptions.line(text) + "\n")
 
     def text(self, text: str) -> None:
         """A piece of a result, its line ends and tabs kept and none added."""
-        _write(sys.stdout, hostile.block(text))
+        _write(sys.stdout, descriptions.block(text))
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
         """Names and values, one below the other. An empty name goes on with the one above."""
@@ -125,7 +126,7 @@ class Screen:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """A table that fits the terminal; whole lines, nothing cut, where there is none."""
         told = [[column.title for column in columns], *rows]
-        cells = [[hostile.line(cell) for cell in row] for row in told]
+        cells = [[descriptions.line(cell) for cell in row] for row in told]
         widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
         kept: Sequence[int] = range(len(columns))
         if self.live:
@@ -149,9 +150,9 @@ class Screen:
     def heading(self, text: str) -> None:
         """A line that stands out, where lines can. It stays one line, whatever is in it, but on a terminal too narrow for it."""
         first, *rest = self._folded(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
-        self.styled(hostile.line(first), "bold")
+        self.styled(descriptions.line(first), "bold")
         for part in rest:
-            self.styled(f"    {hostile.line(part)}", "bold")
+            self.styled(f"    {descriptions.line(part)}", "bold")
 
     def _folded(self, text: str, indent: int) -> list[str]:
         """A text in lines that fit a terminal behind so much space, broken between words; whole where there is no terminal."""
@@ -160,7 +161,7 @@ class Screen:
         room = self.rich.width - indent
         if cell_len(text) <= room or room < _NARROWEST:
             return [text]
-        return folded(hostile.line(text), room)
+        return folded(descriptions.line(text), room)
 
     def styled(self, text: str, style: str = "") -> None:
         """Lines in a style (rich's words for one), where there is a terminal and colour is wanted.
@@ -168,12 +169,12 @@ class Screen:
         The text's line ends are kept: the caller indents what is not ours.
         """
         if not self.live:
-            _write(sys.stdout, hostile.block(text) + "\n")
+            _write(sys.stdout, descriptions.block(text) + "\n")
             return
         from rich.text import Text
 
         with _Guard():
-            self.rich.print(Text(hostile.block(text), style=style), soft_wrap=True)
+            self.rich.print(Text(descriptions.block(text), style=style), soft_wrap=True)
 
 
 def watched(stream: TextIO) -> bool:
@@ -184,7 +185,7 @@ def watched(stream: TextIO) -> bool:
 def note(text: str) -> None:
     """A line on stderr. Where that cannot be written either, it is lost."""
     with contextlib.suppress(OSError):
-        print(hostile.line(text), file=sys.stderr, flush=True)
+        print(descriptions.line(text), file=sys.stderr, flush=True)
 
 
 class _Guard:
@@ -291,3 +292,11 @@ def folded(text: str, width: int) -> list[str]:
 def fitted(text: str, width: int) -> str:
     """A line cut to so many cells of a terminal, with `…` where something is missing."""
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+
+
+_ORDER = (0, CannotJudge.exit_code, 1, WorldFailed.exit_code, Damaged.exit_code)  # from good to worst
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The worst of some verdicts: damaged before failed before different before not judged before fine."""
+    return max(codes, key=_ORDER.index, default=0)

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import addresses, descriptions, hostile, places
-from refold.console.child_runs import ChildRun, Kin, tell_children
+from refold.console import addresses, descriptions, places
+from refold.console.conversations import ChildRun, Kin, tell_children
 from refold.console.options import Address, option
 from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
@@ -68,7 +68,7 @@ async def show_command(
         told, state, last = await _show(screen, store, run)
         step = "" if screen.json else await _next_step(store, told, state, place.option)
     if step:
-        note(hostile.line(f"next    refold {step}"))
+        note(descriptions.line(f"next    refold {step}"))
     if screen.live:
         if last is not None:
             note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
@@ -194,7 +194,7 @@ async def _text(
     screen.say()
     last = await _table(screen, rows)
     ending = f"{told.agent_state}: {told.reason} ({told.code})" if told.code else told.agent_state
-    screen.heading(hostile.line(told.source_says, _SAID) or ending)
+    screen.heading(descriptions.line(told.source_says, _SAID) or ending)
     pairs = [("derived", ending)] if told.source_says else []
     pairs += [("provider", told.provider_error)] if told.provider_error else []
     pairs += [("limit", figures.hit(told.limit))] if told.limit else []
@@ -276,7 +276,7 @@ def _rows(turn: TurnRow) -> list[list[str]]:
 
 def _call(call: CallRow) -> str:
     said = ERASED if call.argument is None else elided(call.argument, _TEXT)
-    return f"{hostile.line(call.name, 64)}  {said}".rstrip()
+    return f"{descriptions.line(call.name, 64)}  {said}".rstrip()
 
 
 def _result(call: CallRow) -> str:
@@ -303,11 +303,11 @@ def _event(
     if isinstance(event, ModelRequested):
         turn = event.step
     if raw and shown:
-        screen.text(hostile.json_text(line_of(stored)))
+        screen.text(descriptions.json_text(line_of(stored)))
     elif shown:
         said = sentence(event) if event else problem
         side = side_of(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
-        head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{hostile.line(stored.kind, 40):<19}"
+        head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{descriptions.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())
     return turn, isinstance(event, StateChanged) and event.target in TERMINAL

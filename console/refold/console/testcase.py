@@ -1,23 +1,35 @@
-"""`refold testcase`: a pytest file that replays a run, and the run's log beside it."""
+"""`refold testcase` and `refold shrink`: logs made for tests."""
 
+import os
 import re
+import shlex
+import subprocess
 import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import Template
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
+import anyio
 import msgspec
 
 from refold.console import addresses, places
-from refold.console.options import WholeRun, new_file
-from refold.console.places import StorePlace
+from refold.console.options import WholeRun, new_file, option
+from refold.console.places import STORE, StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Recording
 from refold.engine.compatibility import installed_guards
 from refold.engine.playback import Diverged
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit, figures
-from refold.store import MemoryStore, packer
+from refold.replay.queries.state_fields import state_question
+from refold.replay.reader import events
+from refold.replay.shrink.rederivation import Log
+from refold.replay.shrink.rewrites import write
+from refold.replay.shrink.search import ShowsNothing, Shrinking, shrinking, told_of
+from refold.replay.shrink.shows import Parted, ever, first_parting, parts_alike
+from refold.store import MemoryStore, SqliteStore, packer
 from refold.store.files import written_beside
 from refold.store.protocol import Store
 
@@ -166,3 +178,124 @@ def _tell(screen: Screen, done: Testcase) -> None:
     if not done.passes:
         note(f"it fails now: refold audit {done.run} says where")
     note(f"next    python -m pytest {done.test}")
+
+
+Shows = Callable[[Log], bool]
+
+
+class MinimalLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written, as JSON: of `facts_before` facts so many are left, with what follows from them."""
+
+    run: str
+    path: str
+    facts: int
+    facts_before: int
+    events: int
+    tried: int
+
+
+async def shrink_command(
+    screen: Screen,
+    place: StorePlace,
+    run: WholeRun,
+    *,
+    file: Annotated[Path, new_file("The new store's file; it must not exist.")],
+    when: Annotated[str | None, option("--when", "That this held of a state: 'spent_usd > 1.0'.")] = None,
+    audit_differs: Annotated[
+        bool, option("--audit-differs", "That the first different decision differs so.")
+    ] = False,
+    check: Annotated[
+        str | None, option("--check", "That this command, given REFOLD_STORE, ends with exit code 0.")
+    ] = None,
+    most: Annotated[int, option("--most", "How many logs are tried at most.", min=1)] = 10_000,
+) -> int:
+    """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid log.
+
+    It is written into a store of its own. RUN stays as it is.
+    """
+    if [when is not None, audit_differs, check is not None].count(True) != 1:
+        raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log is to show")
+    async with places.reading(place) as store:
+        run = await addresses.run_of(store, run)
+        told = await told_of(store, run)
+        twist = await _twist(store, run) if audit_differs else None
+    registry, shows = installed_guards(), None
+    if twist is not None:
+        shows = parts_alike(twist, registry)
+    elif when is not None:
+        shows = ever(state_question(when).matches, registry)
+    steps = shrinking(run, told, registry=registry, twist=twist, most=most)
+    with written_beside(file) as partial:
+        log, tried = await _smallest(steps, shows, _words(check))
+        async with await SqliteStore.open(partial) as made:
+            said = f"made of {len(log.told)} of the {figures.counted(len(told), 'fact')} of run {run}, by refold shrink"
+            name = await write(made, log, said)
+            events_ = (await made.head(name)).seq
+    facts = len(log.told)
+    done = MinimalLog(
+        run=name, path=str(file), facts=facts, facts_before=len(told), events=events_, tried=tried
+    )
+    screen.result(done, lambda: _tell_shrunk(screen, done))
+    return 0
+
+
+async def _twist(store: Store, run: str) -> Parted:
+    log = [event async for _, event in events(store, run)]
+    parted = first_parting(log, installed_guards())
+    if parted is None:
+        raise WrongUse(f"run {run}: every decision follows from its facts, so there is no difference to keep")
+    return parted
+
+
+async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
+    """The smallest log that shows it, or with which the command ends with 0; and how many were tried."""
+    tried = code = 0
+    try:
+        log = next(steps)
+        while True:
+            tried += 1
+            code = 0 if shows else await _ended(words, log)
+            log = steps.send(shows(log) if shows else code == 0)
+    except ShowsNothing as error:
+        if shows:
+            raise
+        raise WrongUse(f"--check: {words[0]} ends with {code} for the whole log, and not with 0") from error
+    except StopIteration as found:
+        smallest: Log = found.value
+        return smallest, tried
+
+
+def _words(command: str | None) -> list[str]:
+    try:
+        words = shlex.split(command or "")
+    except ValueError as error:
+        raise WrongUse(f"--check: {error}") from error
+    if command is not None and not words:
+        raise WrongUse("--check: expected a command")
+    return words
+
+
+async def _ended(words: Sequence[str], log: Log) -> int:
+    """The exit code of the command, given a store with this log alone: in the environment, as REFOLD_STORE."""
+    with TemporaryDirectory(prefix="refold-shrink-") as folder:
+        path = Path(folder) / "runs.db"
+        async with await SqliteStore.open(path, durability="process") as store:
+            await write(store, log, "a log that refold shrink tries")
+        try:
+            ended = await anyio.run_process(
+                words,
+                check=False,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, STORE: str(path)},
+            )
+        except OSError as error:
+            raise WrongUse(f"--check: {words[0]} cannot be run: {error.strerror or error}") from error
+    return ended.returncode
+
+
+def _tell_shrunk(screen: Screen, done: MinimalLog) -> None:
+    left = f"{figures.count(done.facts)} of {figures.counted(done.facts_before, 'fact')}"
+    screen.say(f"{done.path}: run {done.run}, {left}, {figures.counted(done.events, 'event')}")
+    note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")
+    note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")

@@ -18,8 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import click
 import msgspec
 
-from refold.console.forms import Form
-from refold.console.options import OUT, Output, StorePath, Typed
+from refold.console.options import OUT, Form, Output, StorePath, Typed
 
 _EMPTY = inspect.Parameter.empty
 _GIVEN = ("screen", "place")

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from refold.console import hostile, places
-from refold.console.codes import worst
+from refold.console import descriptions, places
 from refold.console.places import StorePlace
-from refold.console.screen import Screen, note
+from refold.console.screen import Screen, note, worst
 from refold.console.selection import check_choice, meant
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
@@ -44,7 +43,7 @@ async def judge_command(
         runs, damage = await meant(store, typed)
         codes = [await judged(screen, place, store, run, judge) for run in runs]
     if everything and not runs:
-        note(f"{hostile.line(str(place.path))} has no runs")
+        note(f"{descriptions.line(str(place.path))} has no runs")
     if len(runs) > 1 and not screen.json:
         tell_codes(screen, codes)
     if damage is not None:

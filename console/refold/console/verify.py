@@ -7,12 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, certificates, places, verdicts
+from refold.console import addresses, places, proofs, verdicts
 from refold.console.addresses import NoSuchRun
-from refold.console.codes import worst
 from refold.console.options import Everything, option, words
 from refold.console.places import StorePlace, reads
-from refold.console.screen import Screen
+from refold.console.screen import Screen, worst
 from refold.console.selection import check_choice, meant
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
@@ -93,10 +92,10 @@ async def verify_command(
     paths = {each: path for each in runs if (path := places.file_of(each)) is not None}
     # Bundles by what the file begins with, or by their ending if there is no such file.
     files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
-    papers = {each: at for each, at in paths.items() if certificates.named(at)}
+    papers = {each: at for each, at in paths.items() if proofs.named_certificate(at)}
     named = [each for each in runs if each not in files and each not in papers]
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files.values()]
-    codes += [await certificates.verify_certificate(screen, path, keys, place) for path in papers.values()]
+    codes += [await proofs.verify_certificate(screen, path, keys, place) for path in papers.values()]
     if (files or papers) and not named and not everything:
         return worst(codes)
     if not keys and not lines:

@@ -1,20 +1,21 @@
-"""`refold state` and `refold view`: what a run was at an event, and exactly what the model saw at a turn."""
+"""`refold state`, `view`, `why` and `graph`: what a run was at an event, and what the model saw at a turn."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from refold.console import addresses, hostile, places
+from refold.console import addresses, descriptions, places
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.places import StorePlace, reads
-from refold.console.screen import Screen
+from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.engine.conversation import request_for, sent_of
 from refold.engine.models.protocol import ModelRequest, SentHash
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, SourceRecorded, StateChanged
+from refold.reducers.limits import LimitUnit
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
@@ -23,6 +24,7 @@ from refold.replay.importers.derivation.facts import ADAPTER
 from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
 from refold.replay.source_words import ASKED_FOR_SUMMARY, LACKS, NO_SUMMARY, SYSTEM_LABEL
 from refold.replay.turns import NoSuchTurn
+from refold.replay.why import Opinion, Reasons, why
 from refold.store.protocol import Store, Stored
 
 _FEW = 200
@@ -84,8 +86,8 @@ async def view_command(
     With --policy or --set, as a diff to what it would have seen. Exit code 1 if it is not what was sent, or differs.
     """
     if policy is not None or settings:
-        from refold.console.other_policies import OtherPolicies
-        from refold.console.whatif_view import tell_view
+        from refold.console.whatif import tell_view
+        from refold.console.whatif_question import OtherPolicies
 
         others = OtherPolicies(policy=[policy] if policy else [], settings=settings)
         return await tell_view(screen, place, [run], others)
@@ -244,7 +246,7 @@ def _tell_message(screen: Screen, message: Message) -> None:
     if message.text:
         screen.styled(_indented(message.text))
     for call in message.calls:
-        screen.styled(_indented(f"[call {call.id}] {hostile.line(call.name)} {call.arguments}"))
+        screen.styled(_indented(f"[call {call.id}] {descriptions.line(call.name)} {call.arguments}"))
     if not (message.reasoning or message.text or message.calls):
         screen.styled(_indented("(no words)"), "dim")
 
@@ -291,3 +293,48 @@ def _own(watch: Watch) -> str:
 
 def _ranges(ranges: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges) or "none"
+
+
+_COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
+
+
+@reads
+async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
+    """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
+    async with places.reading(place) as store:
+        run, seq = await addresses.place_of(store, run)
+        found = await why(store, run, seq, installed_guards())
+    screen.result(found, lambda: _tell(screen, found))
+    return 0
+
+
+def _tell(screen: Screen, found: Reasons) -> None:
+    of = "" if found.seq == found.fact else f", which followed from event {found.fact} ({found.fact_kind})"
+    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}{of}")
+    screen.pairs([("says", found.says)])
+    if found.opinions:
+        screen.table(_COLUMNS, [_row(opinion, found) for opinion in found.opinions])
+    else:
+        screen.say("no limit and no guard was asked")
+    then = enumerate(zip(found.decisions, found.told, strict=True), found.fact + 1)
+    rows = [f"e{seq} {kind}: {said}" for seq, (kind, said) in then]
+    screen.facts({"then": tuple(rows or ["nothing was decided"])}, indent="")
+
+
+def _row(opinion: Opinion, found: Reasons) -> list[str]:
+    # What was asked before the n-th decision stands beside the event that the decision became.
+    before = f"e{found.fact + 1 + opinion.before}"
+    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _saw(opinion.saw)]
+
+
+def _saw(saw: Mapping[str, str | int]) -> str:
+    """`3 of 12 steps`, as the page says it; of a guard its own numbers."""
+    used, unit, value = saw.get("used"), saw.get("unit"), saw.get("value")
+    if not isinstance(used, int) or unit not in set(LimitUnit):
+        return " ".join(f"{key}={value}" for key, value in saw.items())
+    of = LimitUnit(unit)
+    amount = figures.amount(used, of)
+    if not isinstance(value, int):
+        return f"{amount}, unlimited"
+    told = figures.at_least(amount.removesuffix(f" {of}"), bool(saw.get("unknown")))
+    return f"{told} of {figures.amount(value, of)}"

@@ -1,16 +1,22 @@
-"""A run as it goes: JSON lines for programs, plain lines for pipes, a moving status line for people."""
+"""A run while it goes on: its output, and Ctrl-C."""
 
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+import anyio
+import anyio.abc
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from refold.console import descriptions, hostile
+from refold.console import claims, descriptions
+from refold.console.places import StorePlace
 from refold.console.screen import Screen, fitted, note
-from refold.engine import Missed, Recorded, Streamed, Update
+from refold.engine import Missed, Recorded, Run, RunResult, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
+from refold.reducers.errors import WorldFailed
 from refold.reducers.events import (
     ApprovalRequested,
     Event,
@@ -84,7 +90,7 @@ class PlainWatcher(Watcher):
                 # The state may be ahead of the update: it says what is on disk now.
                 self._turn = event.step if isinstance(event, ModelRequested) else self._turn
                 for word, text in lines(event, said=True):
-                    shown = text if word == "said" else hostile.line(text)
+                    shown = text if word == "said" else descriptions.line(text)
                     self._screen.styled(labelled(self._turn, word, shown))
             case Missed(count=count):
                 self._screen.say(labelled(self._turn, "missed", f"{count} updates; they are in the log"))
@@ -128,7 +134,7 @@ class LiveWatcher(Watcher):
 
     def note(self, text: str) -> None:
         """See `Watcher.note`."""
-        self._print(hostile.line(text), "yellow")
+        self._print(descriptions.line(text), "yellow")
 
     def close(self) -> None:
         """See `Watcher.close`."""
@@ -140,14 +146,14 @@ class LiveWatcher(Watcher):
         self._flush()
         for word, text in lines(event, said=False):
             style = "red" if word in ("failed", "error") else "bold" if word == "end" else "dim"
-            told = labelled(self._turn, word, hostile.line(text))
+            told = labelled(self._turn, word, descriptions.line(text))
             self._print(fitted(told, self._screen.rich.width) if word in _CUT else told, style)
 
     def _stream(self, text: str, style: str) -> None:
         if style != self._style:
             self._flush()
             self._style = style
-        *whole, self._open = (self._open + hostile.block(text).expandtabs(4)).split("\n")
+        *whole, self._open = (self._open + descriptions.block(text).expandtabs(4)).split("\n")
         for line in whole:
             self._print(_MARGIN + line, style)
         self._open = self._wrapped(self._open, style)
@@ -176,7 +182,7 @@ class LiveWatcher(Watcher):
         parts = [Text(_MARGIN + self._open, style=self._style, no_wrap=True)] if self._open else []
         if self._calling.name:
             told = calling(self._calling.name, self._calling.arguments, _SHORT)
-            parts.append(_one_line(f"calling {hostile.line(told)}", "dim"))
+            parts.append(_one_line(f"calling {descriptions.line(told)}", "dim"))
         return Group(*parts, _one_line(self._status(), "reverse"))
 
     def _status(self) -> str:
@@ -224,12 +230,12 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             return [] if quiet else [("end", f"{target}: {event.reason}")]
         case _:
             remarked = remark(event)
-            return [("note", hostile.line(remarked))] if remarked else []
+            return [("note", descriptions.line(remarked))] if remarked else []
 
 
 def labelled(turn: int, word: str, text: str) -> str:
     """`t3    call    ...`, further lines of the text below the first."""
-    first, *rest = hostile.block(text.rstrip()).split("\n")
+    first, *rest = descriptions.block(text.rstrip()).split("\n")
     return "\n".join(
         [f"{f't{turn}' if turn else '':<6}{word:<8}{first}", *(f"{_INDENT}{line}" for line in rest)]
     )
@@ -237,3 +243,107 @@ def labelled(turn: int, word: str, text: str) -> str:
 
 def _one_line(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+INTERRUPTED = 130
+
+
+class StoppedHalfway(WorldFailed):
+    """The world failed in the middle of a run. `seq` is the last event that is on disk, `resume` what to type."""
+
+    def __init__(self, run: str, seq: int, resume: str, problem: str) -> None:
+        super().__init__(run, seq, resume, problem)
+        self.run, self.seq, self.resume, self.problem = run, seq, resume, problem
+
+    @property
+    def lines(self) -> list[str]:
+        """The message's lines: what the parts say is no end of one."""
+        if not self.seq:
+            return [self.problem, f"nothing of run {self.run} was recorded"]
+        whole = f"run {self.run} stopped here; its log is whole up to event {self.seq}."
+        return [self.problem, f"{whole} When this is mended, it goes on with", f"  {self.resume}"]
+
+    def __str__(self) -> str:
+        return "\n".join(map(descriptions.line, self.lines))
+
+
+class Interrupts:
+    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is whole.
+
+    A run that asks about calls is left at once, and not stopped: an answer may still come.
+    """
+
+    def __init__(self, run: Run, watcher: Watcher) -> None:
+        self._run, self._watcher = run, watcher
+        self.count = 0
+
+    def __call__(self, _: signal.Signals) -> None:
+        """One more."""
+        self.count += 1
+        if self.count == 1 and self._run.state.approval is None:
+            self._run.cancel("Ctrl-C")
+            self._watcher.note("stopping; Ctrl-C again ends at once, and the run can be resumed")
+            return
+        try:
+            self._watcher.close()
+            self._watcher.note(f"ended at once; run {self._run.id} can be resumed")
+        finally:
+            os._exit(INTERRUPTED)
+
+
+async def drive(run: Run, watcher: Watcher, place: StorePlace, means: str = "") -> tuple[RunResult, bool]:
+    """Watch a run until it has ended or waits, and say whether Ctrl-C was pressed.
+
+    Raises what stops an engine: `Elsewhere` where another has the run, any other failure of the world as
+    `StoppedHalfway`, which says how to go on.
+    """
+    interrupts = Interrupts(run, watcher)
+
+    async def watch() -> None:
+        async for update in run.updates():
+            watcher.take(update, run.state)
+
+    try:
+        await while_heard(watch, interrupts, signal.SIGINT)
+    except WorldFailed as failure:
+        watcher.close()
+        raise _halfway(run, failure, place, means) from failure
+    watcher.close()
+    return await run.result(), interrupts.count > 0
+
+
+async def while_heard(
+    work: Callable[[], Awaitable[None]], heard: Callable[[signal.Signals], None], *awaited: signal.Signals
+) -> None:
+    """Do `work`, and meanwhile call `heard` for each of these signals. Raises what it raises."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_listen, heard, awaited)
+        try:
+            await work()
+        except Exception as error:  # raised below, for the group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _halfway(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
+    resume = f"refold resume {run.id}{means}{place.option}"
+    return claims.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
+
+
+async def _listen(
+    heard: Callable[[signal.Signals], None],
+    awaited: Sequence[signal.Signals],
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    try:
+        with anyio.open_signal_receiver(*awaited) as signals:
+            task_status.started()
+            async for each in signals:
+                heard(each)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # No signals here (Windows, a thread): Ctrl-C then ends the process as a crash does.
+        task_status.started()

@@ -1,21 +1,29 @@
-"""`refold whatif`: runs under other policies, a row a run and a column a policy, and what it would have meant in all."""
+"""`refold whatif`: runs under other policies, and what a model would have seen."""
 
 from collections.abc import Sequence
 from typing import Annotated
 
-from refold.console import addresses, hostile, places
-from refold.console.asking import Question
-from refold.console.codes import worst
+import msgspec
+
+from refold.console import addresses, descriptions, places
 from refold.console.options import Everything, option, words
-from refold.console.other_policies import OtherPolicies
 from refold.console.places import StorePlace, at_once
-from refold.console.processes import Jobs, alone, processes
-from refold.console.progress import progress
-from refold.console.screen import Screen, note
+from refold.console.processes import Jobs, alone, processes, progress
+from refold.console.screen import Screen, note, worst
 from refold.console.selection import all_runs, check_choice, families_of, sizes_of, without_grown
-from refold.console.whatif_table import Table
-from refold.reducers.errors import Damaged
+from refold.console.whatif_question import (
+    OtherPolicies,
+    Question,
+    chosen_contexts,
+    chosen_prices,
+    policies_of,
+)
+from refold.console.whatif_table import Table, json_of
+from refold.engine.compatibility import installed_guards
+from refold.reducers.errors import Damaged, WrongUse
 from refold.replay.shards import HELD, Ended, Shard, shards, worked
+from refold.replay.turns import request_of
+from refold.replay.whatif.view import Hypothesis, Row, hypothesis
 
 SHARD_OF_A_STORE = 5_000
 """Events of a part that a process does in one piece: to ask costs several times what an audit does."""
@@ -40,8 +48,6 @@ def whatif_command(
     and nothing differs; 4: some runs could not be looked at. With -o json: a line for each run and policy, then one of totals for each policy.
     """
     if view:
-        from refold.console.whatif_view import tell_view
-
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
     question = Question(others)  # what is wrong with it is said once, and of no run
@@ -59,7 +65,7 @@ def whatif_command(
             else:
                 table.take(*each)
     if everything and not work:
-        note(f"{hostile.line(str(place.path))} has no runs")
+        note(f"{descriptions.line(str(place.path))} has no runs")
     table.finish()
     if damage is not None:
         raise damage
@@ -76,3 +82,57 @@ async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], D
             sizes = await without_grown(store, sizes)
         families = await families_of(store, (run for run, _ in sizes))
     return shards(place.path, sizes, SHARD_OF_A_STORE, families=families), damage
+
+
+_EXCERPT = 100
+_MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
+
+
+async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], others: OtherPolicies) -> int:
+    """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
+    registry = installed_guards()
+    asked = policies_of(others, registry)
+    prices, contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
+    if len(runs) != 1 or len(asked) != 1:
+        raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
+    ((name, (policy, _)),) = asked.items()
+    async with places.reading(place) as store:
+        run, upto = await addresses.place_of(store, runs[0])
+        at = upto or await request_of(store, run)
+        found = await hypothesis(store, run, at, policy, registry, prices=prices, contexts=contexts)
+    document = {**msgspec.structs.asdict(found), "found": json_of(found.found)}
+    screen.result(document, lambda: _tell(screen, name, found))
+    same = found.asked and found.tools[0] == found.tools[1] and all(row.where == "both" for row in found.rows)
+    return 0 if same else 1
+
+
+def _tell(screen: Screen, name: str, found: Hypothesis) -> None:
+    screen.heading(f"run {found.run}, turn {found.step}, asked at event {found.seq}: under {name}")
+    if not found.asked:
+        screen.say(f"this request would not have been made: {found.found.why}")
+    screen.say("  as it was, - only in the recorded request, + only under the policy, ~ shown otherwise")
+    for row in found.rows:
+        _tell_row(screen, row)
+    was, would = found.tokens
+    rows = [("tokens", f"about {was} recorded, {would} under the policy")]
+    if found.asked and found.tools[0] != found.tools[1]:
+        rows.append(
+            (
+                "tools",
+                f"{', '.join(found.tools[1]) or 'none'}; recorded: {', '.join(found.tools[0]) or 'none'}",
+            )
+        )
+    screen.pairs(rows)
+
+
+def _tell_row(screen: Screen, row: Row) -> None:
+    message = row.message
+    role = message.role if message is not None else "?"
+    said = "(erased)" if message is None else message.text or ", ".join(call.name for call in message.calls)
+    number = f"{row.number}." if row.number else "once"
+    why = f"  [{row.why}]" if row.why else ""
+    line = descriptions.line(
+        f"{_MARKS[row.where]} {number:<6}{role:<10}{row.tokens:>7} tokens  {said[:_EXCERPT]}{why}"
+    )
+    style = {"recorded": "red", "derived": "green", "changed": "yellow"}.get(row.where, "")
+    screen.styled(line, style)

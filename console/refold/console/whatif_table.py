@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from refold.console import descriptions, hostile, verdicts
-from refold.console.asking import Question
+from refold.console import descriptions, verdicts
 from refold.console.processes import Unchecked
 from refold.console.screen import Column, Screen
+from refold.console.whatif_question import Question
 from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.replay import figures
@@ -173,8 +173,8 @@ class Table:
                     f"models whose context the record does not say read what {self._contexts} says"
                 )
 
-        for note in [note for place in range(len(self._names)) for note in self._notes(place)]:
-            self._screen.say(hostile.line(note))
+        for sentence in [each for place in range(len(self._names)) for each in self._notes(place)]:
+            self._screen.say(descriptions.line(sentence))
 
     def _notes(self, place: int) -> list[str]:
         defaults = self._defaults[place]

@@ -12,7 +12,7 @@ from console.report.conftest import MARKUP, Opened, apart, page_text
 from console.report.test_page_rows import GREENS
 from console.test_forged import forged, numbers_grown, waiting_for_ever
 from console.test_listings import tamper
-from refold.console import hostile as screening
+from refold.console import descriptions as screening
 from refold.store.protocol import Record
 from support.pages import edited, read
 

@@ -13,7 +13,7 @@ from console.conftest import Refold, record
 from console.report.conftest import Opened, apart
 from console.report.test_report_page import hostile_marks
 from console.test_listings import tamper
-from refold.console.report.index import Entry, index, page_name
+from refold.console.report.page import Entry, index, page_name
 from refold.engine import say
 from refold.reducers.events import Parent
 from refold.replay.summary import Summary

@@ -18,10 +18,10 @@ from console.conftest import Refold
 from console.report.conftest import MARKUP, apart, page_text, reported
 from console.test_forged import forged
 from console.test_listings import tamper
-from refold.console import hostile as screening
-from refold.console.report import assets
-from refold.console.report.packing import Packed
-from refold.console.report.page import page
+from refold.console import descriptions as screening
+from refold.console.report import page
+from refold.console.report.data import Packed
+from refold.console.report.page import page as whole_page
 from refold.reducers.codec import encode
 from refold.reducers.events import SourceRecorded
 from refold.replay import Verification
@@ -29,7 +29,7 @@ from refold.store import SqliteStore
 from refold.store.protocol import Record
 from support.pages import Read, read
 
-FOLDER = Path(assets.__file__).parent / "assets"
+FOLDER = Path(page.__file__).parent / "assets"
 PageOf = Callable[..., Path]
 
 # As npm has them: preact 10.29.8, htm 3.1.1, uplot 1.6.32. A file that differs is not theirs.
@@ -51,13 +51,13 @@ def test_what_is_vendored_is_what_was_published() -> None:
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (FOLDER / "vendor").iterdir()
     }
     assert PUBLISHED == found
-    assert {each.licence for each in assets.PACKAGES} == {name for name in found if name.endswith(".LICENSE")}
+    assert {each.licence for each in page.PACKAGES} == {name for name in found if name.endswith(".LICENSE")}
 
 
 def test_no_script_of_ours_is_too_long() -> None:
     """Past 400 lines there is a second idea in a script; and every script is in the page, or in the index."""
     lengths = {path.name: len(path.read_bytes().splitlines()) for path in FOLDER.glob("*.js")}
-    assert {*assets.OURS, "index.js"} == set(lengths)
+    assert {*page.OURS, "index.js"} == set(lengths)
     assert {} == {name: lines for name, lines in lengths.items() if lines > 400}
 
 
@@ -69,7 +69,7 @@ def test_what_the_page_says_of_the_check_is_there() -> None:
     assert asked <= {*Verification.__struct_fields__}
 
 
-@pytest.mark.parametrize("name", assets.OURS)
+@pytest.mark.parametrize("name", page.OURS)
 def test_our_scripts_make_no_markup(name: str) -> None:
     """Texts reach the page as text nodes: nothing of ours parses HTML, evaluates text, or asks anybody for anything."""
     text = (FOLDER / name).read_text(encoding="utf-8")
@@ -131,7 +131,7 @@ def test_no_text_of_a_log_is_markup(hostile: Path) -> None:
     assert expected == {tag for tag, _ in found.tags if tag[0] != "/"}
     parts = found.inside("script", type="application/octet-stream")
     assert all(re.fullmatch("[A-Za-z0-9+/=]+", part) for part in parts)
-    assert len(assets.scripts()) + 3 + len(parts) == sum(tag == "script" for tag, _ in found.tags)
+    assert len(page.page_scripts()) + 3 + len(parts) == sum(tag == "script" for tag, _ in found.tags)
     data = text[text.index('id="data">') : text.index("</script>", text.index('id="data">'))]
     assert MARKUP in json.dumps(found.data, ensure_ascii=False) or MARKUP in found.data["about"]["task"]
     assert hostile_marks(data) == ""
@@ -143,7 +143,7 @@ def test_nothing_that_a_run_says_is_markup_anywhere(store: Path) -> None:
     told = msgspec.structs.replace(
         report, about=msgspec.structs.replace(report.about, run="</title><!--&<script>")
     )
-    text = page(told)
+    text = whole_page(told)
     assert "<title>&lt;/title&gt;&lt;!--&amp;&lt;script&gt; " in text
     data = text[text.index('id="data">') + len('id="data">') :].partition("</script>")[0]
     assert not set("<>&") & set(data)

@@ -12,9 +12,8 @@ from typing import Any
 
 import anyio
 
-from refold.console.demo.presets import scenes
-from refold.console.demo.scenes import FILES, Scene, Seen
-from refold.console.demo.terminal import path_setting
+from refold.console.demo.minute import path_setting
+from refold.console.demo.presets import FILES, Scene, Seen, scenes
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 
@@ -30,7 +29,7 @@ _OFFERED = ("list_files", "read_file")
 
 def play_preset(preset: str, store: Path, root: Path | None) -> int:
     """Play the runs of a preset over the files in `root`, or files of its own. Exit code 0 if everything held, else 1."""
-    from refold.console.model import fetched
+    from refold.console.agents import fetched
 
     played = scenes(preset)
     path = fetched(_MODEL)
@@ -72,9 +71,8 @@ async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[li
 
 async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene) -> tuple[str, list[str]]:
     from refold.console import show, verdicts
-    from refold.console.interrupts import drive
     from refold.console.places import StorePlace
-    from refold.console.watchers import watcher
+    from refold.console.watchers import drive, watcher
     from refold.engine import Agent, files
 
     _say(scene.title)

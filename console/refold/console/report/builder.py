@@ -1,4 +1,4 @@
-"""A run's log to the data of its page, in one pass: whatever cannot be read, judged or folded is said, and shown raw."""
+"""A run's log to the data of its page, in one pass."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.console.child_runs import ChildRun, Kin
+from refold.console.conversations import ChildRun, Kin
 from refold.console.report.data import (
     Bytes,
     Derived,
     Figures,
+    Packed,
     PackedOpinion,
     PageEvent,
     PageKind,
     PageRecord,
+    Places,
     Report,
 )
-from refold.console.report.opinions import Packer
-from refold.console.report.packing import Packed
-from refold.console.report.pointers import Places
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
     Annotation,
@@ -54,8 +53,40 @@ from refold.replay.summary import Summary, Summing
 from refold.replay.tally import EffectCounter, tally
 from refold.replay.timeline import Teller, TurnRow
 from refold.replay.verification import Verifier
-from refold.replay.why import asked
+from refold.replay.why import ALLOWED, Opinion, asked
 from refold.store.protocol import Store, Stored
+
+_MOST = 4000  # characters of a guard's memory
+
+
+class Packer:
+    """Gives each word a number. `words` has them in order."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words, by their numbers from 0."""
+        return tuple(self._numbers)
+
+    def packed(self, opinion: Opinion) -> PackedOpinion:
+        """One opinion."""
+        own = ""
+        if opinion.own is not None and opinion.said != (ALLOWED,):
+            own = msgspec.json.encode(opinion.own, order="deterministic").decode()
+        return PackedOpinion(
+            opinion.before,
+            self._number(opinion.place),
+            self._number(opinion.who),
+            self._number(", ".join(opinion.said)),
+            tuple((self._number(key), value) for key, value in opinion.saw.items()),
+            figures.cut(own, _MOST),
+        )
+
+    def _number(self, word: str) -> int:
+        return self._numbers.setdefault(word, len(self._numbers))
+
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 

@@ -1,25 +1,78 @@
-"""What the page of a report is made of, as JSON, in parts. Every text of the log is in it once, as it was recorded.
+"""What the page of a report is made of, as JSON, in parts.
 
 Numbers that JavaScript cannot hold (instants in nanoseconds) are text. Whatever is derived again stands in the form in
 which it grows no faster than the log: the changes of the state, the changes from one view to the next.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec.structs import asdict
 
-from refold.console.child_runs import ChildRun
-from refold.console.report.packing import Packed
-from refold.reducers.events import SourceRecorded
+from refold.console.conversations import ChildRun
+from refold.reducers.events import Event, SourceRecorded
 from refold.replay.audit import Audit
 from refold.replay.changes import Changes
 from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.questions import Field
 from refold.replay.queries.rows import Side
+from refold.replay.seen import ShownMessage
 from refold.replay.summary import Summary
 from refold.replay.tally import Effects
 from refold.replay.verification import Verification
+
+_PART = 1 << 18  # bytes of JSON in a part: a browser reads one in some milliseconds
+_RAW = -15  # deflate without header and checksum: whatever is hashed in it is checked by its hash
+
+ENCODER = (
+    msgspec.json.Encoder()
+)  # in the order in which a mapping was made: changes of a state hold in theirs
+
+
+class Packed:
+    """Values as they come. `parts` are raw deflate streams, each of a JSON array; `counts` says how many values are in each."""
+
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        self._parts: list[bytes] = []
+        self._counts: list[int] = []
+        self._open = bytearray()
+        self._waiting = 0
+        for value in values:
+            self.append(value)
+
+    def __len__(self) -> int:
+        return sum(self._counts) + self._waiting
+
+    def append(self, value: object) -> None:
+        """Take one value more. It is encoded now: what changes in it later is not seen."""
+        self._open += b"," if self._waiting else b"["
+        self._open += ENCODER.encode(value)
+        self._waiting += 1
+        if len(self._open) >= _PART:
+            self._close()
+
+    @property
+    def parts(self) -> Sequence[bytes]:
+        """All parts, the last one as it is up to now."""
+        self._close()
+        return self._parts
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many values each part has."""
+        self._close()
+        return self._counts
+
+    def _close(self) -> None:
+        if self._waiting:
+            packer = zlib.compressobj(wbits=_RAW)
+            self._parts.append(packer.compress(self._open + b"]") + packer.flush())
+            self._counts.append(self._waiting)
+            self._open.clear()
+            self._waiting = 0
+
 
 Pointer = tuple[int, tuple[str | int, ...]]
 """An event's number, and the way to a text in its content: `(7, ("arguments", 0))`."""
@@ -168,3 +221,45 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     fields: Mapping[str, Field]
     kinds: Mapping[str, PageKind]
+
+
+_SHORT = 48  # characters: a pointer would be no shorter
+
+
+class Places:
+    """Where the texts of each event's content stand in it."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, dict[str, Pointer]] = {}
+
+    def of(self, seq: int, event: Event | None, text: str) -> Words:
+        """The text, or where it stands in the content of event `seq`."""
+        if len(text) <= _SHORT or event is None:
+            return text
+        places = self._found.get(seq)
+        if places is None:
+            content = msgspec.to_builtins(getattr(event, "content", None))
+            places = self._found[seq] = {said: (seq, path) for path, said in _texts((), content)}
+        return places.get(text, text)
+
+    def row(self, shown: ShownMessage, event: Event | None) -> PageMessage:
+        """The message, with pointers for what stands in its event."""
+        seq, message, said = shown.seq, shown.message, asdict(shown)
+        del said["message"]
+        if message is not None:
+            said |= {name: getattr(message, name) for name in ("call", "name")} | {"role": str(message.role)}
+            said |= {name: self.of(seq, event, getattr(message, name)) for name in ("text", "reasoning")}
+            calls = ((call.id, call.name, self.of(seq, event, call.arguments)) for call in message.calls)
+            said["calls"] = tuple(PageCall(*call) for call in calls)
+        return PageMessage(**said)
+
+
+def _texts(path: tuple[str | int, ...], value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            yield from _texts((*path, key), each)
+    elif isinstance(value, list):
+        for place, each in enumerate(cast("list[object]", value)):
+            yield from _texts((*path, place), each)

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file in which everything is, and which may load nothing.
+"""Pages of HTML: of a run, and the index of a folder of them.
 
 Its content-security policy allows the scripts and the style that are in it, by their SHA-256, and nothing else: no
 network, no picture, no other script, none in an attribute. The log's own texts are data: in elements that no browser runs,
@@ -8,12 +8,76 @@ JSON or, of what grows with the run, packed JSON, and text nodes once they are s
 import base64
 import hashlib
 import html
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from urllib.parse import quote
 
-from refold.console import hostile
-from refold.console.report import assets
-from refold.console.report.data import Report
-from refold.console.report.packing import ENCODER, Packed
+import msgspec
+
+from refold.console import descriptions
+from refold.console.report.data import ENCODER, Packed, Report
+from refold.replay import figures, known
+from refold.replay.summary import Summary
+from refold.replay.tally import Effects
+
+_FOLDER = files("refold.console.report") / "assets"
+_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # it would be looked for beside the page
+
+# In the order in which they run: each uses only what stands before it.
+VENDORED = ("preact.umd.js", "hooks.umd.js", "htm.umd.js", "uPlot.iife.min.js")
+OURS = (
+    "visible.js", "figures.js", "sha256.js", "sums.js", "inflate.js", "parts.js", "slices.js", "chain.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js", "arguments.js",
+    "model.js", "rows.js", "row.js", "list.js", "spans.js", "strip.js", "steps.js", "summary.js", "about.js", "header.js", "markdown.js", "words.js",
+    "edits.js", "inspector.js", "tabs.js", "seen.js", "app.js",
+)  # fmt: skip
+
+
+class Vendored(msgspec.Struct, frozen=True):
+    """A package from npm, as it is published: its name there, its version, the file with its licence."""
+
+    package: str
+    version: str
+    licence: str
+
+
+PACKAGES = (
+    Vendored("preact", "10.29.8", "preact.LICENSE"),
+    Vendored("htm", "3.1.1", "htm.LICENSE"),
+    Vendored("uplot", "1.6.32", "uPlot.LICENSE"),
+)
+
+
+def page_scripts() -> list[str]:
+    """The scripts of a page, in the order in which they run."""
+    vendored = [_MAP.sub("", _read("vendor", name)) for name in VENDORED]
+    return [*vendored, *(_read(name) for name in OURS)]
+
+
+def page_style() -> str:
+    """The style of a page."""
+    return _read("vendor", "uPlot.min.css") + "\n" + _read("report.css")
+
+
+def index_style() -> str:
+    """The style of an index of pages."""
+    return _read("index.css")
+
+
+def index_script() -> str:
+    """The script of an index of pages."""
+    return _read("index.js")
+
+
+def licences() -> str:
+    """Of what is vendored in a page: names, versions, and the full texts."""
+    told = (f"{each.package} {each.version}\n\n{_read('vendor', each.licence).strip()}" for each in PACKAGES)
+    return "\n\n----\n\n".join(told)
+
+
+def _read(*parts: str) -> str:
+    return _FOLDER.joinpath(*parts).read_text(encoding="utf-8")
+
 
 _HEAD = """<!doctype html>
 <html lang="en">
@@ -44,7 +108,7 @@ def page(report: Report) -> str:
 
 def pieces(report: Report) -> Iterator[str]:
     """`page`, piece by piece: all of a long run would be in memory several times."""
-    style, scripts = assets.style(), assets.scripts()
+    style, scripts = page_style(), page_scripts()
     policy = {
         "default-src": "'none'",
         "script-src": " ".join(map(_hash, scripts)),
@@ -56,7 +120,7 @@ def pieces(report: Report) -> Iterator[str]:
         policy="; ".join(f"{name} {value}" for name, value in policy.items()),
         title=html.escape(_title(report)),
         style=style,
-        licences=assets.licences(),
+        licences=licences(),
     )
     data = _embedded(_data(report))
     yield data
@@ -83,13 +147,13 @@ def _parts(report: Report) -> Iterator[tuple[str, str]]:
 
 def _embedded(data: bytes) -> str:
     """JSON text that can stand in HTML: nothing in it can end its element, and no mark in it is invisible."""
-    text = hostile.json_text(data.decode())
+    text = descriptions.json_text(data.decode())
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _title(report: Report) -> str:
     about = report.about
-    return f"{hostile.line(about.run, _TITLE)} · {about.agent_state} · refold"
+    return f"{descriptions.line(about.run, _TITLE)} · {about.agent_state} · refold"
 
 
 def _sum(text: str) -> str:
@@ -98,3 +162,186 @@ def _sum(text: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+NAME = "index.html"
+_TASK = 160
+_DEEPEST = 4  # rows below rows that the style knows
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST = 100  # characters of a run's id in the name of a file
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; style-src {hash}; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title} · refold</title>
+<style>{style}</style>
+</head>
+<body>
+{alarm}<h1>{title}</h1>
+<form hidden><input id="search" type="search" placeholder="search: words of a task, a tool, a model, a run" aria-label="search">
+<select id="state" aria-label="how it ended"><option value="">any end</option>{states}</select>
+<label><input id="failed" type="checkbox"> failed calls, errors or damage only</label> <span id="counted"></span></form>
+<table>
+<thead><tr>{heads}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+<script>{script}</script>
+</body>
+</html>
+"""
+_COLUMNS = ("ended", "task", "run", "model", "began (UTC)")
+_NUMBERS = ("turns", "failed", "changes", "tokens", "cost")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none; `did` what it did.
+
+    `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they changed.
+    """
+
+    about: Summary
+    did: str = ""
+    failed: int | None = None
+    changes: Effects | None = None
+    wrong: str = ""
+    file: str = ""
+
+
+def page_name(run: str) -> str:
+    """The name of a run's page. Two runs never have the same, whatever the file system makes of their letters."""
+    safe = _UNSAFE.sub("-", run).strip("-")[:_LONGEST]
+    if run and safe == run and run == run.lower() and f"{run}.html" != NAME:
+        return f"{run}.html"
+    return f"{safe or 'run'}-{hashlib.sha256(run.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}.html"
+
+
+def index(entries: Sequence[Entry]) -> str:
+    """The HTML text of an index, in the order of the entries, but for those with something wrong, which come first, and for
+    those that another began, which stand below it.
+    """
+    wrong = sum(bool(entry.wrong) for entry in entries)
+    pages = {entry.about.run: entry.file for entry in entries if entry.file}
+    alarm = (
+        f'<p class="alarm">{figures.counted(wrong, "run")} cannot be believed whole</p>\n' if wrong else ""
+    )
+    style, script = index_style(), index_script()
+    rows = (_row(entry, depth, pages) for entry, depth in _ordered(entries))
+    states = sorted({_state(entry) for entry in entries})
+    heads = [f"<th><button>{name}</button></th>" for name in _COLUMNS]
+    heads += [f'<th class="number"><button>{name}</button></th>' for name in _NUMBERS]
+    return _PAGE.format(
+        hash=_hash(style),
+        script_hash=_hash(script),
+        script=script,
+        heads="".join(heads),
+        states="".join(f"<option>{html.escape(state)}</option>" for state in states),
+        title=figures.counted(len(entries), "run"),
+        style=style,
+        alarm=alarm,
+        rows="\n".join(rows),
+    )
+
+
+def _ordered(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+    """The entries with how deep each stands below what began it."""
+    here = {entry.about.run for entry in entries if not entry.wrong}
+    below: dict[str, list[Entry]] = {}
+    for entry in entries:
+        parent = entry.about.parent.run if entry.about.parent else ""
+        below.setdefault("" if entry.wrong or parent not in here else parent, []).append(entry)
+    waiting = [(entry, 0) for entry in sorted(below.pop("", []), key=lambda each: not each.wrong)][::-1]
+    while waiting:
+        entry, depth = waiting.pop()
+        yield entry, depth
+        waiting += [(child, depth + 1) for child in below.pop(entry.about.run, [])[::-1]]
+    # A log may claim anything, that two runs began each other too.
+    yield from ((entry, 0) for left in below.values() for entry in left)
+
+
+def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
+    about = entry.about
+    task = _linked(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
+    task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
+    changed = f"changed {entry.changes}" if entry.changes and entry.changes.calls else ""
+    task += f'<p class="did">{_safe(changed, 600)}</p>' if changed else ""
+    task += f'<p class="did">{_safe(_where(about), 300)}</p>' if _where(about) else ""
+    wrong = f'<p class="wrong">{_safe(entry.wrong, 400)}</p>' if entry.wrong else ""
+    state = html.escape(_state(entry))
+    cells = (
+        f'<b class="bad">{state}</b>' if entry.wrong else state,
+        task + wrong,
+        f"<code>{_safe(about.run, 120)}</code>",
+        _safe(about.model, 60),
+        figures.clock(about.started).removesuffix(" UTC"),
+    )
+    told = "".join(f"<td>{cell}</td>" for cell in cells) + "".join(
+        f'<td class="number" data-name="{name}" data-sort="{"" if value is None else value}">{_safe(shown, 60)}</td>'
+        for name, (value, shown) in zip(_NUMBERS, _numbers(entry), strict=True)
+    )
+    harm = int(bool(entry.wrong or entry.failed or _ended_badly(about)))
+    classes = "wrong" if entry.wrong else f"d{min(depth, _DEEPEST)}"
+    return f'<tr class="{classes}" data-state="{state}" data-harm="{harm}">{told}</tr>'
+
+
+def _numbers(entry: Entry) -> Sequence[tuple[int | None, str]]:
+    """What is in the columns of `_NUMBERS`: for sorting, None where it is not known, and as it is shown."""
+    about, changes = entry.about, entry.changes or Effects()
+    tokens = known.tokens(about.usage)
+    made = sum(number for _, number, _ in changes.made)
+    failed = figures.count(entry.failed) + ("+?" if about.unmarked else "")
+    return (
+        (about.steps, figures.count(about.steps)),
+        (entry.failed, failed if entry.failed is not None else "-"),
+        (
+            made if entry.changes else None,
+            f"{figures.count(made)}{'+?' if changes.unknown else ''}" if entry.changes else "-",
+        ),
+        (tokens, figures.at_least(figures.count(tokens), about.uncounted)),
+        (about.cost_nanousd, figures.at_least(figures.dollars(about.cost_nanousd), about.unpriced)),
+    )
+
+
+def _state(entry: Entry) -> str:
+    """How a run ended, in the words by which the index is filtered."""
+    if entry.wrong:
+        return "damaged"
+    about = entry.about
+    return descriptions.line(
+        about.source_end.replace(":", ": ", 1) if about.source_end else about.agent_state, 60
+    )
+
+
+def _ended_badly(about: Summary) -> bool:
+    """Whether an error or a limit ended it, by its source where that says so."""
+    if about.source_end:
+        return about.source_end.partition(":")[0] in ("error", "limit", "guardrail", "cancelled")
+    return bool(about.code) and about.agent_state != "COMPLETED"
+
+
+def _where(about: Summary) -> str:
+    told = dict(about.environment.pairs())
+    return ", ".join(f"{name} {told[name]}" for name in ("cwd", "branch", "permission mode") if name in told)
+
+
+def _kin(about: Summary, pages: Mapping[str, str]) -> str:
+    told = [("child of", about.parent.run)] if about.parent else []
+    told += [("forked from", about.forked_from)] if about.forked_from else []
+    return "".join(
+        f" <small>{word} {_linked(descriptions.line(run, 120), pages.get(run, ''))}</small>"
+        for word, run in told
+    )
+
+
+def _linked(shown: str, file: str) -> str:
+    """Words that are harmless already, as a link where there is a page."""
+    return f'<a href="{quote(file)}">{html.escape(shown)}</a>' if file else html.escape(shown)
+
+
+def _safe(text: str, most: int) -> str:
+    return html.escape(descriptions.line(text, most))

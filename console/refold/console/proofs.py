@@ -1,16 +1,18 @@
-"""`refold verify` of a certificate that `refold audit --certificate` wrote."""
+"""`refold seal`, `keygen`, `pack`, `unpack`, and certificates."""
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from refold.console import places
+from refold.console import addresses, places
 from refold.console.audit import code_of, imported_row, named_rows
-from refold.console.codes import worst
-from refold.console.places import StorePlace
-from refold.console.screen import Screen
+from refold.console.options import argument, new_file, option
+from refold.console.places import StorePlace, changing, reads
+from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay import figures
@@ -27,7 +29,114 @@ from refold.replay.certificate import (
     read,
 )
 from refold.replay.evidence import NOT_TRUE
+from refold.replay.family import family_of
+from refold.store import bundles, files, packer, seals
 from refold.store.verify_bundle import key_id
+
+
+class SealReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What `seal` did, as JSON. `line` is to be kept; `at` is nanoseconds since the epoch, `key` the public key's id."""
+
+    line: str
+    at: int
+    key: str
+    added: int
+    runs: int
+    broken: tuple[seals.BrokenRun, ...]
+
+
+async def seal_command(
+    screen: Screen,
+    place: StorePlace,
+    *,
+    key: Annotated[Path, option("--key", "Private Ed25519 key in PEM.")],
+    seal: Annotated[list[str], option("--seal", "A line printed before: sign only what begins with it.")],
+    last_key: Annotated[
+        list[Path], option("--last-key", "Public key of the last seal, after a change of keys.")
+    ],
+) -> int:
+    """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
+    signing, kept = files.read_signing_key(key), [*map(seals.kept, seal)]
+    before = [*map(files.read_public_key, last_key)]
+    async with changing(place) as store:
+        done = await seals.seal(store, signing, time.time_ns(), kept, before)
+    line = seals.Kept(done.seal.size, done.seal.root).line
+    id_ = key_id(done.seal.key)
+    sealed = SealReceipt(
+        line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, broken=done.broken
+    )
+    screen.result(sealed, lambda: _tell_sealed(screen, sealed))
+    for each in done.broken:
+        note(f"NOT sealed: run {each.run} event {each.seq} was sealed with {each.hash}, and {each.problem}")
+    return Damaged.exit_code if done.broken else 0
+
+
+def _tell_sealed(screen: Screen, sealed: SealReceipt) -> None:
+    screen.say(sealed.line)
+    named = f"key {sealed.key}, {figures.clock(sealed.at)}"
+    note(f"{figures.count(sealed.added)} new heads of {figures.counted(sealed.runs, 'run')}; {named}")
+
+
+def keygen_command(
+    screen: Screen,
+    file: Annotated[Path, argument("Where to write the private key; the public one goes to FILE.pub.")],
+) -> int:
+    """Make an Ed25519 key to sign with. No file is ever written over."""
+    key = key_id(files.make_key(file))
+    rows = [
+        ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
+        ("public", f"{files.public_path(file)}: to verify with; give it to your auditors"),
+        ("key", key),
+    ]
+    made = {"private": str(file), "public": str(files.public_path(file)), "key": key}
+    screen.result(made, lambda: screen.pairs(rows))
+    return 0
+
+
+@reads
+async def pack_command(
+    screen: Screen,
+    place: StorePlace,
+    runs: Annotated[list[str], argument("RUN or @last; a prefix of an id will do.")],
+    *,
+    file: Annotated[Path | None, new_file("The bundle's file; it must not exist.", shows="RUN.zip")] = None,
+    tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
+) -> int:
+    """Put runs into one file that verifies offline, with the seal that covers them."""
+    async with places.reading(place) as store:
+        named = await addresses.runs_of(store, runs)
+        others = f"-and-{len(named) - 1}" if len(named) > 1 else ""
+        file = file or places.beside(f"{named[0]}{others}", ".zip")
+        if tree:
+            named = [each for run in named for each in await family_of(store, run)]
+        packed = await packer.pack(store, named, file)
+    screen.result(packed, lambda: _tell_packed(screen, packed))
+    return 0
+
+
+def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
+    screen.heading(f"{packed.path}: {figures.counted(packed.size, 'byte')}")
+    sealed = (
+        f"{packed.sealed} of them under the store's newest seal" if packed.sealed else "none of them sealed"
+    )
+    runs = f"{packed.runs}, with {figures.counted(packed.events, 'event')}; {sealed}"
+    screen.pairs([("  runs", runs), ("  sha256", packed.sha256)])
+
+
+async def unpack_command(
+    screen: Screen,
+    bundle: Annotated[Path, argument("A bundle, as `refold pack` writes it.")],
+    *,
+    file: Annotated[Path, new_file("The new store's file; it must not exist.")],
+) -> int:
+    """Make a store of a bundle's runs, to show, audit and replay them."""
+    unpacked = await bundles.unpack(bundle, file)
+    told = f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, each as it was packed"
+    screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
+    if not screen.json:
+        note("the seal stays in the bundle: refold verify BUNDLE --key FILE.pub")
+    return 0
+
 
 _MOST = 1 << 28
 """Bytes of a certificate that is read: about 150 a run."""
@@ -51,7 +160,7 @@ class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     cannot_prove: tuple[str, ...] = ()
 
 
-def named(path: Path) -> bool:
+def named_certificate(path: Path) -> bool:
     """Whether this is a file that begins as a certificate does."""
     try:
         with path.open("rb") as file:
@@ -145,8 +254,8 @@ def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
     kinds += [("not judged", len(store.unjudged)), ("not in the certificate", store.others)]
     told = ", ".join(f"{figures.count(count)} {word}" for word, count in kinds if count) or "no runs"
     lists = {"grown": store.grown, "DIFFERS": store.differing, "not judged": store.unjudged}
-    named = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
-    return [("  store", f"{store.store}: {told}"), *named]
+    named_certificate = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
+    return [("  store", f"{store.store}: {told}"), *named_certificate]
 
 
 def _first(runs: Sequence[Named]) -> list[str]:
