@@ -11,7 +11,7 @@ from refold.reducers import Event, Fact, RunState, advance, codec, fold, next_ef
 from refold.reducers.codec import CONTENTS, Encoded
 from refold.reducers.events import KINDS
 from refold.replay.audit import Audit, Auditor
-from refold.replay.following import follow_all
+from refold.replay.reader import follow_all
 from refold.store.chain import GENESIS, extend
 from refold.store.protocol import Head, Stored
 

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from console.conftest import EVIL, Refold, record
 from console.test_forged import forged, numbers_grown
 from refold.engine import calls, say
-from refold.replay.exports.lines import record as read_line
+from refold.replay.exports.table import record as read_line
 from refold.replay.importers.openai_messages import OPENAI_MESSAGES
 from refold.replay.importers.otel.importer import OTEL
 from refold.replay.importers.source import Source

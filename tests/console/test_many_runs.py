@@ -19,7 +19,7 @@ from refold.console import processes, queries, whatif, whatif_question
 from refold.console.whatif_question import OtherPolicies
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
-from refold.replay.shards import Ended, Shard, shards, worked
+from refold.replay.bulk import Ended, Shard, shards, worked
 from refold.store import SqliteStore
 from refold.store.bundles import Scan
 from support.forging import records_of, write

@@ -13,7 +13,7 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.prices import list_name, listed_nanousd
 from refold.engine.policies.files import PolicyFileError
 from refold.reducers.messages import Usage
-from refold.replay.whatif.prices import Answered
+from refold.replay.whatif.most import Answered
 
 TABLE = "scripted: {input: 2, output: 10, cache_read: 0.5}\n"
 USAGE = Usage(input=1_000_000, output=100_000)

@@ -12,8 +12,7 @@ from refold.console import whatif_text
 from refold.console.screen import Screen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay.cuts import cut
-from refold.replay.whatif.totals import totals_of
-from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
+from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf, totals_of
 from refold.store import SqliteStore
 
 EVIL = "\x1b[31mred\x1b]0;owned\x07"

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from refold.replay.kinds.table import TYPES
-from refold.replay.queries.rows import FIELDS
-from refold.replay.queries.state_fields import FIELDS as STATE_FIELDS
+from refold.replay.queries.rows import FIELDS, STATE_FIELDS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "queries.md"
 

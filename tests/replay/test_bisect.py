@@ -12,10 +12,10 @@ from refold.reducers.errors import DamagedLog
 from refold.reducers.events import Event
 from refold.reducers.state import RunState
 from refold.replay import state_at
-from refold.replay.queries.bisect import STRETCH, Seeker, bisect
+from refold.replay.queries.diffs import STRETCH, Seeker, bisect
 from refold.replay.queries.divergence import divergence
 from refold.replay.queries.language import Question
-from refold.replay.queries.state_fields import state_question
+from refold.replay.queries.rows import state_question
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs

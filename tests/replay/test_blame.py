@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
-from refold.replay.following import found_by
 from refold.replay.queries.blame import Blamer, Look, blame, look_of
-from refold.replay.queries.questions import BadQuestion
-from refold.replay.queries.state_fields import FIELDS
-from refold.replay.reader import event_of, folded
+from refold.replay.queries.conditions import BadQuestion
+from refold.replay.queries.rows import STATE_FIELDS
+from refold.replay.reader import event_of, folded, found_by
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
@@ -138,7 +137,7 @@ def test_the_paths_of_changes_are_read(driver: Driver) -> None:
 
 PATHS = st.sampled_from(
     [
-        *FIELDS,
+        *STATE_FIELDS,
         "window.ranges",
         "spent",
         "spent.usage.input",
@@ -165,5 +164,11 @@ def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str)
     assert changed[-20:] == [change.seq for change in reversed(found.changes)]
     for change in found.changes:
         assert (values[change.seq - 1], values[change.seq]) == (change.before, change.after)
-    if field in FIELDS and field not in ("spent_usd", "elapsed", "downtime", "retry_wait", "person_wait"):
-        assert encoded(FIELDS[field].of(state)).decode() == found.value
+    if field in STATE_FIELDS and field not in (
+        "spent_usd",
+        "elapsed",
+        "downtime",
+        "retry_wait",
+        "person_wait",
+    ):
+        assert encoded(STATE_FIELDS[field].of(state)).decode() == found.value

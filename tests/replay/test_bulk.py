@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import audit
-from refold.replay.bulk import Judged, Named, Totals, audit_all, audit_shard, summed
-from refold.replay.shards import Shard, shards
+from refold.replay.bulk import Judged, Named, Shard, Totals, audit_all, audit_shard, shards, summed
 from refold.store import SqliteStore
 from refold.store.packer import pack
 from support.forging import changed, records_of, write

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.asking import within
-from refold.replay.kinds.arguments import elided, shown_argument
+from refold.replay.kinds.arguments import effect_of, elided, shown_argument
 from refold.replay.kinds.commands import Part, changed_by, shorten, split, verb
-from refold.replay.kinds.effects import effect_of
 
 RESET = "git fetch origin soph/do-not-truncate-names && git reset --hard origin/soph/do-not-truncate-names && git log --oneline -3"
 

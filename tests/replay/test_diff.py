@@ -12,7 +12,7 @@ from refold.engine import Agent, ScriptedModel, call, calls, fail, say, tool
 from refold.engine.models.script import Line
 from refold.reducers.vocabulary import FailureClass
 from refold.replay.queries.diffs import MOST, Diff, Difference, diff
-from refold.replay.queries.likeness import SHOWN
+from refold.replay.queries.divergence import SHOWN
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs

@@ -22,7 +22,7 @@ from refold.reducers.events import (
 from refold.reducers.evolution import evolve
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, ToolError
 from refold.replay.doubts import DoubtfulCall, doubt_of, doubts, remark_of
-from refold.replay.following import Pass
+from refold.replay.reader import Pass
 from refold.replay.timeline import Teller
 from refold.store import MemoryStore
 from refold.store.protocol import Record, UnknownRun

@@ -13,11 +13,11 @@ from refold.reducers.guards import BUILTIN
 from refold.replay import reader
 from refold.replay.audit import Auditor
 from refold.replay.doubts import Seeker as DoubtSeeker
-from refold.replay.following import Follower, Pass, Step, follow, follow_all, found_by
-from refold.replay.queries.bisect import Seeker
 from refold.replay.queries.blame import Blamer, look_of
-from refold.replay.queries.state_fields import state_question
+from refold.replay.queries.diffs import Seeker
+from refold.replay.queries.rows import state_question
 from refold.replay.queries.stats import Counter
+from refold.replay.reader import Follower, Pass, Step, follow, follow_all, found_by
 from refold.replay.summary import Summing
 from refold.replay.timeline import Teller
 from refold.replay.verification import Verifier
@@ -144,8 +144,8 @@ def test_each_event_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         folded.append(stored.seq)
         return reader.folded(state, stored, *args)
 
-    monkeypatch.setattr("refold.replay.following.event_of", event_of)
-    monkeypatch.setattr("refold.replay.following.folded", fold)
+    monkeypatch.setattr("refold.replay.reader.event_of", event_of)
+    monkeypatch.setattr("refold.replay.reader.folded", fold)
     log = audits.chained(audits.records(golden.events("two_tools_then_an_answer")))
     asking = [Looking(-1, lambda step: (step.event, step.bare, step.before, step.after)) for _ in range(3)]
     follow_all(log, *asking, registry=BUILTIN)
@@ -163,7 +163,7 @@ def test_nothing_is_decoded_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
         decoded.append(stored.kind)
         return reader.event_of(stored, content=content)
 
-    monkeypatch.setattr("refold.replay.following.event_of", event_of)
+    monkeypatch.setattr("refold.replay.reader.event_of", event_of)
     log = audits.chained(audits.records(golden.events("two_tools_then_an_answer")))
     auditor = Auditor(audits.RUN)
     follow_all(log, auditor)

@@ -19,10 +19,10 @@ from refold.reducers.events import (
     UnknownAnnotation,
 )
 from refold.reducers.vocabulary import StopReason
-from refold.replay.following import Step
 from refold.replay.kinds.table import TYPES
 from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, shown
 from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, event_question, moved, row_of
+from refold.replay.reader import Step
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
 from support import runs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from refold.replay import importers
-from refold.replay.lost import LOST, SAID_ALL_THE_SAME, lost
+from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, lost
 
 FOLDER = Path(importers.__file__).parent
 _CODE = re.compile(

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Decision, MessageInjected, ModelRequested, differing
 from refold.reducers.state import NEW
-from refold.replay.parting import Difference, agreeing, parting
-from refold.replay.whatif.places import place_of
+from refold.replay.parting import Difference, agreeing, parting, place_of
 from support import golden
 
 LOG = [event for name in golden.names() for event in golden.events(name)]

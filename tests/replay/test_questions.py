@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.replay.queries.conditions import (
+    MOST_CHARACTERS,
+    BadQuestion,
     Beside,
     Between,
     Every,
@@ -27,9 +29,7 @@ from refold.replay.queries.conditions import (
     written,
 )
 from refold.replay.queries.language import Vocabulary, parse
-from refold.replay.queries.questions import MOST_CHARACTERS, BadQuestion
-from refold.replay.queries.rows import EVENTS, FIELDS, FlatEvent
-from refold.replay.queries.state_fields import STATES
+from refold.replay.queries.rows import EVENTS, FIELDS, STATES, FlatEvent
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from refold.reducers.events import (
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, Role
-from refold.replay.shrink.shorter import shortened
+from refold.replay.shrink.search import shortened
 from support import golden
 from support.scenario import SALT, START, Scenario
 

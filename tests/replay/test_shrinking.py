@@ -22,11 +22,9 @@ from refold.reducers.state import RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import Audit, audit, verify
-from refold.replay.queries.state_fields import state_question
-from refold.replay.shrink.rederivation import Log, Told, rederived
-from refold.replay.shrink.rewrites import write
+from refold.replay.queries.rows import state_question
+from refold.replay.shrink.rederivation import Log, Told, ever, first_parting, parts_alike, rederived, write
 from refold.replay.shrink.search import ShowsNothing, shrunk, told_of
-from refold.replay.shrink.shows import ever, first_parting, parts_alike
 from refold.store import MemoryStore
 from support import audits, golden, runs, strategies
 from support.planted import planted

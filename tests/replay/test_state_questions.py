@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.state import NEW
-from refold.replay.queries.conditions import Beside, Between, Every, Is, Node, Not, Says, Some
+from refold.replay.queries.conditions import BadQuestion, Beside, Between, Every, Is, Node, Not, Says, Some
 from refold.replay.queries.language import Question
-from refold.replay.queries.questions import BadQuestion
-from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, STATES, TEXTS, state_question
+from refold.replay.queries.rows import FLAGS, NUMBERS, STATE_FIELDS, STATES, TEXTS, state_question
 from refold.replay.reader import NO_GUARDS, event_of, folded
 from support.queried import driven, kept
 from support.strategies import Driver
@@ -54,7 +53,7 @@ def test_nothing_is_no_question(text: str) -> None:
 @given(driver=driven())
 def test_what_is_said_to_rise_never_falls(driver: Driver) -> None:
     """Along every log, a field that is said to rise does."""
-    rising = [field for field in FIELDS.values() if getattr(field, "rises", False)]
+    rising = [field for field in STATE_FIELDS.values() if getattr(field, "rises", False)]
     assert {"seq", "elapsed", "spent_usd", "ended"} <= {field.name for field in rising}
     state = NEW
     last: dict[str, Any] = {field.name: field.of(NEW) for field in rising}

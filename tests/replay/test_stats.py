@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import kind_of
-from refold.replay.following import follow
 from refold.replay.queries.stats import Counter, Latency, Stats, merge, stats
-from refold.replay.reader import stored_events
+from refold.replay.reader import follow, stored_events
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 
 from refold.reducers.events import Event
-from refold.replay.following import Step
-from refold.replay.reader import event_of
+from refold.replay.reader import Step, event_of
 from refold.replay.surroundings import Links, Surroundings, surrounded
 from refold.store import MemoryStore
 from refold.store.protocol import Stored

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from refold.console.main import main
 from refold.reducers.vocabulary import ToolError
-from refold.replay.kinds.effects import effect_of, is_harmful
-from refold.replay.tally import EffectCounter, Effects
-from refold.replay.timeline import CallRow, TurnRow
+from refold.replay.kinds.arguments import effect_of, is_harmful
+from refold.replay.timeline import CallRow, EffectCounter, Effects, TurnRow
 
 SESSIONS = Path(__file__).parents[1] / "transcripts" / "claude_code"
 

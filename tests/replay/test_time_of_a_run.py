@@ -18,8 +18,8 @@ from refold.reducers.folds import fold
 from refold.reducers.limits import TimeLimit
 from refold.reducers.meters import elapsed
 from refold.replay.exports.otlp import Spans
-from refold.replay.following import Follower, Step
 from refold.replay.queries.stats import Counter
+from refold.replay.reader import Follower, Step
 from refold.replay.timeline import Teller, TurnRow
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, spend_of

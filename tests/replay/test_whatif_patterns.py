@@ -12,8 +12,7 @@ from refold.reducers.parser import parse
 from refold.reducers.vocabulary import ToolError
 from refold.replay.importers.source import Source
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.subjects import Subject
-from refold.replay.whatif.verdict import Verdict, WhatIf
+from refold.replay.whatif.verdict import Subject, Verdict, WhatIf
 from support.following import shown
 from support.pattern_figures import judged
 from support.scenario import Scenario

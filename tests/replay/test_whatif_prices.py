@@ -11,9 +11,8 @@ from refold.reducers.events import Event, Fact, ModelResponded
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.prices import Answered, Prices, priced
-from refold.replay.whatif.totals import totals_of
-from refold.replay.whatif.verdict import UNPRICED, Verdict, WhatIf
+from refold.replay.whatif.most import Answered, Prices, priced
+from refold.replay.whatif.verdict import UNPRICED, Verdict, WhatIf, totals_of
 from support.following import shown
 from support.scenario import Scenario
 from support.shown_only import Life

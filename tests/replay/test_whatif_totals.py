@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from refold.reducers.events import Event, RunForked
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.totals import Prefixes, Totals, totals_of
-from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
+from refold.replay.whatif.verdict import Prefixes, Spend, Totals, Verdict, WhatIf, totals_of
 from refold.store.protocol import Origin
 from support.following import shown
 from support.scenario import Scenario

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from refold.reducers.events import RunStarted
 from refold.reducers.parser import parse
-from refold.replay.whatif.clock import seconds
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.totals import totals_of
-from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, Verdict, WhatIf
+from refold.replay.whatif.shown import seconds
+from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, Verdict, WhatIf, totals_of
 from support.following import shown
 from support.scenario import SECOND, Scenario
 

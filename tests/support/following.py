@@ -6,8 +6,7 @@ from typing import TypeVar
 from refold.reducers import codec
 from refold.reducers.events import Annotation, Event, Fact
 from refold.reducers.guards import Registry
-from refold.replay.following import Follower, follow_all
-from refold.replay.reader import NO_GUARDS
+from refold.replay.reader import NO_GUARDS, Follower, follow_all
 from refold.store.protocol import Stored
 
 Found = TypeVar("Found")

@@ -19,10 +19,10 @@ if __name__ == "__main__":
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.parser import parse
-from refold.replay.following import follow_all
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
+from refold.replay.reader import follow_all
 from refold.replay.source_words import UNNAMED
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf

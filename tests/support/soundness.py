@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from refold.reducers.events import Event
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.prices import Prices
+from refold.replay.whatif.most import Contexts, Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
 from support.any_policy import laid_over, policies, turned
 from support.following import shown

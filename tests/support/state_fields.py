@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from refold.reducers.state import RunState
-from refold.replay.changes import Changes, state_changes
+from refold.replay.why import Changes, state_changes
 
 
 def fields_of(state: RunState) -> dict[str, str]:

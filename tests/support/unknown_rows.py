@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from refold.reducers.parser import parse
-from refold.replay.following import follow_all
 from refold.replay.importers.archives import is_archive
 from refold.replay.importers.formats import UnknownFormat, importer
 from refold.replay.importers.source import BadTranscript, Source
 from refold.replay.importers.transcript import Transcript
+from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict
 from support.following import unchained

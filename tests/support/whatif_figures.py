@@ -15,15 +15,14 @@ if __name__ == "__main__":
 
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
-from refold.replay.following import follow_all
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
+from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.only import RULES, only
-from refold.replay.whatif.totals import Totals, totals_of
-from refold.replay.whatif.verdict import Verdict
+from refold.replay.whatif.verdict import Totals, Verdict, totals_of
 from support.following import unchained
 from support.transcripts import FILES, path_of, salts
 

@@ -29,12 +29,12 @@ from refold.reducers.events import (
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
 from refold.replay import known
-from refold.replay.following import follow_all
 from refold.replay.importers.formats import detected, importer
 from refold.replay.importers.source import Source
 from refold.replay.importers.transcript import Transcript
+from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.contexts import Contexts
+from refold.replay.whatif.most import Contexts
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import unchained
 from support.transcripts import FILES, manifest, path_of, salts

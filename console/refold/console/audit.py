@@ -18,9 +18,8 @@ from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import Judged, Named, Totals, audit_all
+from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
 from refold.replay.certificate import Certificate, Heads, written
-from refold.replay.shards import SHARD, Shard, shards
 from refold.store.bundles import is_bundle
 from refold.store.files import SigningKey, read_signing_key, written_beside
 

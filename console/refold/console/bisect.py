@@ -12,10 +12,10 @@ from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import WrongUse
 from refold.replay import figures
-from refold.replay.queries.bisect import FirstTrue, bisect
 from refold.replay.queries.blame import Blame, Change, blame
+from refold.replay.queries.diffs import FirstTrue, bisect
 from refold.replay.queries.divergence import Divergence, divergence
-from refold.replay.queries.state_fields import state_question
+from refold.replay.queries.rows import state_question
 
 _VALUE = 120  # characters of a value in a table
 

@@ -12,9 +12,8 @@ from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Parent, RunStarted
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.begun import Begun, Named
-from refold.replay.following import Follower, follow
-from refold.replay.reader import NO_GUARDS, event_of, stored_events
+from refold.replay.doubts import Begun, Named
+from refold.replay.reader import NO_GUARDS, Follower, event_of, follow, stored_events
 from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL, SourceEnd
 from refold.replay.summary import Summary, goes_on_in, summary
 from refold.store.protocol import Store, UnknownRun

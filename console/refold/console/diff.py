@@ -10,7 +10,7 @@ from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge
 from refold.replay import figures
 from refold.replay.queries.diffs import Diff, Difference, RunTotals, diff
-from refold.replay.queries.likeness import FieldDifference
+from refold.replay.queries.divergence import FieldDifference
 
 _NAME = 60  # characters of a name that a log chose
 _COLUMNS = (

@@ -24,8 +24,7 @@ from refold.reducers.state import RunState
 from refold.reducers.text import label
 from refold.reducers.vocabulary import Doubt
 from refold.replay import figures
-from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved, remark_of
-from refold.replay.family import family_of
+from refold.replay.doubts import DoubtfulCall, doubts, family_of, is_unresolved, remark_of
 from refold.store.protocol import Store
 
 _MOST = 1000

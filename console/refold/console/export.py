@@ -15,14 +15,11 @@ from refold.console.selection import Trouble, check_choice
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
 from refold.replay import figures
-from refold.replay.exports.lines import json_lines
 from refold.replay.exports.markdown import markdown
 from refold.replay.exports.openai import openai_messages
 from refold.replay.exports.otlp import otlp_spans
-from refold.replay.exports.parquet import ParquetFile
-from refold.replay.exports.table import Table
-from refold.replay.following import Steps
-from refold.replay.reader import stored_events
+from refold.replay.exports.table import ParquetFile, Table, json_lines
+from refold.replay.reader import Steps, stored_events
 from refold.store.files import check_free, written_beside
 from refold.store.protocol import Store
 

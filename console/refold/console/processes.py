@@ -13,7 +13,7 @@ import msgspec
 
 from refold.console.options import option
 from refold.console.screen import watched
-from refold.replay.shards import Shard
+from refold.replay.bulk import Shard
 
 Jobs = Annotated[
     int | None, option("--jobs", "Processes, where there are many runs.", min=1, shows="one a core")

@@ -28,8 +28,8 @@ from refold.replay.certificate import (
     is_certificate,
     read,
 )
+from refold.replay.doubts import family_of
 from refold.replay.evidence import NOT_TRUE
-from refold.replay.family import family_of
 from refold.store import bundles, files, packer, seals
 from refold.store.verify_bundle import key_id
 

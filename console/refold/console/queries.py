@@ -16,10 +16,10 @@ from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble, chosen, families_of, without_grown
 from refold.reducers.errors import CannotJudge, RefoldError
 from refold.replay import figures
+from refold.replay.bulk import HELD, SHARD, Ended, Shard, shards, worked
 from refold.replay.queries.grep import Erased, Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
-from refold.replay.shards import HELD, SHARD, Ended, Shard, shards, worked
 
 GREP_SHARD = 5_000
 """Events of a part that a process does in one piece: of each something may be told, and what is told is held until its turn."""

@@ -16,7 +16,7 @@ from refold.replay.summary import goes_on_in
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 if TYPE_CHECKING:
-    from refold.replay.shards import Ended
+    from refold.replay.bulk import Ended
 
 
 class Trouble:

@@ -20,14 +20,12 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import NANO, SOURCE_LABEL
 from refold.replay import figures, known
 from refold.replay.environment import LABELS
-from refold.replay.following import Step
 from refold.replay.kinds.arguments import ERASED, elided
 from refold.replay.kinds.table import sentence
-from refold.replay.reader import NO_GUARDS, event_of
+from refold.replay.reader import NO_GUARDS, Step, event_of
 from refold.replay.source_words import SourceTotals
 from refold.replay.summary import Summary, summary
-from refold.replay.tally import EffectCounter
-from refold.replay.timeline import WAITING, CallRow, Teller, Timeline, TurnRow, timeline, turns
+from refold.replay.timeline import WAITING, CallRow, EffectCounter, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored
 
@@ -291,7 +289,7 @@ def _event(
     screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool, shown: bool
 ) -> tuple[int, bool]:
     """Print an event if it is to be `shown`; the turn after it, and whether it ends the run."""
-    from refold.replay.exports.lines import line_of
+    from refold.replay.exports.table import line_of
     from refold.replay.queries.rows import side_of
 
     problem, event = "", None

@@ -10,10 +10,10 @@ from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.reducers.events import ModelResponded, SourceRecorded
 from refold.replay import figures
-from refold.replay.exports.lines import line_of
-from refold.replay.following import Problem
+from refold.replay.exports.table import line_of
 from refold.replay.kinds.arguments import ERASED
 from refold.replay.kinds.table import kind_for
+from refold.replay.reader import Problem
 from refold.replay.surroundings import AskedCall, Related, Surrounded, surrounded
 
 _DEEPEST = 6

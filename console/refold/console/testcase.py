@@ -23,12 +23,10 @@ from refold.engine.compatibility import installed_guards
 from refold.engine.playback import Diverged
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit, figures
-from refold.replay.queries.state_fields import state_question
+from refold.replay.queries.rows import state_question
 from refold.replay.reader import events
-from refold.replay.shrink.rederivation import Log
-from refold.replay.shrink.rewrites import write
+from refold.replay.shrink.rederivation import Log, Parted, ever, first_parting, parts_alike, write
 from refold.replay.shrink.search import ShowsNothing, Shrinking, shrinking, told_of
-from refold.replay.shrink.shows import Parted, ever, first_parting, parts_alike
 from refold.store import MemoryStore, SqliteStore, packer
 from refold.store.files import written_beside
 from refold.store.protocol import Store

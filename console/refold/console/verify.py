@@ -17,7 +17,7 @@ from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, figures, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
-from refold.replay.following import follow_all
+from refold.replay.reader import follow_all
 from refold.replay.verification import Prefix
 from refold.store import bundles
 from refold.store.bundles import DamagedBundle, UnjudgedBundle

@@ -20,10 +20,10 @@ from refold.reducers.messages import Message
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import events, figures, state_at
+from refold.replay.cuts import NoSuchTurn
 from refold.replay.importers.derivation.facts import ADAPTER
 from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
 from refold.replay.source_words import ASKED_FOR_SUMMARY, LACKS, NO_SUMMARY, SYSTEM_LABEL
-from refold.replay.turns import NoSuchTurn
 from refold.replay.why import Opinion, Reasons, why
 from refold.store.protocol import Store, Stored
 

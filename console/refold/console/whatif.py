@@ -21,8 +21,8 @@ from refold.console.whatif_question import (
 from refold.console.whatif_table import Table, json_of
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
-from refold.replay.shards import HELD, Ended, Shard, shards, worked
-from refold.replay.turns import request_of
+from refold.replay.bulk import HELD, Ended, Shard, shards, worked
+from refold.replay.cuts import request_of
 from refold.replay.whatif.view import Hypothesis, Row, hypothesis
 
 SHARD_OF_A_STORE = 5_000

@@ -30,13 +30,11 @@ from refold.reducers.overlay import Setting
 from refold.reducers.parser import parse_with
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import NANO
-from refold.replay.shards import Shard
+from refold.replay.bulk import Shard
 from refold.replay.whatif.comparison import ask_all
-from refold.replay.whatif.contexts import Contexts
-from refold.replay.whatif.defaults import Named
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.only import RULES, only
-from refold.replay.whatif.prices import Answered, Prices
+from refold.replay.whatif.most import Answered, Contexts, Prices
+from refold.replay.whatif.only import RULES, Named, only
 from refold.replay.whatif.verdict import Verdict, WhatIf
 
 _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTALL)

@@ -13,10 +13,9 @@ from refold.console.whatif_question import Question
 from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.replay import figures
-from refold.replay.shards import Ended
-from refold.replay.whatif.defaults import note_of
-from refold.replay.whatif.totals import Totals, totals_of
-from refold.replay.whatif.verdict import Spend, Verdict, WhatIf
+from refold.replay.bulk import Ended
+from refold.replay.whatif.only import note_of
+from refold.replay.whatif.verdict import Spend, Totals, Verdict, WhatIf, totals_of
 from refold.store.protocol import UnknownRun
 
 _RANKS = {Verdict.STOPS: 0, Verdict.DIVERGES: 1, Verdict.INCONCLUSIVE: 3, Verdict.AGREE: 4}

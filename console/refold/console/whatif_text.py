@@ -7,8 +7,7 @@ from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge
 from refold.reducers.machine import AgentState
 from refold.replay import figures
-from refold.replay.whatif.totals import Totals
-from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf
+from refold.replay.whatif.verdict import Fired, Spend, Totals, Verdict, WhatIf
 
 _SHOWN = 300
 _AT_LEAST = ", at least: what was under way when it stopped counts as spent"

@@ -28,8 +28,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import nano
 from refold.replay import figures, state_at
-from refold.replay.cuts import Suits, awaits, cut, cut_from, hears
-from refold.replay.turns import request_of
+from refold.replay.cuts import Suits, awaits, cut, cut_from, hears, request_of
 from refold.store.protocol import LEASE_SECONDS, Store
 
 

@@ -30,9 +30,8 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.following import Follower, Step, follow
 from refold.replay.parting import Difference, Parting, parting, unjudged
-from refold.replay.reader import event_of, stored_events
+from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.store.protocol import Store, Stored
 
 Derived = Sequence[tuple[Decision, RunState]]

@@ -1,10 +1,10 @@
-"""Calls whose end nobody saw: where a crash, or a stop, has left it open whether something happened in the world.
+"""Calls in doubt, and the runs that calls began.
 
 What a person finds out while the run waits for it is a fact. What they find out after the model was told that nobody
 knows, or after the run ended, is a note about the call's result: it begins with one of three fixed sentences.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import (
+    ChildEnded,
     DoubtResolved,
     Event,
     LateResult,
@@ -20,15 +21,18 @@ from refold.reducers.events import (
     RunForked,
     RunResumed,
     RunStarted,
+    SourceRecorded,
     StateChanged,
     ToolReturned,
     ToolsDispatched,
     kind_of,
 )
 from refold.reducers.machine import AgentState
+from refold.reducers.meters import child_run_id, open_children
 from refold.reducers.pending import repeatable
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
-from refold.replay.following import Follower, Step, found_by
+from refold.replay.reader import Follower, Step, events, found_by
+from refold.replay.source_words import BEGAN
 from refold.store.protocol import Store
 
 Standing = Literal["open", "asked", "told", "resolved"]
@@ -199,3 +203,79 @@ class Seeker(Follower[tuple[DoubtfulCall, ...]]):
         doubt = doubt_of(event.content.text) if event.content is not None else None
         if row is not None and doubt is not None:
             self._rows[row.call] = replace(row, standing="resolved", doubt=doubt, by=event.by, at=at)
+
+
+_DISPATCHED = kind_of(ToolsDispatched)
+_RETURNED, _RECORDED = kind_of(ToolReturned), kind_of(SourceRecorded)
+
+
+class Begun(Follower[Sequence[str]]):
+    """The ids of the runs that its calls of other agents begin, in their order: one that never came to begin is no run."""
+
+    folds = True
+
+    def __init__(self) -> None:
+        self._runs: dict[str, None] = {}
+
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.after`."""
+        if step.stored.kind == _DISPATCHED:
+            self._runs.update(dict.fromkeys(open_children(step.after)))
+
+    def result(self) -> Sequence[str]:
+        """The ids, of forks those with their parents' too."""
+        return tuple(self._runs)
+
+
+class Named(Follower[Mapping[str, str]]):
+    """The calls of an imported run that began others, by the keys of those in the source: where several calls name a
+    run, the first began it, and the others went on with it.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, str] = {}
+        self._returned = 0, ""
+
+    def take(self, step: Step) -> None:
+        """Take one event. Raises as `Step.bare`."""
+        if step.stored.kind not in (_RETURNED, _RECORDED):
+            return
+        match step.bare:
+            case ToolReturned(call=call):
+                self._returned = step.stored.seq, call
+            case SourceRecorded(what=what, seq=seq) if what.startswith(BEGAN) and seq == self._returned[0]:
+                self._calls.setdefault(what.removeprefix(BEGAN), self._returned[1])
+            case _:
+                pass
+
+    def result(self) -> Mapping[str, str]:
+        """The calls by the keys."""
+        return self._calls
+
+
+async def family_of(store: Store, run: str) -> list[str]:
+    """The ids of the run and of all runs below it that the store has, each once. Raises `UnknownRun`."""
+    found, left = [run], [run]
+    while left:
+        for child in await _children(store, left.pop()):
+            if child not in found and (await store.head(child)).seq:
+                found.append(child)
+                left.append(child)
+    return found
+
+
+async def _children(store: Store, run: str) -> list[str]:
+    """The runs that calls of this one started, or would have, ended or not."""
+    agents, found = frozenset[str](), list[str]()
+    async for stored, event in events(store, run):
+        if isinstance(event, RunStarted | RunForked):
+            agents = frozenset(tool.name for tool in event.tools or () if tool.agent) or agents
+        found += _started(stored.run, event, agents)  # of a fork's prefix: what its parent started
+    return found
+
+
+def _started(run: str, event: Event, agents: frozenset[str]) -> Iterable[str]:
+    if isinstance(event, ChildEnded):
+        return [event.run]
+    calls = event.calls if isinstance(event, ModelResponded) else ()
+    return [child_run_id(run, call.id) for call in calls if call.name in agents]

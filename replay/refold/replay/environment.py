@@ -13,7 +13,7 @@ import msgspec
 from refold.reducers.events import ModelResponded, Remark, RunStarted, SourceRecorded
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import figures
-from refold.replay.following import Step
+from refold.replay.reader import Step
 
 Item = Literal["cwd", "branch", "user", "host", "permission_mode", "client", "version"]
 Row = dict[Item, Any]

@@ -1,9 +1,11 @@
-"""Where the decisions that stand behind a fact part from those that follow from it: one alignment for whoever derives again.
+"""Where the decisions behind a fact part.
 
 Both lists hang on one fact, so they are held against each other one by one, from the front. Three questions look like this
 one, and are others. Logs of different facts are aligned by what happened in a turn (`queries.diffs`, `queries.divergence`), and
 what counts there is `queries.likeness`. Whether two runs ask the same of the world, whatever their logs say of it, is
 `whatif.shown`. A recording that is played again must give the same log to the byte: the engine compares event by event.
+
+That two runs part at all is no matter of their decisions: see `shown`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,6 +19,7 @@ from refold.reducers.events import (
     CallRefused,
     Decision,
     GuardTripped,
+    LimitNeared,
     MessageInjected,
     MessageTrimmed,
     ModelRequested,
@@ -26,7 +29,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import encoded
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Cause
+from refold.reducers.vocabulary import Cause, Verdict
 
 
 @unique
@@ -129,3 +132,24 @@ def _guards_of(decision: Decision) -> set[str]:
             return {text.name for text in texts if text.cause is Cause.GUARD}
         case _:
             return set()
+
+
+def place_of(
+    state: RunState, group: Sequence[Decision], derived: Sequence[Decision]
+) -> tuple[int, str | None, str | None]:
+    """Where the recorded decisions part from those of the other run, counted from 1 after the fact, and the two that do.
+
+    What is only written down parts nothing: digests, and warnings. `state` is the other run's.
+    """
+    one = [(place, decision) for place, decision in enumerate(group, 1) if not _silent(decision)]
+    other = [decision for decision in derived if not _silent(decision)]
+    same = agreeing(state, [decision for _, decision in one], other)
+    recorded = one[same] if same < len(one) else None
+    text = encoded(other[same]).decode() if same < len(other) else None
+    return (recorded[0] if recorded else 0), (encoded(recorded[1]).decode() if recorded else None), text
+
+
+def _silent(decision: Decision) -> bool:
+    return isinstance(decision, StateDigested | LimitNeared) or (
+        isinstance(decision, GuardTripped) and decision.verdict is Verdict.WARN
+    )

@@ -16,7 +16,7 @@ from refold.reducers.messages import Message
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, request_only
 from refold.reducers.window import Chunks, MessageRef
-from refold.replay.causes import by
+from refold.replay.figures import by
 
 
 class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):

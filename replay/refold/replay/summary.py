@@ -21,12 +21,11 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.environment import Environment, Reading
-from refold.replay.following import Follower, Step, follow
-from refold.replay.lost import is_lost
-from refold.replay.reader import event_of, stored_events
+from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.replay.source_words import (
     SourceEnd,
     SourceTotals,
+    is_lost,
     lacks_tokens,
     source_end,
     source_totals,

@@ -34,10 +34,9 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.vocabulary import ToolError
-from refold.replay.following import AsRecorded, Follower, Pass, Problem, Step
 from refold.replay.kinds.table import details_of, sentence
 from refold.replay.queries.rows import Side, side_of
-from refold.replay.reader import Records, event_of
+from refold.replay.reader import AsRecorded, Follower, Pass, Problem, Records, Step, event_of
 from refold.store.protocol import Store, Stored
 
 # What may be said of an event, or of a call, whenever it was.

@@ -35,8 +35,7 @@ from refold.reducers.evolution import state_digest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.sizes import SIZED, misfit
 from refold.reducers.state import NEW, RunState
-from refold.replay.following import Follower, Step, follow
-from refold.replay.reader import Records
+from refold.replay.reader import Follower, Records, Step, follow
 from refold.store.chain import START, check
 from refold.store.checks import FORKED, can_name
 from refold.store.protocol import Store, Stored

@@ -1,11 +1,15 @@
-"""Why a run went on as it did at an event: what every limit and guard saw there and said, those that allowed it too.
+"""Why a run went on as it did at an event, and what that changed of its state.
 
 Nothing of this stands in a log but what did not simply allow. It is derived again, by the rules that decided then:
 each check is asked in its order, of the state that it was asked of.
+
+A state is immutable, and whatever did not change in it is the same object after as before. So two states are compared
+without looking at what they share, and the changes of a whole run cost about what folding it does.
 """
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import msgspec
 
@@ -22,6 +26,7 @@ from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
 from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
+from refold.reducers.window import Window
 from refold.replay.kinds.table import sentence
 from refold.replay.reader import events, folded
 from refold.store.protocol import Store
@@ -156,3 +161,161 @@ def _of_guard(watch: Watch, state: RunState, place: Place, before: int) -> Opini
         saw={key: value for one in judgements for key, value in one.saw.items()},
         own=msgspec.to_builtins(watch.own),
     )
+
+
+Changes = Mapping[str, str | None]
+"""The changed fields by their paths (`spent.usage.input`), as JSON text; None: it is gone, and all that was below it.
+
+They hold in their order. A field with its default is not there, as in the JSON of a state; but the agent's state always is.
+"""
+
+# What the row of an event tells already, and what is as long as the run.
+_LEFT_OUT: Mapping[type, frozenset[str]] = {
+    RunState: frozenset({"seq", "at"}),
+    Window: frozenset({"chunks", "digest"}),
+}
+_ALWAYS = "agent_state"
+# A guard's memory, or a window with many holes, may be a list that shifts with every event.
+_MOST = 12
+_RECORDED = frozenset({"setup.policy", "setup.tools"})
+_DOT = re.compile(r"(?<!\\)\.")
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def state_changes(before: RunState | None, after: RunState) -> Changes:
+    """What is another way after than before; all that it is, where nothing was before.
+
+    Not told: `seq` and `at`; the references of the window, of which counts, totals and ranges are told. Of the policy and
+    the tools it is told which event brought them; of lists and maps with more than a dozen entries, how many there are. In a
+    path, a dot within a key is written `\\.`.
+    """
+    return _told(_changed("", before, after), after)
+
+
+def _told(changes: Iterator[tuple[str, str | None]], after: RunState) -> Changes:
+    told = dict(changes)
+    for path in _RECORDED & told.keys():
+        told[path] = str(after.seq)
+    return told
+
+
+def _changed(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
+    if before is after:
+        return
+    if path in _RECORDED:
+        if before != after:
+            yield path, ""  # the event that brought it, once it is known
+        return
+    if isinstance(after, msgspec.Struct) and type(before) is type(after):
+        for name, default in _shape(type(after)):
+            old, new = getattr(before, name), getattr(after, name)
+            if old is not new:
+                yield from _changed(
+                    _below(path, name), _present(name, default, old), _present(name, default, new)
+                )
+        return
+    yield from _replaced(path, before, after)
+
+
+def _replaced(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
+    """A value that is composed in another way than before, or not at all."""
+    old, new = _parts(before), _parts(after)
+    if old is not None and new is not None:
+        for key in (*(key for key in old if key not in new), *new):
+            yield from _changed(_below(path, key), old.get(key), new.get(key))
+        return
+    was, told = (None if each is None else _written(each) for each in (before, after))
+    if was == told and old is new:
+        return
+    if old or (was is not None and told is None):
+        yield path, None
+    if new is not None:
+        for key, value in new.items():
+            yield from _changed(_below(path, key), None, value)
+    elif told is not None:
+        yield path, told
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _written(value: Any) -> str:
+    """A value that is told as a whole, as JSON text; a list too long to be told event by event by its length."""
+    if isinstance(value, tuple | dict):
+        count = len(cast("dict[str, Any]", value))
+        if count > _MOST:
+            return f'"{count} entries"'
+    return _ENCODER.encode(value).decode()
+
+
+def _parts(value: Any) -> dict[str, Any] | None:
+    """The parts of a composed value by their names; None for one that is told as a whole."""
+    if isinstance(value, msgspec.Struct):
+        shape = ((name, default, getattr(value, name)) for name, default in _shape(type(value)))
+        told = ((name, _present(name, default, each)) for name, default, each in shape)
+        return {name: each for name, each in told if each is not None}
+    if isinstance(value, tuple | dict) and len(cast("dict[str, Any]", value)) > _MOST:
+        return None
+    if isinstance(value, dict):
+        return {_escaped(str(key)): each for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, tuple) and any(
+        isinstance(each, msgspec.Struct) for each in cast("tuple[object, ...]", value)
+    ):
+        return members(cast("tuple[object, ...]", value))
+    return None
+
+
+def _present(name: str, default: Any, value: Any) -> Any:
+    """The value of a field, None for its default: as the JSON of a state leaves it out."""
+    if name == _ALWAYS or value is None:
+        return value
+    return None if value is default or value == default else value
+
+
+_SHAPES: dict[type, tuple[tuple[str, Any], ...]] = {}
+
+
+def _shape(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a Struct that are told, with their defaults."""
+    found = _SHAPES.get(kind)
+    if found is None:
+        left_out = _LEFT_OUT.get(kind, frozenset())
+        found = tuple(
+            (
+                field.name,
+                field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory(),
+            )
+            for field in msgspec.structs.fields(kind)
+            if field.name not in left_out
+        )
+        _SHAPES[kind] = found
+    return found
+
+
+def members(listed: tuple[object, ...]) -> dict[str, Any]:
+    """The members of a list by their own names or ids where they differ by them, else by their places from 0."""
+    names = [_name(each) for each in listed]
+    distinct = all(names) and len(set(names)) == len(names)
+    return {
+        name if distinct else str(place): each
+        for place, (name, each) in enumerate(zip(names, listed, strict=True))
+    }
+
+
+def _name(value: object) -> str:
+    return _escaped(str(getattr(value, "name", "") if hasattr(value, "own") else getattr(value, "id", "")))
+
+
+def _escaped(key: str) -> str:
+    return key.replace(".", "\\.")
+
+
+def steps(path: str) -> list[str]:
+    """The keys of a path, each as it is written there: what leads from a state to a value."""
+    return _DOT.split(path)
+
+
+def key_of(step: str) -> str:
+    """The key that a step of a path means."""
+    return step.replace("\\.", ".")

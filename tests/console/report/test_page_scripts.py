@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.events import kind_of
 from refold.replay.kinds.table import ROWS, texts_of
-from refold.replay.queries.rows import EVENTS, FIELDS
-from refold.replay.queries.state_fields import STATES
+from refold.replay.queries.rows import EVENTS, FIELDS, STATES
 from support import golden
 from support.page_scripts import evaluated
 from support.pages import read

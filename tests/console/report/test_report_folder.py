@@ -17,7 +17,7 @@ from refold.console.report.page import Entry, index, page_name
 from refold.engine import say
 from refold.reducers.events import Parent
 from refold.replay.summary import Summary
-from refold.replay.tally import Effects
+from refold.replay.timeline import Effects
 from refold.store import SqliteStore
 from support.families import CHILD, PARENT, boss, hand_on, writer
 from support.pages import Read, read

@@ -31,8 +31,7 @@ from refold.replay import known
 from refold.replay.importers.items import Item, Remarked, Returned
 from refold.replay.kinds.table import remark, sentence
 from refold.replay.queries.stats import Counter
-from refold.replay.tally import tally
-from refold.replay.timeline import Teller, TurnRow
+from refold.replay.timeline import Teller, TurnRow, tally
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict
 from support import claude_code

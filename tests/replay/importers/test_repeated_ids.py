@@ -14,7 +14,7 @@ from refold.replay.importers.fields import JSON, rows, table
 from refold.replay.importers.formats import importer
 from refold.replay.importers.items import Answered, Prompted, Remarked, RunBegan, RunEnded, Unread
 from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.lost import SAID_ALL_THE_SAME
+from refold.replay.source_words import SAID_ALL_THE_SAME
 from support.claude_code import answer, called, ending, read, result, said, told, user
 from support.transcripts import imported, path_of
 

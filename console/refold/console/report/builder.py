@@ -42,18 +42,15 @@ from refold.reducers.machine import TERMINAL
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
-from refold.replay.changes import state_changes
-from refold.replay.following import Follower, Step, follow
 from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
-from refold.replay.reader import Records
+from refold.replay.reader import Follower, Records, Step, follow
 from refold.replay.seen import Views
 from refold.replay.source_words import END
 from refold.replay.summary import Summary, Summing
-from refold.replay.tally import EffectCounter, tally
-from refold.replay.timeline import Teller, TurnRow
+from refold.replay.timeline import EffectCounter, Teller, TurnRow, tally
 from refold.replay.verification import Verifier
-from refold.replay.why import ALLOWED, Opinion, asked
+from refold.replay.why import ALLOWED, Opinion, asked, state_changes
 from refold.store.protocol import Store, Stored
 
 _MOST = 4000  # characters of a guard's memory

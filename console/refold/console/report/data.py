@@ -14,14 +14,14 @@ from msgspec.structs import asdict
 from refold.console.conversations import ChildRun
 from refold.reducers.events import Event, SourceRecorded
 from refold.replay.audit import Audit
-from refold.replay.changes import Changes
 from refold.replay.kinds.row import EventType, Sign
-from refold.replay.queries.questions import Field
+from refold.replay.queries.conditions import Field
 from refold.replay.queries.rows import Side
 from refold.replay.seen import ShownMessage
 from refold.replay.summary import Summary
-from refold.replay.tally import Effects
+from refold.replay.timeline import Effects
 from refold.replay.verification import Verification
+from refold.replay.why import Changes
 
 _PART = 1 << 18  # bytes of JSON in a part: a browser reads one in some milliseconds
 _RAW = -15  # deflate without header and checksum: whatever is hashed in it is checked by its hash

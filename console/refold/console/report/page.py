@@ -19,7 +19,7 @@ from refold.console import descriptions
 from refold.console.report.data import ENCODER, Packed, Report
 from refold.replay import figures, known
 from refold.replay.summary import Summary
-from refold.replay.tally import Effects
+from refold.replay.timeline import Effects
 
 _FOLDER = files("refold.console.report") / "assets"
 _MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # it would be looked for beside the page

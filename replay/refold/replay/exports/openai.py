@@ -1,4 +1,4 @@
-"""The conversation as OpenAI chat messages, one JSON object a run: what a fine-tune, an evaluation or a replay elsewhere reads.
+"""The conversation as OpenAI chat messages.
 
 All messages in the order in which they joined, those too that were pruned later; as they were said, not as they were shown
 shorter. What the model saw at one request is another question: `refold view RUN@t7`.
@@ -9,14 +9,107 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import Manifest, RunStarted
+from refold.reducers.events import Event, Manifest, RunStarted
 from refold.reducers.messages import Message
+from refold.reducers.state import NEW, RunState
+from refold.reducers.views import MissingContent, message_of, remembered, request_only, view
 from refold.reducers.vocabulary import Role
-from refold.replay.exports.trail import Trail
-from refold.replay.following import Steps
-from refold.replay.reader import stored_events
-from refold.replay.source_words import exported
+from refold.reducers.window import Chunks, MessageRef, Window, refs
+from refold.replay.reader import Step, Steps, stored_events
+from refold.replay.source_words import SourceEnd, exported, source_end
 from refold.store.protocol import Store
+
+ERASED = "[erased]"
+"""What stands where a message's words were erased."""
+
+
+class Trail:
+    """Goes along a run. What it remembers is the state and the words of the window, never the run."""
+
+    def __init__(self) -> None:
+        self.state: RunState = NEW
+        self.source_end = SourceEnd()
+        self._said: dict[int, Event] = {}
+        self._window: Window | None = None
+        self._told = 0
+        self._shown: Chunks = ()
+
+    def take(self, step: Step) -> None:
+        """Take the next step. Raises as `Step.after`."""
+        stored, event = step.stored, step.event
+        self.state = step.after
+        self.source_end = source_end(stored, event, self.source_end)
+        if getattr(event, "content", None) is not None:
+            self._said[stored.seq] = event
+            # Looking through the window costs as much as the window: where it pays, not at each event.
+            if len(self._said) > 3 * self.state.window.count + 64:
+                self._said = remembered(self.state, self._said)
+
+    def view(self) -> tuple[Message, ...] | None:
+        """Exactly what the request that is under way shows; None where some of it was erased."""
+        try:
+            return view(self.state, self._said)
+        except MissingContent:
+            return None
+
+    def fresh(self) -> tuple[int, tuple[Message, ...]] | None:
+        """What the request that is under way shows behind what the one before showed: how many messages that was, and the new
+        ones. 0 and the whole view where that is not how it begins, and at the first. None where some of it was erased.
+        """
+        shown, self._shown = self._shown, self.state.window.chunks
+        if not shown or not _begins(self._shown, shown):
+            whole = self.view()
+            return None if whole is None else (0, whole)
+        before = sum(map(len, shown))
+        new = refs(self.state.window)[before:]
+        answered = {ref.call for ref in new if ref.call is not None}
+        try:
+            made = [message_of(self.state, ref, self._said) for ref in new]
+            once = request_only(self.state, self._said)
+        except MissingContent:
+            return None
+        whole_calls = (tuple(call for call in message.calls if call.id in answered) for message in made)
+        told = (
+            msgspec.structs.replace(message, calls=calls)
+            for message, calls in zip(made, whole_calls, strict=True)
+        )
+        return before, (*told, *once)
+
+    def joined(self) -> list[Message]:
+        """The messages that joined the conversation since this was asked last, in the order of their numbers."""
+        if self.state.window is self._window:
+            return []
+        self._window = self.state.window
+        new = sorted(
+            (ref for ref in refs(self.state.window) if ref.number > self._told), key=lambda ref: ref.number
+        )
+        self._told = max([self._told, *(ref.number for ref in new)])
+        return [self._message(ref) for ref in new]
+
+    def pending(self) -> list[Message]:
+        """The results that wait for the others of their batch: at the end of a log, messages that never joined."""
+        batch = self.state.batch
+        return [
+            self._message(call.result) for call in (batch.calls if batch else ()) if call.result is not None
+        ]
+
+    def _message(self, ref: MessageRef) -> Message:
+        # As it was said: how the window shows it shorter is not the conversation's.
+        whole = msgspec.structs.replace(ref, shown=None)
+        try:
+            return message_of(self.state, whole, self._said)
+        except MissingContent:
+            text = "" if ref.role is Role.ASSISTANT else ERASED
+            return Message(role=ref.role, text=text or ERASED, call=ref.call)
+
+
+def _begins(now: Chunks, then: Chunks) -> bool:
+    """Whether a window begins with all of an earlier one. Chunks that nothing was added to are the same objects."""
+    return len(now) >= len(then) and all(
+        mine is theirs or mine.refs[: len(theirs)] == theirs.refs
+        for mine, theirs in zip(now, then, strict=False)
+    )
+
 
 _ENCODER = msgspec.json.Encoder()
 

@@ -32,12 +32,10 @@ from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay import known
-from refold.replay.causes import by
-from refold.replay.exports.openai import of_tool
-from refold.replay.exports.trail import Trail
-from refold.replay.following import Step, Steps
+from refold.replay.exports.openai import Trail, of_tool
+from refold.replay.figures import by
 from refold.replay.kinds.table import kind_for
-from refold.replay.reader import stored_events
+from refold.replay.reader import Step, Steps, stored_events
 from refold.replay.source_words import exported
 from refold.store.protocol import Store
 

@@ -17,11 +17,10 @@ import msgspec.inspect as shapes
 from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
-from refold.replay.changes import key_of, members, steps
-from refold.replay.following import Follower, Step, found_by
-from refold.replay.queries.questions import BadQuestion, unknown
-from refold.replay.queries.state_fields import FIELDS, FLAGS, NUMBERS, TEXTS, StateField
-from refold.replay.reader import NO_GUARDS
+from refold.replay.queries.conditions import BadQuestion, unknown
+from refold.replay.queries.rows import FLAGS, NUMBERS, STATE_FIELDS, TEXTS, StateField
+from refold.replay.reader import NO_GUARDS, Follower, Step, found_by
+from refold.replay.why import key_of, members, steps
 from refold.store.protocol import Store
 
 MOST = 20
@@ -116,7 +115,7 @@ class Blamer(Follower[Blame]):
 
     def result(self) -> Blame:
         """What was found. Raises `BadQuestion` for a part of a list that never was there."""
-        if not self._count and self._field not in FIELDS:
+        if not self._count and self._field not in STATE_FIELDS:
             _refuse_unknown(self._state, self._field)
         return Blame(
             run=self._run,
@@ -137,7 +136,7 @@ def look_of(field: str) -> Look:
         return Look(named.of, _written)
     path = steps(field)
     if path[0] not in RunState.__struct_fields__:
-        raise BadQuestion(field, 1, unknown("field", path[0], {*FIELDS, *RunState.__struct_fields__}))
+        raise BadQuestion(field, 1, unknown("field", path[0], {*STATE_FIELDS, *RunState.__struct_fields__}))
     _refuse_impossible(field, path)
     return Look(lambda state: _at(state, path), _written)
 

@@ -9,14 +9,13 @@ import msgspec
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.patterns import find_first
-from refold.replay.following import Step, Steps
+from refold.replay.bulk import Shard
 from refold.replay.kinds.sentences import said
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.conditions import Fits, Holds
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import START, FlatEvent, event_question, moved, row_of
-from refold.replay.reader import stored_events
-from refold.replay.shards import Shard
+from refold.replay.reader import Step, Steps, stored_events
 from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
 

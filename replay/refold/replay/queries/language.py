@@ -23,9 +23,12 @@ import msgspec
 
 from refold.reducers.patterns import problem_of
 from refold.replay.queries.conditions import (
+    MOST_CHARACTERS,
+    BadQuestion,
     Beside,
     Between,
     Every,
+    Field,
     Fits,
     Holds,
     Is,
@@ -37,18 +40,13 @@ from refold.replay.queries.conditions import (
     Some,
     Test,
     conditions,
+    decimal,
     is_so,
     lasts,
     like,
-    written,
-)
-from refold.replay.queries.questions import (
-    MOST_CHARACTERS,
-    BadQuestion,
-    Field,
-    decimal,
     unknown,
     unquoted,
+    written,
 )
 
 _SPACE = re.compile(r"\s*")

@@ -31,12 +31,12 @@ from refold.reducers.events import (
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.replay import known
-from refold.replay.following import Follower, Step, follow_all, found_by
+from refold.replay.bulk import Shard
 from refold.replay.kinds.table import kind_for
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
-from refold.replay.shards import Shard
+from refold.replay.reader import Follower, Step, follow_all, found_by
 from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
 from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, UnknownRun

@@ -1,27 +1,33 @@
-"""A log made anew of some of the facts of another: what follows from them is derived, so it is whole and legal.
+"""A log made anew of some of the facts of another, and what it is to show.
 
 A fact that nothing asks for any more (the result of a call that is not made) is left out, never forced in. What a fact
 says of other events is set right: to which request it answers, at which event a fork begins, which messages stayed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from refold.reducers import codec
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import RefoldError
 from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.events import (
+    Annotation,
     ContextObserved,
     Decision,
     Event,
     Fact,
     ModelFailed,
     ModelResponded,
+    NoteAdded,
+    Remark,
     RunForked,
     RunResumed,
+    RunStarted,
     SummaryReturned,
     ToolReturned,
     kind_of,
@@ -34,6 +40,8 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, RunState
 from refold.reducers.window import ranges_of
+from refold.replay.parting import Difference, Parting, parting, unjudged
+from refold.store.protocol import Head, Record, Store
 
 
 class Told(NamedTuple):
@@ -221,3 +229,125 @@ def _forked(state: RunState, fact: RunForked) -> RunForked:
 def _open(state: RunState, calls: tuple[str, ...]) -> tuple[str, ...]:
     begun = {call.id for call in underway(state)}
     return tuple(call for call in calls if call in begun)
+
+
+_HOLDER = "refold shrink"
+
+
+async def write(store: Store, log: Log, note: str) -> str:
+    """Write the log, and a note behind it that says what it is. The id of its run; of a fork, the runs behind it too.
+
+    The store has none of these runs. Raises what `Store.append` raises.
+    """
+    run, head = "", Head(seq=0, hash=b"")
+    remark = NoteAdded(at=log.events[-1].at, by=_HOLDER, content=Remark(text=note))
+    for group in _groups([*log.events, Written(remark, remark.at, b"")]):
+        first = group[0].event
+        if isinstance(first, RunForked):
+            first = replace(first, parent=run, parent_hash=head.hash.hex())
+            group = [group[0]._replace(event=first), *group[1:]]  # noqa: PLW2901 - the hash is known here only
+        run = first.run if isinstance(first, RunStarted | RunForked) else run
+        lease = await store.lease(run, holder=_HOLDER)
+        head = await store.append(run, head.seq, lease, [_record(each) for each in group])
+        await store.release(lease)
+    return run
+
+
+def _groups(events: Sequence[Written]) -> list[list[Written]]:
+    found = list[list[Written]]()
+    for each in events:
+        if not isinstance(each.event, Decision):
+            found.append([])
+        found[-1].append(each)
+    return found
+
+
+def _record(each: Written) -> Record:
+    encoded = codec.encode(each.event)
+    blinded = encoded.content is not None and _is_blinded(each.event)
+    return Record(
+        at=each.at,
+        kind=encoded.kind,
+        body=encoded.body,
+        content=encoded.content,
+        salt=each.salt if blinded else b"",
+    )
+
+
+def _is_blinded(event: Event) -> bool:
+    return isinstance(event, Fact | Annotation)
+
+
+def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:
+    """Whether it holds after some event of the log."""
+    return lambda log: any(holds(state) for state in log.states(registry))
+
+
+class Parted(NamedTuple):
+    """The first decision of a log that does not follow: on which fact, how it parts from what does, the kinds recorded there.
+
+    As a `Twist` it does the same to other decisions.
+    """
+
+    place: int
+    how: Parting
+    order: tuple[str, ...]
+
+    def applied(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """The decisions with this difference, where they have what differs."""
+        found, recorded, derived = [*decisions], self.how.recorded, self.how.derived
+        if self.how.difference is Difference.REORDERED:
+            return sorted(
+                found, key=lambda each: self.order.index(kind_of(each)) if kind_of(each) in self.order else -1
+            )
+        at = next((n for n, each in enumerate(found) if type(each) is type(derived)), None)
+        if recorded is None:
+            return found if at is None else [*found[:at], *found[at + 1 :]]
+        if derived is None:
+            return [*found, recorded]
+        if at is None:
+            return found
+        return [*found[:at], self._changed(recorded, found[at]), *found[at + 1 :]]
+
+    def _changed(self, recorded: Decision, decision: Decision) -> Decision:
+        if type(recorded) is not type(decision):
+            return recorded
+        return replace(decision, **{name: getattr(recorded, name) for name in self.how.fields})
+
+
+def first_parting(events: Sequence[Event], registry: Registry = BUILTIN) -> Parted | None:
+    """The first decision of a log that does not follow from its facts; None: there is none. Raises as `evolve`."""
+    state, facts = NEW, 0
+    starts = [place for place, event in enumerate(events) if not isinstance(event, Decision)]
+    for start, end in pairwise([*starts, len(events)]):
+        state = evolve(state, events[start], registry)
+        first, group = events[start], [each for each in events[start + 1 : end] if isinstance(each, Decision)]
+        if isinstance(first, Fact):
+            derived = [decision for decision, _ in rules_of(state)(state, first)]
+            how = parting(state, group, derived)
+            if how is not None and not unjudged(state, (*group, *derived)):
+                return Parted(facts, how, tuple(map(kind_of, group)))
+            facts += 1
+        for decision in group:
+            state = evolve(state, decision, registry)
+    return None
+
+
+def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
+    """Whether the first decision that does not follow parts in the same way: the same kind, in the same fields."""
+    marks = _marks(wanted)
+
+    def shows(log: Log) -> bool:
+        try:
+            first = first_parting([each.event for each in log.events], registry)
+        except MissingTokenizer:
+            raise
+        except RefoldError:
+            return False
+        return first is not None and _marks(first) == marks
+
+    return shows
+
+
+def _marks(parted: Parted) -> tuple[Difference, str, set[str]]:
+    return parted.how.difference, parted.how.kind, set(parted.how.fields)

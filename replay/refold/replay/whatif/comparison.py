@@ -22,21 +22,15 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
 from refold.reducers.named_tools import strangers
 from refold.reducers.policy import Policy
-from refold.replay.following import Follower, Step, follow, follow_all
-from refold.replay.reader import stored_events
-from refold.replay.shards import Shard
+from refold.replay.bulk import Shard
+from refold.replay.reader import Follower, Step, follow, follow_all, stored_events
 from refold.replay.summary import task_of
-from refold.replay.whatif.called import Called
-from refold.replay.whatif.contexts import Contexts, with_context
-from refold.replay.whatif.doubt import Doubt, Effect, proven
 from refold.replay.whatif.ends import Ends
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.losses import Losses
-from refold.replay.whatif.pair import Found, Pair
-from refold.replay.whatif.prices import Prices, left_open, priced
-from refold.replay.whatif.totals import Prefixes
-from refold.replay.whatif.unsorted import Unsorted
-from refold.replay.whatif.verdict import MOST, Spend, Verdict, WhatIf, spend_of
+from refold.replay.whatif.losses import Losses, Unsorted
+from refold.replay.whatif.most import Called, Contexts, Prices, left_open, priced, with_context
+from refold.replay.whatif.pair import Doubt, Effect, Found, Pair, proven
+from refold.replay.whatif.verdict import MOST, Prefixes, Spend, Verdict, WhatIf, spend_of
 from refold.store.bundles import Scan
 from refold.store.protocol import Store
 

@@ -32,7 +32,6 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Unknown
 from refold.replay import known
-from refold.replay.whatif.doubt import Doubt, Effect
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.far import Far, Late, Whose, untimed
 from refold.replay.whatif.most import (
@@ -43,7 +42,7 @@ from refold.replay.whatif.most import (
     stops_read,
     unlimited,
 )
-from refold.replay.whatif.pair import Found, Pair
+from refold.replay.whatif.pair import Doubt, Effect, Found, Pair
 from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, UNTIMED, Verdict
 
 _COUNTED = {

@@ -20,7 +20,6 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay import known
-from refold.replay.whatif.clock import reached
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.most import (
     SPENDING,
@@ -33,6 +32,7 @@ from refold.replay.whatif.most import (
     with_room,
 )
 from refold.replay.whatif.pair import Pair
+from refold.replay.whatif.shown import reached
 
 
 class Far(Pair):

@@ -5,13 +5,21 @@ no most of it can be derived, and only limits of what adds up are known to come 
 time of nothing that is in the record: it tells of the failure, and of what came next. A result that the source does not
 have may have been of any length, and an error or none: what reads results is judged up to there. A call that is known by
 its result only may have been any call: what reads calls is judged up to there.
+
+A gate may not know whether a tool is sensitive. A pattern may be unfit, where somebody edited the log that the policy is
+from. And arguments that are no JSON object, as where they were cut off, end a call of ours before any rule is asked; another
+agent may have run it all the same, with arguments that nobody here knows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.approvals import Approve, Approver, Gate, Human, Reject, Rule, Rules
+from refold.reducers.approvals import Approve, Approver, Gate, Human, Match, Reject, Rule, Rules
 from refold.reducers.events import (
     Diagnosed,
     Event,
@@ -23,9 +31,10 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards.endings import Errors, Keywords, PrematureEnd
 from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, measure_of, name_of
+from refold.reducers.named_tools import gate_without_word, not_known
+from refold.reducers.patterns import occurs, problem_of, rule, searched
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.vocabulary import ToolError, Unknown
-from refold.replay.lost import is_lost, lost
 from refold.replay.source_words import (
     CALL_UNREAD,
     HOSTED,
@@ -34,12 +43,62 @@ from refold.replay.source_words import (
     SUBAGENT_ROWS,
     UNCALLED,
     UNNAMED,
+    is_lost,
+    lost,
 )
-from refold.replay.whatif.doubt import Doubt, Effect
-from refold.replay.whatif.hosted import objection
 from refold.replay.whatif.most import reads, unlimited
-from refold.replay.whatif.pair import Pair
+from refold.replay.whatif.pair import Doubt, Effect, Pair
 from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "web_search_call": "web_search",
+        "file_search_call": "file_search",
+        "image_generation_call": "image_generation",
+        "code_interpreter_call": "code_interpreter",
+    }
+)
+"""Items that only the provider runs, and the tool that each is a call of. Of other items nobody here knows who ran them."""
+
+
+def objection(event: SourceRecorded, one: Policy, other: Policy) -> str | None:
+    """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if nobody knows what it was.
+
+    A policy cannot refuse what the provider ran. If the policies differ in rules over arguments only, such a call is no
+    loss where no rule is about its tool, or none finds its pattern in what was recorded of it.
+    """
+    item = _item(event)
+    name = _NAMES.get(str(item.get("type")))
+    # A guard brings texts along: they tell the model something, and have nothing to do with what a provider ran.
+    if name is None or replace(other, guards=one.guards, texts=one.texts) != one:
+        return None
+    changed = [
+        each for each in (*one.guards, *other.guards) if (each in one.guards) != (each in other.guards)
+    ]
+    if any(each["guard"] != "arguments" for each in changed):
+        return None
+    given = msgspec.json.encode(item.get("action") or {}).decode()
+    for each in changed:
+        if not any(fnmatchcase(called, each.get("tool", "*")) for called in (name, str(item["type"]))):
+            continue
+        unless, field = each.get("unless"), each.get("field")
+        texts = searched(given, field)
+        if not texts and not field:
+            return None
+        if occurs(each["matches"], texts, unless) is not False:
+            found = rule(each["matches"], unless)
+            return f"the provider ran {name}, which matches the rule {found}: no policy could have refused it"
+    return ""
+
+
+def _item(event: SourceRecorded) -> Mapping[str, Any]:
+    try:
+        row: Any = msgspec.json.decode(event.content.text if event.content else "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    item: Any = cast("dict[str, Any]", row).get("payload", row) if isinstance(row, dict) else None
+    return cast("Mapping[str, Any]", item) if isinstance(item, dict) else {}
+
 
 _READS_NO_CALL = (Errors, Keywords, PrematureEnd)
 """Guards that watch answers, and neither ask what was called nor with which arguments."""
@@ -236,3 +295,69 @@ def _grows(limit: Limit) -> bool:
             return not credit.person and clock == "start"
         case _:
             return is_counted(limit)
+
+
+_NEVER_RAN = (ToolError.BAD_ARGUMENTS, ToolError.UNKNOWN_TOOL)
+
+
+class Unsorted:
+    """Follows two runs, and tells of each tool once, at its first such call."""
+
+    def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
+        self._near, self._doubt = near, doubt
+        self._told = set[str]()
+        self._incomplete = dict[str, str]()  # calls of the latest response, and the rule that is about them
+
+    def judge(self, seq: int, fact: Fact) -> None:
+        """Both runs have taken a fact."""
+        near, state = self._near, self._near.derived.state
+        if near.reached and isinstance(fact, ToolReturned) and fact.call in self._incomplete:
+            if fact.error not in _NEVER_RAN:
+                rule = self._incomplete[fact.call]
+                why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
+                self._doubt(Doubt(seq, why, "rests", state))
+            return
+        if not near.reached or not isinstance(fact, ModelResponded) or fact.content is None:
+            return
+        if fact.calls and near.differs:
+            self._look_at_patterns(seq, fact)
+        approvals = state.policy.approvals
+        if approvals is None or approvals == near.recorded.state.policy.approvals:
+            return
+        tools = {tool.name: tool for tool in state.setup.tools}
+        for call, arguments in zip(fact.calls, fact.content.arguments, strict=True):
+            tool = tools.get(call.name) if call.complete and call.name not in self._told else None
+            place = gate_without_word(approvals.chain, tool, arguments) if tool else None
+            if place is None:
+                continue
+            self._told.add(call.name)
+            gate = approvals.chain[place]
+            ends = isinstance(gate, Gate) and gate.then == "terminate"
+            why = f"approvals.chain[{place}]: {not_known([call.name])}"
+            self._doubt(Doubt(seq, why, "stops" if ends else "asks", state))
+
+    def _look_at_patterns(self, seq: int, fact: ModelResponded) -> None:
+        state = self._near.derived.state
+        self._incomplete.clear()
+        for place, globs, path, pattern in _patterns(state.policy):
+            for call in fact.calls:
+                if not call.complete and any(fnmatchcase(call.name, glob) for glob in globs):
+                    self._incomplete.setdefault(call.id, place)
+            problem = problem_of(pattern)
+            if problem and any(fnmatchcase(call.name, glob) for call in fact.calls for glob in globs):
+                self._doubt(Doubt(seq, f"{place}.{path} cannot be searched for: {problem}", "rests", state))
+
+
+def _patterns(policy: Policy) -> Iterator[tuple[str, Sequence[str], str, str]]:
+    """The patterns for arguments: the place of the rule, the tools that it is about, the key, and the pattern."""
+    for place, config in enumerate(policy.guards):
+        if config["guard"] == "arguments":
+            for key in ("matches", "unless"):
+                if config.get(key):
+                    yield f"guards[{place}]", (config.get("tool", "*"),), key, config[key]
+    for place, link in enumerate(policy.approvals.chain if policy.approvals else ()):
+        if isinstance(link, Match):
+            where = f"approvals.chain[{place}]"
+            yield where, link.tools, "matches", link.matches
+            if link.unless:
+                yield where, link.tools, "unless", link.unless

@@ -1,10 +1,11 @@
-"""Two runs over the same facts, followed until they part: a recorded one, and one derived under another policy.
+"""Two runs over the same facts, followed until they part, and what is in doubt of them.
 
 As long as both ask the same of the world, the next recorded fact is what the world would have answered. Where the other
 run ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -29,15 +30,34 @@ from refold.reducers.guards import Registry
 from refold.reducers.pending import underway
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown
-from refold.replay.causes import spoken
-from refold.replay.whatif.clock import attended, cut_off, expected, reached, rings
-from refold.replay.whatif.facts import Change, carried_over
-from refold.replay.whatif.places import place_of
-from refold.replay.whatif.shown import OF_CALLS, OF_THE_FACT, Parted, Side, Windows, apart
-from refold.replay.whatif.subjects import ENDED_BY, Given, Subject, about
-from refold.replay.whatif.unseen import Unseen
-from refold.replay.whatif.verdict import MOST, Fired, Spend, Verdict, spend_of
-from refold.replay.whatif.words import Changed
+from refold.replay.figures import spoken
+from refold.replay.parting import place_of
+from refold.replay.whatif.facts import Change, Changed, carried_over
+from refold.replay.whatif.shown import (
+    OF_CALLS,
+    OF_THE_FACT,
+    Parted,
+    Side,
+    Unseen,
+    Windows,
+    apart,
+    attended,
+    cut_off,
+    expected,
+    reached,
+    rings,
+)
+from refold.replay.whatif.verdict import (
+    ENDED_BY,
+    MOST,
+    Fired,
+    Given,
+    Spend,
+    Subject,
+    Verdict,
+    about,
+    spend_of,
+)
 
 _UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
 _NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
@@ -291,3 +311,44 @@ def _clock(state: RunState, instant: int) -> ClockRead:
 def _until(spent: Spend, other: Spend) -> Spend:
     """What was spent, with the time that had passed in the other run."""
     return replace(spent, duration=other.duration, waited=other.waited)
+
+
+Effect = Literal["stops", "asks", "rests"]
+"""What may be otherwise: the run may have ended by then; or something else have been asked of the world; or else what was
+derived rests on it, and is no proof of anything."""
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Something that a rule needed after the fact at event `seq`, and that the record does not say.
+
+    `after` is the other run behind that fact, None: as it stands at last.
+    """
+
+    seq: int
+    why: str
+    effect: Effect
+    after: RunState | None = None
+
+
+def proven(found: Found | None, doubts: Sequence[Doubt], now: RunState) -> Found | None:
+    """What was found (None: nothing yet) as far as it does not rest on what the record does not say.
+
+    `doubts` are in the order of their events, `now` is the other run as it stands.
+    """
+    if not doubts:
+        return found
+    first, effects = doubts[0], {doubt.effect for doubt in doubts}
+    if found is not None and found.verdict is Verdict.STOPS and effects == {"stops"}:
+        return replace(found, exact=False)  # here, or before
+    if found is not None and (found.verdict, found.fact, effects) == (Verdict.DIVERGES, first.seq, {"asks"}):
+        return found  # in this, or in more
+    other = first.after or now
+    return Found(
+        verdict=Verdict.INCONCLUSIVE,
+        fact=first.seq,
+        seq=first.seq,
+        turn=other.spent.steps,
+        parted=Parted("unknown", first.why),
+        other=other,
+        doubted=True,
+    )

@@ -1,22 +1,33 @@
-"""Whether two runs over the same facts ask the same of the world: what the model is shown, what is run, who is asked.
+"""Whether two runs ask the same of the world, and at what time.
 
 Event and message numbers differ between them, estimates do, digests, and who in the policy asked for a text: none of it
 is seen by the model, by a tool or by a person. What they would see is compared, and nothing else.
+
+A recorded run shows when each thing happened, and nothing of a policy changes how long a model or a tool takes. So a
+deadline of the other policy that falls between two facts is exact; one that falls after the fact it was for is none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 
+from refold.reducers.effects import WaitUntil, next_effects
 from refold.reducers.events import (
     CallRefused,
+    ClockRead,
     Decision,
     Event,
+    Fact,
     MessageInjected,
     MessageTrimmed,
+    ModelFailed,
     ModelRequested,
+    RunForked,
+    RunResumed,
     SummaryRequested,
+    ToolReturned,
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
@@ -26,8 +37,9 @@ from refold.reducers.meters import bounded
 from refold.reducers.pending import course, underway
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.reducers.window import Chunk, MessageRef, refs
-from refold.replay.causes import by
+from refold.replay.figures import by
 
 Parting = Literal[
     "view", "texts", "tools", "model", "output_limit", "request", "summary", "calls", "child", "question",
@@ -255,3 +267,115 @@ def _about(state: RunState) -> str:
 def _asked(state: RunState) -> tuple[Any, ...]:
     approval = state.approval and state.approval.event
     return (state.asked_at is not None, approval and (approval.calls, approval.approver), state.batch is None)
+
+
+class Unseen:
+    """Facts that another policy would have had recorded in other words (`words`), by their numbers in the other run."""
+
+    def __init__(self) -> None:
+        self._facts: dict[int, Parted] = {}
+
+    def copied(self) -> "Unseen":
+        """The same, to be followed in another way."""
+        other = Unseen()
+        other._facts = dict(self._facts)
+        return other
+
+    def add(self, seq: int, apart: Parted) -> None:
+        """One more, and in what it is another."""
+        self._facts[seq] = apart
+
+    def told(self, state: RunState) -> Parted | None:
+        """In what the runs part because somebody besides the model learns of one: who asked for the run, or is asked in it."""
+        if not self._facts:
+            return None
+        outcome = state.outcome
+        if outcome is not None:
+            words = (*outcome.parts, outcome.answer)
+            return next((self._facts[seq] for seq in words if seq in self._facts), None)
+        return next(iter(self._facts.values())) if state.asked_at is not None else None
+
+    def reason(self, state: RunState, apart: Parted) -> Parted:
+        """Why the runs part: where the model is shown other messages, because one of these is among them."""
+        if apart.kind not in ("view", "summary") or not self._facts:
+            return apart
+        return next((self._facts[ref.seq] for ref in refs(state.window) if ref.seq in self._facts), apart)
+
+    def listed(self, origins: Mapping[int, int], most: int) -> tuple[tuple[int, str], ...]:
+        """The first of them, by their recorded numbers, with what makes each another. `origins`: what those are, if others."""
+        first = islice(self._facts.items(), most)
+        return tuple((origins.get(seq, seq), apart.why) for seq, apart in first)
+
+
+def rings(recorded: RunState, derived: RunState, at: int) -> int | None:
+    """The first instant before `at` for which only the other run waits; None: there is none.
+
+    For an instant that both wait for the record says what came first. At one and the same instant the fact is first.
+    """
+    known = _waits(recorded)
+    return min(
+        (instant for instant in _waits(derived) if instant < at and instant not in known), default=None
+    )
+
+
+def reached(fact: Fact) -> int:
+    """Until when time passed before the fact: between a place in its parent and a fork there is none."""
+    return fact.at - fact.downtime if isinstance(fact, RunForked) else fact.at
+
+
+def attended(state: RunState, fact: Fact, instant: int) -> bool:
+    """Whether an engine was surely there at an instant before the fact, or it makes no difference that none was.
+
+    Where a run waits for a person, whoever takes it up again applies a deadline that has passed all the same.
+    """
+    if not isinstance(fact, RunResumed) or state.asked_at is not None:
+        return True
+    return instant < fact.at - fact.downtime
+
+
+def cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = None) -> Parted | None:
+    """Whether what is under way would not have lasted until the instant `at`, or longer than it did; None: as recorded.
+
+    `fact` is what came then.
+    """
+    was, would = _deadline(recorded), _deadline(derived)
+    stopped = recorded.stopping is not None and derived.stopping is not None
+    if was == would or stopped:  # what is under way is being brought to an end already
+        return None
+    if would is not None and at > would:
+        return Parted("cut_off", f"what was under way would have been cut off {seconds(at - would)} earlier")
+    if was is not None and at >= was and _timed_out(fact):
+        return Parted("cut_off", "what the recorded policy cut off here would have had more time")
+    return None
+
+
+def expected(recorded: RunState, derived: RunState, clock: ClockRead) -> bool:
+    """Whether a clock that was read is something to the other run: it waits for that, or nobody did."""
+    due = [any(instant <= clock.at for instant in _waits(state)) for state in (derived, recorded)]
+    return due[0] or not due[1]
+
+
+def seconds(nanoseconds: int) -> str:
+    """A time in seconds, to the millisecond; of what is shorter only that."""
+    if 0 < nanoseconds < 10**6:
+        return "less than 1 ms"
+    return f"{nanoseconds // 10**9}.{nanoseconds // 10**6 % 1000:03} s"
+
+
+def _timed_out(fact: Fact | None) -> bool:
+    match fact:
+        case ToolReturned(error=ToolError.TIMEOUT):
+            return True
+        case ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
+            return True  # a policy's pattern takes what it finds for an overflow, a timeout too
+        case _:
+            return False
+
+
+def _deadline(state: RunState) -> int | None:
+    under_way = state.request or state.summary or (state.batch if state.asked_at is None else None)
+    return under_way.until if under_way else None
+
+
+def _waits(state: RunState) -> set[int]:
+    return {effect.at for effect in next_effects(state) if isinstance(effect, WaitUntil)}

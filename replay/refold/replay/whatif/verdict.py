@@ -1,14 +1,134 @@
-"""What is said of a run under another policy: the verdict, how far the record is evidence, and what was spent by then."""
+"""What is said of runs under another policy: verdicts, the calls they are about, and totals."""
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum, unique
+from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
+from refold.reducers.approvals import Match
 from refold.reducers.errors import Complaint
+from refold.reducers.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    CallRefused,
+    Decision,
+    Fact,
+    ModelResponded,
+)
+from refold.reducers.guards.approvals import UNSEARCHABLE
 from refold.reducers.machine import AgentState
+from refold.reducers.patterns import rule
+from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
-from refold.replay.whatif.shown import Parting
-from refold.replay.whatif.subjects import Subject
+from refold.reducers.vocabulary import Cause
+from refold.replay.kinds.arguments import ERASED, elided, main_argument
+from refold.replay.whatif.shown import Parted, Parting
+from refold.store.protocol import Origin
+
+_SHOWN = 160
+_LINK = "chain["
+_MATCHED = "arguments"
+ENDED_BY: Mapping[str, str] = MappingProxyType(
+    {
+        _MATCHED: "matches",
+        UNSEARCHABLE: "cannot be searched for",
+        "approval_terminated": "is ended by",
+    }
+)
+"""The codes of a run that ended by one call, and what its rule has to do with that."""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The first call that a rule found: its id, the tool, its main argument as `show` shortens it.
+
+    `rule` is the place of the rule in the policy, as `guards[0]` or `approvals.chain[1]`, behind its name if it has one:
+    `no-push (guards[0])`. `pattern` and `unless` are its patterns, "" for a rule without one, or where it is not known
+    which link of the chain it was.
+    """
+
+    call: str
+    tool: str
+    argument: str
+    rule: str
+    pattern: str = ""
+    unless: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.tool} `{self.argument}`" if self.argument else self.tool
+
+    @property
+    def found_by(self) -> str:
+        """The rule, as a sentence names it."""
+        return f"rule {self.rule} {rule(self.pattern, self.unless)}" if self.pattern else f"rule {self.rule}"
+
+
+def about(subject: Subject, parted: Parted, code: str) -> Parted:
+    """Return in what two runs part, in a sentence that names the call and the rule."""
+    if code in ENDED_BY:
+        return replace(parted, why=f"blocked: {subject} {ENDED_BY[code]} {subject.found_by}")
+    return replace(parted, why=f"{parted.why}: {subject}, by {subject.found_by}")
+
+
+class Given:
+    """The calls of the latest response, as the model or a person wrote them."""
+
+    def __init__(self) -> None:
+        self._calls: Mapping[str, tuple[str, str | None]] = MappingProxyType({})
+
+    def take(self, fact: Fact) -> None:
+        """Take a fact, before it is judged."""
+        match fact:
+            case ModelResponded(calls=calls, content=content):
+                texts = content.arguments if content is not None else [None] * len(calls)
+                self._calls = {call.id: (call.name, text) for call, text in zip(calls, texts, strict=True)}
+            case ApprovalAnswered(content=edits) if edits is not None:
+                edited = edits.arguments
+                self._calls = {
+                    id_: (name, edited.get(id_, text)) for id_, (name, text) in self._calls.items()
+                }
+            case _:
+                pass
+
+    def subject(self, policy: Policy, decisions: Sequence[Decision]) -> Subject | None:
+        """Return the first call that a guard refused, or asks a person about, in these decisions under this policy."""
+        for decision in decisions:
+            match decision:
+                case CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
+                    found = _rule(policy, name, saw.get("link"))
+                case ApprovalRequested(guard=name, calls=(call, *_), approver=approver):
+                    link = approver.removeprefix(_LINK).removesuffix("]")
+                    found = _rule(
+                        policy, name, int(link) if approver.startswith(_LINK) and link.isdecimal() else None
+                    )
+                case _:
+                    continue
+            if found is not None and call in self._calls:
+                tool, text = self._calls[call]
+                said = ERASED if text is None else elided(main_argument(text), _SHOWN)
+                return Subject(call, elided(tool, 64), said, *found)
+        return None
+
+
+def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None] | None:
+    """Return the place and the pattern of the rule that a guard of this name, or this link of the chain, stands for."""
+    for place, config in enumerate(policy.guards):
+        if (config.get("name") or config["guard"]) == name:
+            searches = config["guard"] == _MATCHED
+            pattern, unless = (config["matches"], config.get("unless")) if searches else ("", None)
+            own = name != config["guard"]  # the parser names a guard without a name by its kind
+            return f"{name} (guards[{place}])" if own else f"guards[{place}]", pattern, unless
+    if policy.approvals is None or not isinstance(link, int):
+        return None
+    chain = policy.approvals.chain
+    if link >= len(chain):
+        return "approvals.chain", "", None
+    each = chain[link]
+    pattern, unless = (each.matches, each.unless) if isinstance(each, Match) else ("", None)
+    return f"approvals.chain[{link}]", pattern, unless
+
 
 MOST = 100
 """How many decisions of guards and limits are kept of a run; further ones are counted."""
@@ -141,3 +261,115 @@ def spend_of(state: RunState) -> Spend:
         duration=duration,
         waited=max(0, min(duration, spent.person_wait + waiting)),
     )
+
+
+Counts = Mapping[str, int]
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over runs under one policy. `Totals()` is that of none.
+
+    `unfit` counts runs that agree and have a rule that fits nothing in them.
+    `cut_short` counts runs that were cut short, by the code that ends them; `done` those that would have been over with an
+    answer where the record goes on, which saves nothing: whoever asked had more to ask. `saved` is of those cut short
+    exactly, `at_least` of the `inexact` ones, where something was under way. Of runs that diverge nothing is saved.
+    `fired` counts what guards and limits said as long as the runs were one, of runs that diverge too, `in_runs` in how
+    many runs they did; `parted` in what runs diverge first, `in_turn` in which turn. `unknown` counts runs of which
+    something could not be judged.
+
+    What a fork has of another run is counted there and not again: see `Prefixes`. `before` counts forks that part in what
+    they share. Such a one is in `runs` and `verdicts`, and what it spent on its own is saved; nothing else of it counts.
+    """
+
+    runs: int = 0
+    unfit: int = 0
+    verdicts: Counts = {}
+    cut_short: Counts = {}
+    done: int = 0
+    saved: Spend = Spend()
+    at_least: Spend = Spend()
+    inexact: int = 0
+    fired: Counts = {}
+    in_runs: Counts = {}
+    parted: Counts = {}
+    in_turn: Counts = {}
+    before: int = 0
+    unknown: int = 0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            runs=self.runs + other.runs,
+            unfit=self.unfit + other.unfit,
+            verdicts=_sum(self.verdicts, other.verdicts),
+            cut_short=_sum(self.cut_short, other.cut_short),
+            done=self.done + other.done,
+            saved=self.saved + other.saved,
+            at_least=self.at_least + other.at_least,
+            inexact=self.inexact + other.inexact,
+            fired=_sum(self.fired, other.fired),
+            in_runs=_sum(self.in_runs, other.in_runs),
+            parted=_sum(self.parted, other.parted),
+            in_turn=_sum(self.in_turn, other.in_turn),
+            before=self.before + other.before,
+            unknown=self.unknown + other.unknown,
+        )
+
+
+class Prefixes:
+    """Which events of forks another run already counts. Take the runs in any order: each event is then counted once.
+
+    A fork's log has the events of the runs behind it, up to where each was left (`Store.lineage`).
+    """
+
+    def __init__(self) -> None:
+        self._counted: dict[str, int] = {}  # up to which event of a run's own log all is counted
+
+    def shared(self, run: str, lineage: Sequence[Origin]) -> int:
+        """Up to which event what the run's log has is counted already; 0: nothing of it."""
+        counted = 0
+        for origin in lineage:
+            counted = max(counted, min(self._counted.get(origin.run, 0), origin.seq))
+            if counted < origin.seq:
+                return counted
+        return max(counted, self._counted.get(run, 0))
+
+    def count(self, run: str, lineage: Sequence[Origin], last: int) -> None:
+        """The run is counted, with all of its log, up to event `last`."""
+        for owner, seq in [*((origin.run, origin.seq) for origin in lineage), (run, last)]:
+            self._counted[owner] = max(seq, self._counted.get(owner, 0))
+
+
+def totals_of(found: WhatIf) -> Totals:
+    """The totals of one run. Of guards that spoke very often only what was kept is counted."""
+    before = 0 < found.seq <= found.shared
+    cut_short, diverges = found.saves and not before, found.verdict is Verdict.DIVERGES and not before
+    done = found.verdict is Verdict.STOPS and not found.saves and found.saved != Spend()
+    saved = found.saved - found.again if found.saves else Spend()
+    fired = list(_once([fired for fired in found.fired if fired.fact > found.shared]))
+    return Totals(
+        runs=1,
+        unfit=int(found.verdict is Verdict.AGREE and bool(found.unfit)),
+        verdicts={str(found.verdict): 1},
+        cut_short={found.code: 1} if cut_short else {},
+        done=int(done and not before),
+        saved=saved if found.exact else Spend(),
+        at_least=Spend() if found.exact else saved,
+        inexact=int(cut_short and not found.exact),
+        fired=Counter(fired),
+        in_runs=dict.fromkeys(fired, 1),
+        parted={str(found.kind): 1} if diverges else {},
+        in_turn={str(found.turn): 1} if diverges else {},
+        before=int(before),
+        unknown=int(bool(found.unknown)),
+    )
+
+
+def _once(fired: Sequence[Fired]) -> Iterator[str]:
+    """Yield the guard or limit of each intervention: a stop and the calls that it skips are one."""
+    stops = {(each.who, each.fact) for each in fired if each.said == "stop"}
+    yield from (who for who, _ in sorted(stops))
+    yield from (each.who for each in fired if (each.who, each.fact) not in stops)
+
+
+def _sum(one: Counts, other: Counts) -> Counts:
+    return {key: one.get(key, 0) + other.get(key, 0) for key in sorted({*one, *other})}

@@ -14,13 +14,11 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, needed
 from refold.reducers.window import MessageRef, refs
-from refold.replay.following import found_by
-from refold.replay.reader import event_of
+from refold.replay.reader import event_of, found_by
 from refold.replay.seen import said_once
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.contexts import Contexts
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.prices import Prices
+from refold.replay.whatif.most import Contexts, Prices
 from refold.replay.whatif.shown import OF_THE_FACT, Side
 from refold.replay.whatif.verdict import WhatIf
 from refold.store.protocol import Store
