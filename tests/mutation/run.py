@@ -51,33 +51,34 @@ HEADS = ("+++", "---")
 ABOUT = {
     "limits.py": "limits limits_of_time refused_policies checking parsing stopping presets mutants_bounds",
     "meters.py": "limits limits_scopes limits_of_time mutants_limits taken_up grace retry_rules recoveries",
-    "retry.py": "retry retry_rules mutants_bounds broken_streams refused_policies",
-    "history/when.py": "history summaries",
-    "rules/limits.py": "limits limits_of_time mutants_limits grace stopping failures",
-    "rules/near_limits.py": "limits_near mutants_recoveries pressure nudge_progress",
-    "rules/recoveries.py": "recoveries truncation broken_streams turns mutants_recoveries overflow retry_rules",
-    "rules/failures.py": "retry_rules broken_streams mutants_recoveries grace recoveries",
-    "rules/reminders.py": "pressure nudge_progress mutants_recoveries overflow",
+    "failures.py": "retry retry_rules mutants_bounds broken_streams refused_policies",
+    "history/strategy.py": "history summaries",
+    "rules/limits.py": (
+        "limits limits_of_time mutants_limits grace stopping failures limits_near "
+        "mutants_recoveries pressure nudge_progress"
+    ),
+    "rules/failures.py": (
+        "recoveries truncation broken_streams turns mutants_recoveries overflow retry_rules grace"
+    ),
+    "rules/requests.py": "pressure nudge_progress mutants_recoveries overflow",
     "guards/approvals.py": "approvals approvals_at_work mutants_guards",
-    "guards/common.py": "guards_batches guards_calls guards_premature_end guards_stall repetition",
+    "guards/protocol.py": "guards_batches guards_calls guards_premature_end guards_stall repetition",
     "guards/duty.py": "guarding mutants_guards guards_at_work guards_laws",
-    "guards/repetition.py": "repetition guards_batches mutants_guards",
-    "guards/stall.py": "guards_stall guards_stall_acts mutants_guards",
-    "store/chain.py": "store/chain store/damaged_files",
+    "guards/progress.py": "repetition guards_batches mutants_guards guards_stall guards_stall_acts",
+    "store/chain.py": "store/chain store/damaged_files store/hidden_rows store/conformance",
     "store/claims.py": "store/conformance store/sqlite store/damaged_files console/lost_rows",
-    "store/evidence.py": "store/conformance store/erasing store/forks_stored",
+    "store/readable.py": "store/conformance store/erasing store/forks_stored",
     "store/forks.py": "store/forks_stored store/conformance",
     "store/group_commit.py": "store/conformance store/committer store/commits_here",
-    "store/integrity.py": "store/hidden_rows store/wal",
-    "store/reading.py": "store/hidden_rows store/conformance store/damaged_files",
+    "store/wal.py": "store/hidden_rows store/wal",
     "store/rows.py": "store/hidden_rows store/damaged_files store/conformance",
     "store/seals.py": "store/seals replay/seals_checked",
-    "store/wal.py": "store/wal",
     "engine/compatibility.py": "engine/resuming engine/starting engine/third_party_guards",
-    "engine/holder.py": "engine/holders engine/leases engine/holding_a_run",
+    "engine/tenure.py": (
+        "engine/holders engine/leases engine/holding_a_run engine/contention engine/workers engine/cut_off"
+    ),
     "engine/journal.py": "engine/resuming engine/forged_snapshots engine/leases engine/long_runs",
-    "engine/reconciliation.py": "engine/leftovers engine/doubts engine/forks_live engine/resuming",
-    "engine/tenure.py": "engine/leases engine/holding_a_run engine/contention engine/workers engine/cut_off",
+    "engine/service.py": "engine/leftovers engine/doubts engine/forks_live engine/resuming",
 }
 """The tests about a module, `test_NAME.py` each. Those of a guard that is not named are about batches or about calls."""
 WHATIF = "replay/whatif/"
