@@ -220,6 +220,6 @@ def test_the_refusal_says_what_to_do() -> None:
 
 def test_the_version_is_that_of_the_state() -> None:
     """Every process of one version says the same version, and another version of refold another."""
-    code = "from refold.reducers.folds import version; print(version('1'))"
+    code = "from refold.reducers.folds import snapshot_version; print(snapshot_version('1'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == folds.snapshot_version("1") != folds.snapshot_version("2")

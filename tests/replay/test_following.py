@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from refold.reducers.errors import DamagedLog, NewerLog
 from refold.reducers.guards import BUILTIN
-from refold.replay import reader
 from refold.replay.audit import Auditor
 from refold.replay.doubts import Seeker as DoubtSeeker
 from refold.replay.queries.blame import Blamer, look_of
 from refold.replay.queries.diffs import Seeker
 from refold.replay.queries.rows import state_question
 from refold.replay.queries.stats import Counter
-from refold.replay.reader import Follower, Pass, Step, follow, follow_all, found_by
+from refold.replay.reader import Follower, Pass, Step, follow, follow_all, found_by, stored_events
+from refold.replay.reader import event_of as event_of_stored
+from refold.replay.reader import folded as folded_once
 from refold.replay.summary import Summing
 from refold.replay.timeline import Teller
 from refold.replay.verification import Verifier
@@ -122,7 +123,7 @@ async def test_a_log_is_read_as_far_as_somebody_asks() -> None:
     await runs.recorded_run(store)
 
     async def source() -> AsyncIterator[Stored]:
-        async for stored in reader.stored_events(store, runs.RUN):
+        async for stored in stored_events(store, runs.RUN):
             read.append(stored.seq)
             yield stored
 
@@ -138,11 +139,11 @@ def test_each_event_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def event_of(stored: Stored, *, content: bool = True) -> Any:
         decoded.append(stored.seq)
-        return reader.event_of(stored, content=content)
+        return event_of_stored(stored, content=content)
 
     def fold(state: Any, stored: Stored, *args: Any) -> Any:
         folded.append(stored.seq)
-        return reader.folded(state, stored, *args)
+        return folded_once(state, stored, *args)
 
     monkeypatch.setattr("refold.replay.reader.event_of", event_of)
     monkeypatch.setattr("refold.replay.reader.folded", fold)
@@ -161,7 +162,7 @@ def test_nothing_is_decoded_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def event_of(stored: Stored, *, content: bool = True) -> Any:
         decoded.append(stored.kind)
-        return reader.event_of(stored, content=content)
+        return event_of_stored(stored, content=content)
 
     monkeypatch.setattr("refold.replay.reader.event_of", event_of)
     log = audits.chained(audits.records(golden.events("two_tools_then_an_answer")))

@@ -285,12 +285,12 @@ def test_answers_say_when_a_bound_was_met(root: Path, monkeypatch: pytest.Monkey
     for number in range(8):
         (root / f"f{number}").write_text("two\n" * 4)
     tools = Tools(root)
-    tree, search = (sys.modules[f"refold.engine.tools.{name}"] for name in ("tree", "search"))
+    search = sys.modules["refold.engine.tools.search"]
     with monkeypatch.context() as patched:
-        patched.setattr(tree, "MAX_LISTED", 3)
+        patched.setattr(search, "MAX_LISTED", 3)
         assert "docs/\nf0\nf1\n[the first 3 of more; list a directory further down]" == tools.list_files()
     with monkeypatch.context() as patched:
-        patched.setattr(tree, "MAX_VISITED", 2)
+        patched.setattr(search, "MAX_VISITED", 2)
         assert tools.list_files().endswith("[the first 2 of more; list a directory further down]")
     for bound, value, note in (
         ("MAX_FOUND", 3, "[the first 3 of more; narrow it down]"),
