@@ -90,4 +90,4 @@ soak: setup ## Play simulated runs in a failing world for SECONDS=60, from new s
 
 clean: ## Remove .venv, caches and builds
 	rm -rf .venv .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site screenshots
-	find reducers store engine replay console tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find reducers store engine importers replay console tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-PACKAGES = ("reducers", "store", "engine", "replay", "console")
+PACKAGES = ("reducers", "store", "engine", "importers", "replay", "console")
 REFOLD = Path(sysconfig.get_path("scripts")) / "refold"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from zipfile import ZipFile
 
-PACKAGES = ("console", "engine", "reducers", "replay", "store")
+PACKAGES = ("console", "engine", "importers", "reducers", "replay", "store")
 
 
 def complaints(names: frozenset[str]) -> Iterator[str]:

@@ -10,11 +10,11 @@ import msgspec
 
 from bench.bulk import Bulk
 from bench.timing import Case
+from refold.importers.formats import detected, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.reducers.parser import parse
 from refold.replay import audit, grep, stats, whatif
-from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
 from refold.replay.queries.rows import event_question
 from refold.store import SqliteStore
 from refold.store.protocol import Store

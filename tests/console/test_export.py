@@ -13,11 +13,11 @@ from markdown_it import MarkdownIt
 from console.conftest import EVIL, Refold, record
 from console.test_forged import forged, numbers_grown
 from refold.engine import calls, say
+from refold.importers.openai_messages import OPENAI_MESSAGES
+from refold.importers.otel.importer import OTEL
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.replay.exports.table import record as read_line
-from refold.replay.importers.openai_messages import OPENAI_MESSAGES
-from refold.replay.importers.otel.importer import OTEL
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
 from refold.store import GENESIS
 from refold.store.chain import extend
 from refold.store.protocol import Head, Record

@@ -14,10 +14,10 @@ from console.test_repeated_imports import CALLED, RETURNED, by_hand, imported, l
 from refold.console import imported_runs
 from refold.console.imported_runs import Growth
 from refold.console.main import main
+from refold.importers.source import Source
+from refold.importers.transcript import TranscriptRun
 from refold.reducers import codec
 from refold.reducers.events import Annotation, kind_of
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import TranscriptRun
 from refold.store import SqliteStore
 from refold.store.protocol import StoreUnavailable
 from support.driving import events_of

@@ -49,10 +49,10 @@ def refused(refold: Refold, store: Path, tmp_path: Path) -> Refused:
 def _low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a small file passes."""
     for module in ("source", "session_rows"):
-        monkeypatch.setattr(f"refold.replay.importers.{module}.MOST_LINES", 1000)
+        monkeypatch.setattr(f"refold.importers.{module}.MOST_LINES", 1000)
     for module in ("source", "inspect_logs.messages"):
-        monkeypatch.setattr(f"refold.replay.importers.{module}.MOST_SAID", 10_000)
-    monkeypatch.setattr("refold.replay.importers.survey.MOST_ITEMS", 2000)
+        monkeypatch.setattr(f"refold.importers.{module}.MOST_SAID", 10_000)
+    monkeypatch.setattr("refold.importers.survey.MOST_ITEMS", 2000)
 
 
 def lines(rows: Sequence[Json]) -> bytes:
@@ -124,7 +124,7 @@ def test_rows_without_meaning_are_joined_within_bounds(
 ) -> None:
     """Rows that share a remark stay below what an event may hold, however many follow one another."""
     file = tmp_path / "a.jsonl"
-    monkeypatch.setattr("refold.replay.importers.source.MOST_SAID", 2 << 20)
+    monkeypatch.setattr("refold.importers.source.MOST_SAID", 2 << 20)
     file.write_bytes(
         lines([*LINES, *[row("progress", f"p{n}", None, data="z" * 100_000) for n in range(50)]])
     )
@@ -173,7 +173,7 @@ def test_members_that_share_bytes(refused: Refused) -> None:
 
 def test_members_of_more_than_is_read(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive out of which too much would come is refused by what its directory says."""
-    monkeypatch.setattr("refold.replay.importers.archives.MOST_TOGETHER", 1000)
+    monkeypatch.setattr("refold.importers.archives.MOST_TOGETHER", 1000)
     refused(
         path_of("inspect/generated-ok.eval").read_bytes(), "bytes would come out of it: at most 1000 are read"
     )

@@ -9,8 +9,8 @@ import pytest
 
 from console.conftest import Refold
 from console.report.conftest import reported
+from refold.importers.source import Source
 from refold.reducers.messages import Usage
-from refold.replay.importers.source import Source
 from support.transcripts import path_of
 from support.wording import UNSENT
 

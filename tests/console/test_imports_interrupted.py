@@ -13,9 +13,9 @@ from refold.console import imported_runs
 from refold.console.conversations import Conversations
 from refold.console.import_files import FoundFile, found_files
 from refold.engine.tenure import Tenure
-from refold.replay.importers.formats import importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
+from refold.importers.formats import importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
 from refold.store.sqlite import SqliteStore
 from support.sessions import documents, session
@@ -64,7 +64,7 @@ def test_a_half_imported_run_of_another_version_is_left_alone(
         Failing.left = 1
         refold("import", path_of(CALLS), "--store", store)
     before = refold("show", "@last", "--raw", "--store", store).out
-    monkeypatch.setattr("refold.replay.importers.derivation.facts.ADAPTER", "another")
+    monkeypatch.setattr("refold.importers.derivation.facts.ADAPTER", "another")
     ran = refold("import", path_of(CALLS), "--store", store)
     assert 3 == ran.code
     assert "another version" in ran.err or "derives another event" in ran.err

@@ -13,7 +13,7 @@ ENGINE = {
     "importlib.metadata",
     "refold.engine.agent",
     "refold.engine.compatibility",
-    "refold.replay.importers",
+    "refold.importers",
     "transitions",
 }
 PROCESSES = {"concurrent.futures", "multiprocessing"}

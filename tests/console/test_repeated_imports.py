@@ -11,9 +11,9 @@ import pytest
 
 from console.conftest import Refold
 from refold.engine.fork import annotate
+from refold.importers.source import Source
 from refold.reducers.events import CancelRequested, NoteAdded, Remark
 from refold.reducers.state import RunState
-from refold.replay.importers.source import Source
 from refold.store import SqliteStore
 from refold.store.protocol import Record
 from support.forging import Forgery, changed, recorded, records_of, write

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from refold.importers.compression import zstandard
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, PolicyError
 from refold.reducers.estimate import ESTIMATORS, LONGEST, MissingTokenizer, count
@@ -15,7 +16,6 @@ from refold.reducers.messages import Size
 from refold.reducers.parser import parse
 from refold.reducers.sizes import misfit, refuse_without_tokenizer
 from refold.reducers.state import NEW
-from refold.replay.importers.compression import zstandard
 from support.strategies import Driver, choices, drive, stored
 from support.transcripts import FILES, path_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.replay import importers
+from refold import importers
 from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, lost
 
 FOLDER = Path(importers.__file__).parent

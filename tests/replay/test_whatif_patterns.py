@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from refold.importers.source import Source
 from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import ToolError
-from refold.replay.importers.source import Source
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Subject, Verdict, WhatIf
 from support.following import shown

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from refold.replay.importers.claude_code.importer import CLAUDE_CODE
-from refold.replay.importers.derivation.conversation import conversations
-from refold.replay.importers.items import Item, RunEnded
-from refold.replay.importers.source import Source
+from refold.importers.claude_code.importer import CLAUDE_CODE
+from refold.importers.derivation.conversation import conversations
+from refold.importers.items import Item, RunEnded
+from refold.importers.source import Source
 
 Json = dict[str, Any]
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from refold.replay.importers.gemini_cli.importer import GEMINI_CLI
-from refold.replay.importers.items import Item
-from refold.replay.importers.source import Source
+from refold.importers.gemini_cli.importer import GEMINI_CLI
+from refold.importers.items import Item
+from refold.importers.source import Source
 
 Json = dict[str, Any]
 HEADER: Json = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z"}

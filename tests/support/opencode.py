@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from refold.replay.importers.derivation.conversation import conversations
-from refold.replay.importers.items import Item
-from refold.replay.importers.opencode.importer import OPENCODE
-from refold.replay.importers.source import Source
+from refold.importers.derivation.conversation import conversations
+from refold.importers.items import Item
+from refold.importers.opencode.importer import OPENCODE
+from refold.importers.source import Source
 
 Json = dict[str, Any]
 INFO: Json = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from refold.replay.importers.source import BadTranscript, Source
+from refold.importers.source import BadTranscript, Source
 from support.transcripts import path_of
 from support.unknown_keys import Json, logs_of, values_of, written
 

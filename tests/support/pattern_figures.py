@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from refold.importers.formats import detected, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.parser import parse
-from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
+from refold.reducers.source_marks import UNNAMED
 from refold.replay.reader import follow_all
-from refold.replay.source_words import UNNAMED
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import unchained

@@ -12,18 +12,18 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.derivation import Derivation, Fit
+from refold.importers.derivation.log import Origin
+from refold.importers.derivation.units import Key, units_of
+from refold.importers.formats import importer
+from refold.importers.items import Answered, Item, Prompted, RequestFailed, RunBegan
+from refold.importers.source import Source
 from refold.reducers.events import ContextObserved, Event, ModelRequested
 from refold.reducers.evolution import evolve
 from refold.reducers.messages import Message
 from refold.reducers.state import NEW
 from refold.reducers.views import remembered, view
-from refold.replay.importers.derivation.conversation import conversations
-from refold.replay.importers.derivation.derivation import Derivation, Fit
-from refold.replay.importers.derivation.log import Origin
-from refold.replay.importers.derivation.units import Key, units_of
-from refold.replay.importers.formats import importer
-from refold.replay.importers.items import Answered, Item, Prompted, RequestFailed, RunBegan
-from refold.replay.importers.source import Source
 from support.transcripts import FILES, imported, path_of, salts
 
 HEAD = ("format", "recorded prompts", "first of a run", "equal", "equal once observed", "not equal")

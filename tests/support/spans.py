@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from refold.replay.importers.otel.importer import OTEL
-from refold.replay.importers.source import Source
+from refold.importers.otel.importer import OTEL
+from refold.importers.source import Source
 
 START = 1_700_000_000
 T = TypeVar("T")

@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from msgspec.structs import replace
 
+from refold.importers.formats import detected, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import DECISIONS, kind_of
-from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
 from refold.store.protocol import Record
 from support import edits, golden, strategies
 from support.edits import Edit, Edited, Editor

@@ -2,17 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from refold.reducers import codec
-from refold.reducers.events import Event, kind_of
-from refold.reducers.folds import fold
-from refold.reducers.messages import Message, MessageCall
-from refold.reducers.state import RunState
-from refold.reducers.views import view
-from refold.reducers.vocabulary import Refuser, Role, ToolError
-from refold.replay.audit import Audit
-from refold.replay.importers.derivation.derivation import Derivation
-from refold.replay.importers.derivation.log import Derived, Origin
-from refold.replay.importers.items import (
+from refold.importers.derivation.derivation import Derivation
+from refold.importers.derivation.log import Derived, Origin
+from refold.importers.items import (
     Answered,
     Item,
     Prompted,
@@ -21,6 +13,14 @@ from refold.replay.importers.items import (
     RunEnded,
     Said,
 )
+from refold.reducers import codec
+from refold.reducers.events import Event, kind_of
+from refold.reducers.folds import fold
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.state import RunState
+from refold.reducers.views import view
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+from refold.replay.audit import Audit
 from support import audits
 from support.transcripts import salts
 

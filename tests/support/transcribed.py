@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from refold.replay.importers.derivation.conversation import conversations
-from refold.replay.importers.items import Item, RunBegan, RunEnded, Unread
-from refold.replay.importers.protocol import Importer
-from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.tallies import Count, Tally
+from refold.importers.derivation.conversation import conversations
+from refold.importers.items import Item, RunBegan, RunEnded, Unread
+from refold.importers.protocol import Importer
+from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import Count, Tally
 
 Told = TypeVar("Told", bound=Item)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from refold.importers.counts import Counts
+from refold.importers.derivation.derivation import Fit
+from refold.importers.derivation.log import Derived, Problem
+from refold.importers.formats import detected, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.reducers import codec
 from refold.replay.audit import Audit, Auditor
-from refold.replay.importers.counts import Counts
-from refold.replay.importers.derivation.derivation import Fit
-from refold.replay.importers.derivation.log import Derived, Problem
-from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
 from refold.store.protocol import Stored
 from support.following import looked_at
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import NamedTuple, cast
 
+from refold.importers.formats import importer
+from refold.importers.transcript import Transcript
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.parser import parse
-from refold.replay.importers.formats import importer
-from refold.replay.importers.transcript import Transcript
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import WhatIf
 from support.following import shown

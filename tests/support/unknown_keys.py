@@ -8,10 +8,10 @@ from zipfile import ZipFile
 
 import msgspec
 
-from refold.replay.importers.archives import Archive, is_archive
-from refold.replay.importers.formats import importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
+from refold.importers.archives import Archive, is_archive
+from refold.importers.formats import importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from support.transcripts import path_of, salts
 
 Json = Any

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from refold.importers.archives import is_archive
+from refold.importers.formats import UnknownFormat, importer
+from refold.importers.source import BadTranscript, Source
+from refold.importers.transcript import Transcript
 from refold.reducers.parser import parse
-from refold.replay.importers.archives import is_archive
-from refold.replay.importers.formats import UnknownFormat, importer
-from refold.replay.importers.source import BadTranscript, Source
-from refold.replay.importers.transcript import Transcript
 from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict

@@ -17,6 +17,9 @@ import msgspec
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from refold.importers.formats import detected, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
 from refold.reducers.events import (
     Diagnosed,
     Event,
@@ -29,9 +32,6 @@ from refold.reducers.events import (
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
 from refold.replay import known
-from refold.replay.importers.formats import detected, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript
 from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.most import Contexts

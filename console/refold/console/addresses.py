@@ -9,10 +9,10 @@ import msgspec
 from refold.console import descriptions
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import RunStarted
+from refold.reducers.source_marks import PARENT_LABEL
 from refold.replay import figures
 from refold.replay.cuts import request_of, span_of
 from refold.replay.reader import event_of
-from refold.replay.source_words import PARENT_LABEL
 from refold.store.protocol import Store
 
 LAST = "@last"

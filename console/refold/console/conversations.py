@@ -11,15 +11,16 @@ from refold.console import descriptions
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Parent, RunStarted
+from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.doubts import Begun, Named
 from refold.replay.reader import NO_GUARDS, Follower, event_of, follow, stored_events
-from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL, SourceEnd
+from refold.replay.source_words import SourceEnd
 from refold.replay.summary import Summary, goes_on_in, summary
 from refold.store.protocol import Store, UnknownRun
 
 if TYPE_CHECKING:
-    from refold.replay.importers.transcript import TranscriptRun
+    from refold.importers.transcript import TranscriptRun
 
 
 _MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from refold.engine.fork import annotate
+from refold.importers.derivation.log import Derived, Origin
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import (
@@ -24,11 +25,11 @@ from refold.reducers.events import (
     SourceRecorded,
     ToolReturned,
 )
+from refold.reducers.source_marks import END, GOES_ON
 from refold.reducers.state import RunState
-from refold.replay.importers.derivation.log import Derived, Origin
 from refold.replay.kinds.table import texts_of
 from refold.replay.reader import event_of, stored_events
-from refold.replay.source_words import END, GOES_ON, SourceEnd, source_end
+from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import LEASE_SECONDS, Store, Stored
 
 _SPEAK = (ContextObserved, InputReceived, ModelFailed, ModelResponded, RunStarted, ToolReturned)

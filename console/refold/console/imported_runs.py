@@ -10,13 +10,13 @@ from refold.console.imported_logs import Beside, ImportedLog, Relation, complete
 from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
+from refold.importers.derivation.log import Derived
+from refold.importers.formats import Candidate, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript, TranscriptRun
 from refold.reducers import codec
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Parent
-from refold.replay.importers.derivation.log import Derived
-from refold.replay.importers.formats import Candidate, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import Transcript, TranscriptRun
 from refold.replay.verification import verify
 from refold.store.protocol import Record, Store
 

@@ -19,13 +19,13 @@ from refold.console.options import argument, option
 from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import clock
+from refold.importers.derivation.log import Problem
+from refold.importers.formats import Candidate, UnknownFormat, detected, importer
+from refold.importers.source import Source
+from refold.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 from refold.reducers.text import clean
 from refold.replay import figures
-from refold.replay.importers.derivation.log import Problem
-from refold.replay.importers.formats import Candidate, UnknownFormat, detected, importer
-from refold.replay.importers.source import Source
-from refold.replay.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
 from refold.store.protocol import Store
 
 _SHOWN = 5  # problems of a file, in text

@@ -17,10 +17,10 @@ from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.console.selection import Trouble
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
 from refold.replay.reader import NO_GUARDS
-from refold.replay.source_words import BRANCH_LABEL, PARENT_LABEL
 from refold.replay.summary import Summary, summary
 from refold.store.protocol import Store, UnknownRun
 

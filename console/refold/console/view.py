@@ -12,18 +12,18 @@ from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.engine.conversation import request_for, sent_of
 from refold.engine.models.protocol import ModelRequest, SentHash
+from refold.importers.derivation.facts import ADAPTER
 from refold.reducers.effects import CallModel, next_effects
 from refold.reducers.errors import DamagedLog
 from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, SourceRecorded, StateChanged
 from refold.reducers.limits import LimitUnit
 from refold.reducers.messages import Message
+from refold.reducers.source_marks import ASKED_FOR_SUMMARY, LACKS, NO_SUMMARY, SYSTEM_LABEL
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import events, figures, state_at
 from refold.replay.cuts import NoSuchTurn
-from refold.replay.importers.derivation.facts import ADAPTER
 from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
-from refold.replay.source_words import ASKED_FOR_SUMMARY, LACKS, NO_SUMMARY, SYSTEM_LABEL
 from refold.replay.why import Opinion, Reasons, why
 from refold.store.protocol import Store, Stored
 

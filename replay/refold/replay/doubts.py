@@ -30,9 +30,9 @@ from refold.reducers.events import (
 from refold.reducers.machine import AgentState
 from refold.reducers.meters import child_run_id, open_children
 from refold.reducers.pending import repeatable
+from refold.reducers.source_marks import BEGAN
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
 from refold.replay.reader import Follower, Step, events, found_by
-from refold.replay.source_words import BEGAN
 from refold.store.protocol import Store
 
 Standing = Literal["open", "asked", "told", "resolved"]

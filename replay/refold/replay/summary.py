@@ -18,19 +18,12 @@ from refold.reducers.failures import provider_error
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
 from refold.reducers.messages import Usage
+from refold.reducers.source_marks import lacks_tokens
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.environment import Environment, Reading
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
-from refold.replay.source_words import (
-    SourceEnd,
-    SourceTotals,
-    is_lost,
-    lacks_tokens,
-    source_end,
-    source_totals,
-    told_of,
-)
+from refold.replay.source_words import SourceEnd, SourceTotals, is_lost, source_end, source_totals, told_of
 from refold.store.protocol import Store
 
 _LAST = 100

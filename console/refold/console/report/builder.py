@@ -39,6 +39,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import Registry
 from refold.reducers.machine import TERMINAL
+from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
@@ -46,7 +47,6 @@ from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reader import Follower, Records, Step, follow
 from refold.replay.seen import Views
-from refold.replay.source_words import END
 from refold.replay.summary import Summary, Summing
 from refold.replay.timeline import EffectCounter, Teller, TurnRow, tally
 from refold.replay.verification import Verifier

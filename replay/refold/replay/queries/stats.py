@@ -30,6 +30,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
+from refold.reducers.source_marks import lacks_tokens
 from refold.replay import known
 from refold.replay.bulk import Shard
 from refold.replay.kinds.table import kind_for
@@ -37,7 +38,7 @@ from refold.replay.queries.grep import Sieve
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
 from refold.replay.reader import Follower, Step, follow_all, found_by
-from refold.replay.source_words import SourceEnd, lacks_tokens, source_end
+from refold.replay.source_words import SourceEnd, source_end
 from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, UnknownRun
 

@@ -34,8 +34,7 @@ from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, meas
 from refold.reducers.named_tools import gate_without_word, not_known
 from refold.reducers.patterns import occurs, problem_of, rule, searched
 from refold.reducers.policy import Policy, text_of
-from refold.reducers.vocabulary import ToolError, Unknown
-from refold.replay.source_words import (
+from refold.reducers.source_marks import (
     CALL_UNREAD,
     HOSTED,
     INFERRED,
@@ -43,9 +42,9 @@ from refold.replay.source_words import (
     SUBAGENT_ROWS,
     UNCALLED,
     UNNAMED,
-    is_lost,
-    lost,
 )
+from refold.reducers.vocabulary import ToolError, Unknown
+from refold.replay.source_words import is_lost, lost
 from refold.replay.whatif.most import reads, unlimited
 from refold.replay.whatif.pair import Doubt, Effect, Pair
 from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict

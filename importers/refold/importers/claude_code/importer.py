@@ -1,0 +1,124 @@
+"""Claude Code sessions: one JSON object a line, each answer in pieces, the conversation a tree.
+
+A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of its first
+calls may stand between them. What somebody left by going back to an earlier prompt is no part of the conversation,
+and happened: it is a run of its own, as what a sub-agent did. File order is the truth; times go back here and there.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import msgspec
+
+from refold.importers.claude_code.agents import SubAgent
+from refold.importers.claude_code.bursts import is_iflow
+from refold.importers.claude_code.outline import Outline, read_outline
+from refold.importers.claude_code.printed import is_head, is_result
+from refold.importers.claude_code.reading import Reading
+from refold.importers.claude_code.rows import is_bookkeeping, is_message
+from refold.importers.items import UNCOUNTED, Answered, Item, RunBegan
+from refold.importers.protocol import Match
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered
+from refold.importers.source import Source
+from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
+
+_LINKED = b'"parentUuid"'
+_BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
+_LOOK_AT = 40
+"""Rows in which a message, or what is kept beside messages, tells a session whose rows do not name their parents."""
+
+
+class ClaudeCode:
+    """The importer of Claude Code's session files."""
+
+    name = "claude_code"
+
+    def match(self, source: Source) -> Match | None:
+        """By the key that its rows have in every version from 1.0 on, or by rows that others cut down."""
+        head = source.head().lstrip(b"\xef\xbb\xbf \r\n")
+        if head.startswith(b"{") and _LINKED in head:
+            return Match(90, "rows with parentUuid")
+        found = [row.value for row in first_rows(source, _LOOK_AT) if isinstance(row, Row)]
+        if any(is_head(row) or is_result(row) for row in found):
+            return Match(88, "a stream of print mode, by its head or its result")
+        if any(map(is_message, found)):
+            return Match(50, "rows of type user or assistant with a message")
+        if any(map(is_bookkeeping, found)):
+            return Match(40, "rows that a session keeps beside its messages")
+        printed = not found and b"claude" in head.lower() and sum(block in head for block in _BLOCKS) >= 2
+        return Match(5, "no rows: what somebody printed of a session") if printed else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The session, and then the sub-agents that wrote into its file, each a run that a call of it began.
+
+        Behind each conversation the branches of it that somebody left by going back, each a run too.
+        """
+        rows = Rows(source)
+        outline = read_outline(rows)
+        calls: dict[str, str] = {}
+        session = _session(outline)
+        yield from _conversation(source.name, rows, outline, session, calls)
+        for agent in outline.agents.found:
+            inner = read_outline(agent.rows)
+            began = _agent(agent, inner, session, calls.get(agent.call, session.key))
+            for item in _conversation(source.name, agent.rows, inner, began, calls, timed=not agent.reported):
+                yield msgspec.structs.replace(item, counts=UNCOUNTED) if agent.reported else item
+
+
+def _session(outline: Outline) -> RunBegan:
+    """How the session begins, or the sub-agent that has the file to itself."""
+    session = outline.session or "session"
+    began = _began(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
+    if outline.parted:
+        began.labels[PARENT_LABEL] = session  # in another file
+    return began
+
+
+def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
+    """How a sub-agent begins: a call of `parent` did it, the session or a branch of it."""
+    began = _began(outline, f"{session.key}/{agent.name}")
+    position = f"line {agent.rows[0].line}"
+    return msgspec.structs.replace(began, position=position, parent=parent, call=agent.call)
+
+
+def _began(outline: Outline, key: str) -> RunBegan:
+    labels = {"version": outline.version} if outline.version else {}
+    agent = "iflow" if is_iflow(outline.session) else "claude-code"
+    return RunBegan("line 1", outline.began, key=key, model=outline.model, agent=agent, labels=labels)
+
+
+def _conversation(
+    name: str,
+    rows: Iterable[Row | Noise],
+    outline: Outline,
+    began: RunBegan,
+    calls: dict[str, str],
+    *,
+    timed: bool = True,
+) -> Iterator[Item]:
+    """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
+    forks: dict[int, str] = {}
+    yield msgspec.structs.replace(began, cuts=outline.cuts[0])
+    yield from gathered(Reading(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
+    keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
+    for left, told in outline.branches.read(rows):
+        reading, its_rows = Reading(name, outline, forks, began.key, left, timed=False), iter(told)
+        first = next(its_rows)
+        yield msgspec.structs.replace(
+            began,
+            position=first[1].position,
+            at=first[1].at,
+            counts=UNCOUNTED,
+            key=keys[left.number],
+            parent=keys[left.above],
+            call="",
+            cuts=outline.cuts[left.number],
+            labels={**began.labels, BRANCH_LABEL: "rewound", FORK_LABEL: reading.fork},
+        )
+        for item in gathered(reading.items(chain([first], its_rows))):
+            if isinstance(item, Answered):
+                calls.update((call.id, keys[left.number]) for call in item.calls)
+            yield item
+
+
+CLAUDE_CODE = ClaudeCode()

@@ -1,0 +1,222 @@
+"""What a message is made of, whatever format wrote it: text in parts, calls with their arguments, the tools on offer."""
+
+import re
+from collections.abc import Collection, Iterator
+from copy import deepcopy
+from typing import cast
+
+import msgspec
+
+from refold.importers.fields import JSON, as_written, at, json_text, rows, table, text
+from refold.importers.leftovers import take, take_each, take_first, take_if, take_text, word_of
+from refold.importers.source import decoded
+from refold.reducers.events import Manifest
+from refold.reducers.messages import MessageCall
+
+_CALLING = re.compile(r"(?i)tool|function|call|exec|command|cmd|shell|bash")
+_KINDS = ("type", "kind", "event")
+
+TOOLS = re.compile(r"(?i)tool")
+"""In names and kinds of what a harness shows of a subagent: calls."""
+
+_IDS = ("call_id", "id", "toolCallId", "tool_call_id")
+_NAMES = ("name", "toolName", "tool_name", "function_name", "function")
+_INNER = ("function", "functionCall", "function_call", "custom")
+_ARGUMENTS = ("arguments", "args", "input", "parameters", "params")
+_SCHEMAS = ("parameters", "input_schema", "inputSchema")
+
+_NO_ARGUMENTS = ("{}", "null", "[]")
+_EMPTY: tuple[JSON, ...] = (None, "", {}, [], "{}", "null", "[]")
+_BESIDE = frozenset({
+    "id", "call_id", "toolCallId", "tool_call_id", "name", "index", "status", "type", "kind", "part_kind",
+    "object", "toolCallType", "namespace", "title", "toolTitle", "thoughtSignature", "thought_signature",
+    "signature", "cache_control", "caller", "provider_name", "provider_details", "providerMetadata",
+    "providerOptions", "extra_content",
+})  # fmt: skip
+"""Keys of a call under which no format has its arguments: what it is, what became of it, what its provider wants back."""
+
+_MARKS = (("complete", True), ("providerExecuted", False), ("dynamic", False), ("dynamic", True))
+"""What such a key says of arguments that were written to their end."""
+
+CALLS = ("function", "tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
+"""Types of parts that are calls."""
+
+TEXTS = ("text", "input_text", "output_text", "summary_text")
+"""Types of parts that are text."""
+
+
+def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> str:
+    """The text of a content: itself, or its parts, a line each; one that is no text stands as `[image]`.
+
+    Parts of the types in `beside` are no words: calls, results, thoughts.
+    """
+    if isinstance(content, list):
+        return lines.join(word_of(part) for part in content if text(part, "type") not in beside)
+    return content if isinstance(content, str) else "" if content is None else as_written(content)
+
+
+def plain(value: JSON) -> str:
+    """What a content says: a text as it is, text parts joined by a line break, anything else as JSON text."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    parts = [text(part, "text") or text(part, "content") for part in rows(value)]
+    return "\n".join(parts) if parts and all(parts) else json_text(value)
+
+
+def take_plain(value: JSON, *path: str) -> str:
+    """The same of what stands there, taken; what text parts hold beside their text is left."""
+    content, said = at(value, *path), plain(at(value, *path))
+    if not (rows(content) and all(text(part, "text") or text(part, "content") for part in rows(content))):
+        take(value, *path)
+    for part in take_each(value, *path):
+        take_first(part, "text", "content")
+        take_if(part, "type", *TEXTS)
+    return said
+
+
+def unwrapped(value: JSON) -> JSON:
+    """A value that was encoded as JSON text, once or more often, decoded; other text as it is."""
+    for _ in range(3):
+        if not (isinstance(value, str) and value[:1] in '{["'):
+            return value
+        try:
+            value = _decoded(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def unwrap(value: JSON, *path: str) -> None:
+    """Put what JSON text encodes in the place where it stands."""
+    holder, written = at(value, *path[:-1]), at(value, *path)
+    if isinstance(holder, dict) and isinstance(written, str):
+        holder[path[-1]] = unwrapped(written)
+
+
+def _decoded(value: str) -> JSON:
+    """A JSON text decoded, though a recorder may have escaped what needs none. Raises `ValueError`."""
+    try:
+        return cast("JSON", msgspec.json.decode(value))
+    except msgspec.DecodeError:
+        if "\\" not in value:
+            raise
+        return decoded(value.encode(errors="replace"))
+
+
+def arguments(value: JSON) -> str:
+    """Arguments as JSON text: a text as it was written, anything else encoded in the order it stands."""
+    return value if isinstance(value, str) else as_written({} if value is None else value)
+
+
+def calling(value: JSON, marks: re.Pattern[str] = _CALLING) -> str:
+    """The first name or kind in a value by which it may hold a call, or a call's result; "" for none."""
+    return next(_calling(value, marks), "")
+
+
+def _calling(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _calling(each, marks)
+    elif isinstance(value, dict):
+        kinds = (value[name] for name in _KINDS if isinstance(value.get(name), str))
+        yield from (kind for kind in kinds if isinstance(kind, str) and marks.search(kind))
+        for key, inner in value.items():
+            if inner and marks.search(key):
+                yield key
+            yield from _calling(inner, marks)
+
+
+class UnreadCall(MessageCall, frozen=True):
+    """A call whose name or arguments could not be read. As JSON it is a `MessageCall`."""
+
+
+def read_call(id_: str, name: str, given: JSON, *left: JSON, beside: Collection[str] = ()) -> MessageCall:
+    """Return a call with these arguments; `left` is what is left of the part in which it stood.
+
+    It is an `UnreadCall` if it has no name, or if it has no arguments and something is left that may be them: a value that
+    is not empty, under a key that neither `beside` nor `_BESIDE` lists.
+    """
+    written = arguments(given)
+    if name and given and given not in _NO_ARGUMENTS:
+        return MessageCall(id_, name, written)
+    unread = not name or any(
+        value not in _EMPTY and key not in beside and key not in _BESIDE and (key, value) not in _MARKS
+        for part in left
+        for key, value in table(part).items()
+    )
+    return UnreadCall(id_, name, written) if unread else MessageCall(id_, name, written)
+
+
+def unread(call: MessageCall) -> UnreadCall:
+    """Return a call as one that could not be read, as where the source has two accounts of it that differ."""
+    return UnreadCall(call.id, call.name, call.arguments)
+
+
+def agree(call: MessageCall, other: JSON) -> bool:
+    """Whether another account of a call, an object, has the same texts as its arguments under the keys that both have."""
+    given = table(unwrapped(call.arguments))
+    return all(
+        given[key] == value
+        for key, value in table(other).items()
+        if isinstance(value, str) and isinstance(given.get(key), str)
+    )
+
+
+def call_of(part: JSON, name: str = "") -> MessageCall:
+    """A call, by any of the keys that formats have for its id, its tool and its arguments. `name`: the tool, if not in it."""
+    inner = {name: {**table(part, name)} for name in _INNER if table(part, name)}
+    return take_call({**table(part), **inner}, name)
+
+
+def take_call(part: JSON, name: str = "") -> MessageCall:
+    """The same, taken out of its part."""
+    around = next((name for name in _INNER if table(part, name)), "")
+    inner = table(part, around) if around else table(part)
+    given = take(inner, next((key for key in _ARGUMENTS if key in inner), ""))
+    id_ = take_first(part, *_IDS) or take_text(inner, "id")
+    name = take_first(inner, *_NAMES) or take_first(part, *_NAMES) or name
+    take_if(part, "type", *CALLS, *(["custom"] if around == "custom" else []))
+    take_if(part, around, {})
+    wrapped: JSON = {"input": given} if around == "custom" and given is not None else given
+    return read_call(id_, name, wrapped, part, inner, beside=(around,))
+
+
+def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
+    """The calls in a message, as they are listed there, taken out of it. What is listed and is no object stays there."""
+    return tuple([_listed(call) for call in take_each(message, name) if call])
+
+
+def _listed(call: JSON) -> MessageCall:
+    return take_call(call) if isinstance(call, dict) else UnreadCall("", "", "{}")
+
+
+def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
+    """The calls in a message, as they are listed there."""
+    return take_calls({name: deepcopy([*rows(message, name)])}, name)
+
+
+def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
+    """The tools that were offered, taken out of the definitions there (a list, or JSON text): each once, OpenAI's nesting or flat."""
+    found: dict[str, Manifest] = {}
+    unwrap(value, *path)
+    for row in take_each(value, *path):
+        around = "function" if table(row, "function") else ""
+        inner = table(row, around) if around else row
+        schema = next((key for key in _SCHEMAS if isinstance(at(inner, key), dict)), "")
+        name = text(inner, "name") or text(inner, "title")
+        if not name or name in found:
+            continue
+        take_if(inner, "name", name)
+        take_if(inner, "title", name)
+        body = json_text(take(inner, schema)) if schema else "{}"
+        found[name] = Manifest(name=name, description=take_text(inner, "description"), schema=body)
+        take_if(row, "type", "function")
+        take_if(row, around, {})
+    return tuple(found.values())
+
+
+def manifests(definitions: JSON) -> tuple[Manifest, ...]:
+    """The same of definitions, or JSON text of them, as they stand."""
+    return take_tools({"tools": deepcopy(definitions)}, "tools")

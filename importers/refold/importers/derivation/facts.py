@@ -1,0 +1,277 @@
+"""Each item as the fact that it is."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from refold.importers.content import UnreadCall
+from refold.importers.derivation.log import Writer
+from refold.importers.derivation.pairs import Paired
+from refold.importers.derivation.plan import Change, said_message
+from refold.importers.fields import json_text
+from refold.importers.items import (
+    UNKNOWN_PART,
+    Answered,
+    Cancelled,
+    Item,
+    RequestFailed,
+    Returned,
+    Said,
+    message_of,
+)
+from refold.importers.stops import is_known
+from refold.reducers import composition
+from refold.reducers.composition import observed
+from refold.reducers.events import (
+    Answer,
+    CancelRequested,
+    ClockRead,
+    ContextObserved,
+    InputReceived,
+    ModelFailed,
+    ModelResponded,
+    ToolReturned,
+)
+from refold.reducers.messages import Message, ReplyCall, Usage
+from refold.reducers.pending import MOST_CALLS
+from refold.reducers.source_marks import BEGAN
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown, shared
+
+_ALIKE = ("stop_raw", "usage", "cost_nanousd", "model", "response_id", "duration")
+ADAPTER = "import"
+"""What stands as adapter in an answer that was imported."""
+
+_UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts what a request took that failed
+
+
+def answer(
+    log: Writer, item: Answered, *, stopped: bool = False, refused: Collection[int] = frozenset()
+) -> None:
+    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it ended.
+
+    `refused` are the places of the calls that its own harness refused.
+    """
+    calls = [
+        ReplyCall(provider_id=call.id, **shared(call, "name", "arguments"))
+        for call in item.calls[:MOST_CALLS]
+    ]
+    ended = StopReason.OTHER if stopped else StopReason.END_TURN
+    stop = item.stop or (StopReason.TOOL_USE if calls else ended)
+    for call in item.calls[:MOST_CALLS]:
+        if isinstance(call, UnreadCall):
+            problem = (
+                f"the arguments of a call of {call.name!r}" if call.name else "a call, which has no name"
+            )
+            log.diagnose(UNKNOWN_PART, f"could not read {problem}", item, unread=True)
+    seq = log.tell(
+        lambda state, at, salt: _with_refused(
+            composition.responded(
+                state,
+                ModelResponded(
+                    at=at,
+                    request=_request(state),
+                    stop=stop,
+                    adapter=ADAPTER,
+                    **shared(item, *_ALIKE),
+                    unknown=_unsaid(item, stopped=stopped),
+                ),
+                Answer(**shared(item, "text", "reasoning")),
+                calls,
+                salt,
+            ),
+            refused,
+        ),
+        item,
+        message_of(item),
+    )
+    log.record(item, seq, text=f"usage {item.quality}" if item.quality else "")
+    if more := item.calls[MOST_CALLS:]:
+        problem = f"it has {len(item.calls)} calls, of which {MOST_CALLS} are read"
+        text = json_text(msgspec.to_builtins(more))
+        log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
+
+
+def _with_refused(fact: ModelResponded, refused: Collection[int]) -> ModelResponded:
+    if not refused:
+        return fact
+    calls = [msgspec.structs.replace(call, refused=place in refused) for place, call in enumerate(fact.calls)]
+    return msgspec.structs.replace(fact, calls=tuple(calls))
+
+
+def _unsaid(item: Answered, *, stopped: bool) -> tuple[Unknown, ...]:
+    counted = item.quality == "reported" and item.usage != Usage()
+    # An answer with calls stopped for them; of another nobody knows by itself whether it ended its turn, or was cut.
+    told = stopped or bool(item.calls) if item.stop is None else item.stop is not StopReason.OTHER
+    known = told or is_known(item.stop_raw)
+    return (() if counted else (Unknown.USAGE,)) + (() if known else (Unknown.STOP,))
+
+
+def failure(log: Writer, item: RequestFailed) -> None:
+    """A request to the model failed."""
+    seq = log.tell(
+        lambda state, at, salt: composition.failed(
+            ModelFailed(
+                at=at, request=_request(state), **shared(item, "failure", "status"), unknown=_UNCOUNTED
+            ),
+            item.message,
+            item.partial_text,
+            salt,
+            state.policy,
+        ),
+        item,
+    )
+    log.record(item, seq)
+
+
+def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
+    """A call ended; `unasked`: nothing shows that the model was asked then, as where a person comes next."""
+    unknown = () if item.marked else (Unknown.ERRORS,)
+    seq = log.tell(
+        lambda state, at, salt: composition.returned(
+            state,
+            ToolReturned(
+                at=at,
+                call=pair.call,
+                unasked=unasked,
+                unknown=unknown,
+                **shared(item, "error", "refused_by", "duration"),
+            ),
+            item.output,
+            pair.name,
+            None,
+            salt,
+        ),
+        item,
+        message_of(item),
+    )
+    log.record(item, seq, f"{BEGAN}{item.began}" if item.began else "")
+    if pair.code:
+        log.diagnose(pair.code, pair.problem, item, seq=seq)
+
+
+def no_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> None:
+    """A call was never answered, though the conversation went on: at the instant of `item`, what came next.
+
+    A person's stop tells how it ended; of others nobody knows. `unasked` as in `result`.
+    """
+    stopped = isinstance(item, Cancelled)
+    error, unknown = (ToolError.CANCELLED, ()) if stopped else (None, (Unknown.RESULT,))
+    seq = log.tell(
+        lambda state, at, salt: composition.returned(
+            state,
+            ToolReturned(at=at, call=call, error=error, unasked=unasked, unknown=unknown),
+            "",
+            "",
+            None,
+            salt,
+        ),
+        item,
+        Message(role=Role.TOOL),
+    )
+    if stopped:
+        log.record(_place(item), seq, "implied")
+        return
+    problem = f"call {call} has no result in the source, and the conversation went on"
+    log.diagnose("result_missing", problem, item, seq=seq)
+
+
+def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) -> None:
+    """Messages joined the conversation; `goes_on`: and the model was asked, or, `unasked`, was going to be."""
+    messages = [said_message(item) for item in items]
+    why = " ".join(dict.fromkeys(item.by for item in items))
+    seq = log.tell(
+        lambda state, at, salt: observed(
+            state,
+            ContextObserved(at=at, why=why, goes_on=goes_on, unasked=goes_on and unasked),
+            messages,
+            salt,
+        ),
+        items[-1],
+        *messages,
+    )
+    for item in items:
+        log.record(item, seq)
+
+
+def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool, unasked: bool) -> None:
+    """The source's harness changed what the model is shown; `goes_on` and `unasked` as in `said`."""
+    seq = log.tell(
+        lambda state, at, salt: observed(
+            state,
+            ContextObserved(
+                at=at,
+                **shared(made, "after", "kept"),
+                why=why,
+                goes_on=goes_on,
+                unasked=goes_on and unasked,
+            ),
+            made.messages,
+            salt,
+        ),
+        item,
+        *made.messages,
+    )
+    log.record(item, seq)
+
+
+def went_on(log: Writer, item: Item) -> None:
+    """The model was asked again though nobody had said anything."""
+    seq = log.tell(
+        lambda state, at, salt: observed(state, ContextObserved(at=at, goes_on=True), (), salt), item
+    )
+    log.record(_place(item), seq, "implied")
+
+
+def waited(log: Writer, item: Item) -> None:
+    """The model was asked again after a failure."""
+    backoff = log.state.backoff
+    if backoff is not None:
+        until = backoff.event.until
+        seq = log.tell(lambda _, at, __: ClockRead(at=max(at, until), due=until), item)
+        log.record(_place(item), seq, "implied")
+
+
+def asked(log: Writer, item: Said, *, unasked: bool) -> None:
+    """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for one."""
+    seq = log.tell(
+        lambda state, at, salt: composition.received(
+            state, InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt
+        ),
+        item,
+        message_of(msgspec.structs.replace(item, role=Role.USER)),
+    )
+    log.record(item, seq)
+
+
+def cancel(log: Writer, item: Cancelled) -> None:
+    """A person stopped what was going on."""
+    seq = log.tell(
+        lambda _, at, salt: composition.cancelled(CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
+        item,
+    )
+    log.record(item, seq)
+
+
+def cancelled_request(log: Writer, item: Cancelled) -> None:
+    """The request that was under way when a person stopped it had no answer."""
+    seq = log.tell(
+        lambda state, at, salt: composition.failed(
+            ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED),
+            "",
+            "",
+            salt,
+            state.policy,
+        ),
+        item,
+    )
+    log.record(_place(item), seq, "implied")
+
+
+def _request(state: RunState) -> int:
+    return state.request.seq if state.request else 0
+
+
+def _place(item: Item) -> Item:
+    """Where it stood and no more: what else it holds is kept with its own fact."""
+    return Item(item.position, item.at)

@@ -1,0 +1,169 @@
+"""A recorded prompt and the window in units, to see what stayed, what left and what is new.
+
+A unit is a reply with its results, or a message of its own: it is kept or dropped whole. Two units are the same if
+their messages are: role, text, and for calls name and arguments. Ids are not compared, for ours are not the source's,
+and results stand in the order of their calls, for so they are shown here.
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from refold.importers.fields import JSON, as_written
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.text import clean
+from refold.reducers.vocabulary import Role
+
+Key = bytes
+Keys = tuple[Key, ...]
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """Messages that belong together. `whole`: no call without its result, no result without its call.
+
+    `rest`: JSON text of what of a half pair `lawful` does not say.
+    """
+
+    messages: tuple[Message, ...]
+    keys: Keys
+    whole: bool = True
+    rest: str = ""
+
+    def lawful(self) -> tuple[Message, ...]:
+        """The messages as a window may hold them: of half a pair only what can stand alone.
+
+        A result whose call is gone is shown as what somebody said.
+        """
+        first = self.messages[0]
+        if first.role is not Role.ASSISTANT:
+            role = Role.USER if first.role is Role.TOOL else first.role
+            return (msgspec.structs.replace(first, role=role, calls=(), call=None, name=None),)
+        answered = {message.call for message in self.messages[1:]}
+        calls = tuple(call for call in first.calls if call.id in answered)
+        return (msgspec.structs.replace(first, calls=calls, call=None), *self.messages[1:])
+
+
+def words_of(unit: Unit) -> str:
+    """All that is said in a unit, a line each: thoughts, texts, and calls as JSON text."""
+    lines: list[str] = []
+    for message in unit.messages:
+        lines += [message.reasoning, message.text, *(as_written(_plain(call)) for call in message.calls)]
+    lines += [unit.rest] if unit.messages[0].role is Role.TOOL else []
+    return "\n".join(filter(None, lines))
+
+
+def key_of(message: Message) -> Key:
+    """What of a message is compared, as 16 bytes."""
+    calls = [(call.name, _arguments(call.arguments)) for call in message.calls]
+    said = (message.role, clean(message.text), calls) if calls else (message.role, clean(message.text))
+    return hashlib.blake2b(_ENCODER.encode(said), digest_size=16).digest()
+
+
+def units_of(messages: Sequence[Message]) -> list[Unit]:
+    """The messages in units. Each reply's calls are named anew, so that ids that a source repeats part nothing."""
+    return list(_units(messages))
+
+
+def aligned(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
+    """For each of `new` the place in `old` of the same unit, None where there is none. Places ascend.
+
+    What both begin with is matched first; the rest once from the front and once from the end, and the better of both
+    counts, by messages: what a harness drops is mostly in between, or said anew at the end each time.
+    """
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    places: dict[Keys, list[int]] = {}
+    for place in range(head, len(old)):
+        places.setdefault(old[place], []).append(place)
+    front, back = _forwards(places, new, head), _backwards(places, new, head, len(old))
+    weights = [
+        sum(len(keys) for keys, at in zip(new[head:], way, strict=True) if at is not None)
+        for way in (front, back)
+    ]
+    return [*range(head), *(front if weights[0] > weights[1] else back)]
+
+
+def _forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int) -> list[int | None]:
+    found: list[int | None] = []
+    following = head
+    for keys in new[head:]:
+        candidates = places.get(keys, ())
+        index = bisect_left(candidates, following)
+        found.append(candidates[index] if index < len(candidates) else None)
+        following = following if found[-1] is None else found[-1] + 1
+    return found
+
+
+def _backwards(
+    places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int, upto: int
+) -> list[int | None]:
+    found: list[int | None] = []
+    for keys in reversed(new[head:]):
+        candidates = places.get(keys, ())
+        before = bisect_left(candidates, upto)
+        found.append(candidates[before - 1] if before else None)
+        upto = upto if found[-1] is None else found[-1]
+    return found[::-1]
+
+
+def _units(messages: Sequence[Message]) -> Iterator[Unit]:
+    place, tools = 0, dict[str | None, str]()
+    while place < len(messages):
+        first = messages[place]
+        tools |= {call.id: call.name for call in first.calls}
+        results, place = _results(messages, place + 1, first)
+        if results is None:
+            alone = first.role is Role.TOOL
+            rest = (
+                as_written({"call": first.call, "name": first.name or tools.get(first.call)}) if alone else ""
+            )
+            yield Unit((first,), (key_of(first),), whole=not alone, rest=rest)
+            continue
+        named = tuple(
+            MessageCall(f"{index}", call.name, call.arguments) for index, call in enumerate(first.calls)
+        )
+        shown = tuple(
+            msgspec.structs.replace(result, call=f"{index}", name=first.calls[index].name or None)
+            for index, result in enumerate(results)
+            if result is not None
+        )
+        unit = (msgspec.structs.replace(first, calls=named), *shown)
+        open_calls = [
+            _plain(call) for call, result in zip(first.calls, results, strict=True) if result is None
+        ]
+        rest = as_written(list(open_calls)) if open_calls else ""
+        yield Unit(unit, tuple(map(key_of, unit)), whole=not open_calls, rest=rest)
+
+
+def _plain(call: MessageCall) -> dict[str, JSON]:
+    return {"id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _results(
+    messages: Sequence[Message], place: int, first: Message
+) -> tuple[list[Message | None] | None, int]:
+    """The results right behind a reply, in call order (None: there is none), and the place behind them."""
+    if first.role is not Role.ASSISTANT or not first.calls:
+        return None, place
+    found: list[Message | None] = [None] * len(first.calls)
+    while place < len(messages) and messages[place].role is Role.TOOL and None in found:
+        result = messages[place]
+        free = [index for index, there in enumerate(found) if there is None]
+        named = [index for index in free if first.calls[index].id == result.call]
+        named = named or [index for index in free if first.calls[index].name == result.name]
+        found[(named or free)[0]] = result
+        place += 1
+    return found, place
+
+
+def _arguments(text: str) -> object:
+    """Arguments as a value: two JSON texts of one value are the same call."""
+    try:
+        return msgspec.Raw(_ENCODER.encode(msgspec.json.decode(text or "{}")))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return clean(text)

@@ -1,0 +1,342 @@
+"""Messages as frameworks write them, read into ours: one reader for the field's shapes.
+
+OpenAI chat and Responses, Anthropic blocks, GenAI parts, the AI SDK, Gemini contents and LangChain are told apart part by
+part, never by a name of the framework: the shapes mix in practice (a gateway logs Anthropic blocks in OpenAI messages). A
+message of theirs may be several of ours, since each result is one. What was read is taken, and the rest stays where it stood.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.importers.content import CALLS, TEXTS, take_call, take_calls, take_plain, unwrapped
+from refold.importers.fields import JSON, at, json_text, rows, table, text
+from refold.importers.leftovers import (
+    drop_empty,
+    take,
+    take_first,
+    take_flag,
+    take_if,
+    take_text,
+)
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import Role
+
+ROLES: Mapping[str, Role] = MappingProxyType(
+    {
+        "system": Role.SYSTEM,
+        "developer": Role.SYSTEM,
+        "user": Role.USER,
+        "human": Role.USER,
+        "assistant": Role.ASSISTANT,
+        "ai": Role.ASSISTANT,
+        "model": Role.ASSISTANT,
+        "tool": Role.TOOL,
+        "function": Role.TOOL,
+    }
+)
+
+_RESULTS = ("tool_call_response", "tool_result", "tool-result", "function_call_output", "tool_response")
+_THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
+_LISTS = ("messages", "contents", "input", "output", "choices")
+_RESPONSES = ("functionResponse", "function_response")
+_CLASSES = ("human", "ai", "system", "tool")
+_STOPS = ("finish_reason", "finishReason", "stop_reason")
+_DEPTH = 6
+
+
+class Read(msgspec.Struct, frozen=True):
+    """The messages of a value, in order, and why the answer in it stopped.
+
+    `left` is what is left of the value, None for nothing. `unknown` are the parts and objects in it that no rule reads.
+    """
+
+    messages: tuple[Message, ...] = ()
+    stop: str = ""
+    left: JSON = None
+    unknown: tuple[JSON, ...] = ()
+
+
+def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str] | None = None) -> Read:
+    """The messages of what stands there, be it JSON text; a bare text is one of `role`. What is left stands there then.
+
+    Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is in `told`
+    already is taken, too.
+    """
+    reader = _Reader(role, told)
+    left = reader.value(unwrapped(at(value, *path)))
+    if path:
+        _put(at(value, *path[:-1]), path[-1], left)
+    return Read(tuple(reader.messages), reader.stop, left, tuple(reader.unknown))
+
+
+def _put(row: JSON, name: str, left: JSON) -> None:
+    """Leave this under a key, nothing for None."""
+    if isinstance(row, dict):
+        row[name] = left
+        take_if(row, name, None)
+
+
+def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages of a request whose system instructions stand beside them, under a key; they are taken from there.
+
+    Recorders that put the system prompt into the messages often say it beside them, too: what is not the same is left.
+    """
+    read = take_messages(deepcopy(at(around, name)), role=Role.SYSTEM)
+    first = messages[0] if messages and messages[0].role is Role.SYSTEM else None
+    if first is None or first.text == "\n".join(piece.text for piece in read.messages):
+        _put(around, name, read.left)
+    given = () if first else read.messages
+    return (*(replace(piece, role=Role.SYSTEM) for piece in given), *messages)
+
+
+class _Draft:
+    """One message of theirs, while its parts are read."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.texts: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[MessageCall] = []
+        self.results: list[Message] = []
+
+    def messages(self, *, result: Message | None) -> Iterator[Message]:
+        said = "\n".join(self.texts)
+        if result is not None:
+            yield replace(result, text=said)
+        elif said or self.reasoning or self.calls or not self.results:
+            role = Role.ASSISTANT if self.calls else self.role
+            reasoning = "\n".join(self.reasoning)
+            yield Message(role=role, text=said, reasoning=reasoning, calls=tuple(self.calls))
+        yield from self.results
+
+
+class _Reader:
+    """A walk over a value of messages. Depth is bounded: nobody nests conversations."""
+
+    def __init__(self, role: Role, told: set[str] | None) -> None:
+        self.role = role
+        self.told = told
+        self.messages: list[Message] = []
+        self.unknown: list[JSON] = []
+        self.stop = ""
+
+    def value(self, value: JSON, depth: int = 0) -> JSON:
+        """Read a value. What is left of it comes back, None for nothing."""
+        match value:
+            case str():
+                self.messages.append(Message(role=self.role, text=value))
+                return None
+            case list() if depth < _DEPTH:
+                read = (
+                    self.value(unwrapped(row) if isinstance(row, str) else row, depth + 1) for row in value
+                )
+                value[:] = [left for left in read if left is not None]
+                return value or None
+            case dict() if depth < _DEPTH:
+                return self._object(value, depth)
+            case None:
+                return None
+            case _:
+                return self._unknown(value)
+
+    def _unknown(self, value: JSON) -> JSON:
+        self.unknown.append(value)
+        return value
+
+    def _object(self, row: dict[str, JSON], depth: int) -> JSON:
+        stopped = next((name for name in _STOPS if text(row, name)), "")
+        if stopped and not self.stop:
+            self.stop = take_text(row, stopped) if self.role is Role.ASSISTANT else text(row, stopped)
+        kwargs, path = row.get("kwargs"), row.get("id")
+        if isinstance(kwargs, dict) and isinstance(path, list):
+            # LangChain's own serialisation: the class as a path, the message as its arguments.
+            name = text(path, -1).lower()
+            kwargs.setdefault("type", next((kind for kind in _CLASSES if name.startswith(kind)), ""))
+            left = self._object(kwargs, depth + 1)
+            take_if(kwargs, "type", "")
+            _put(row, "kwargs", left or None)
+        elif _definition(row):
+            self._unknown(row)
+        elif _is_part(row):
+            role = "assistant" if text(row, "type") not in _RESULTS else "tool"
+            self._message({"role": role, "content": [row]})
+        elif "role" in row or text(row, "type") in ROLES or isinstance(row.get("parts"), list):
+            self._message(row)
+        else:
+            return self._wrapper(row, depth)
+        return self._once(row)
+
+    def _once(self, row: dict[str, JSON]) -> JSON:
+        """What is left of a message: None for nothing, and for what was left of one before it."""
+        if row and self.told is not None:
+            left = json_text(row)
+            if left in self.told:
+                return None
+            self.told.add(left)
+        return row or None
+
+    def _wrapper(self, row: dict[str, JSON], depth: int) -> JSON:
+        """An object around messages: a request with its instructions, a response with its output."""
+        inner = next((name for name in _LISTS if isinstance(row.get(name), list)), None)
+        for path in (("system",), ("system_instruction",), ("config", "system_instruction")):
+            if at(row, *path):
+                self.messages.append(Message(role=Role.SYSTEM, text=_take_instructions(row, *path)))
+        if inner is None and isinstance(row.get("instructions"), str) and "input" in row:
+            self.messages.append(Message(role=Role.SYSTEM, text=take_text(row, "instructions")))
+        if inner is not None:
+            _put(row, inner, self.value(row[inner], depth + 1))
+        elif isinstance(message := unwrapped(row.get("message")), dict):
+            _put(row, "message", self.value(message, depth + 1))
+        elif isinstance(row.get("content"), dict):
+            _put(row, "content", self.value(row["content"], depth + 1))
+        elif isinstance(row.get("prompt"), str):
+            self.messages.append(Message(role=Role.USER, text=take_text(row, "prompt")))
+        else:
+            self._unknown(row)
+        return row or None
+
+    def _message(self, row: dict[str, JSON]) -> None:
+        named = text(row, "role")
+        role = ROLES.get(named.lower() or text(row, "type").lower(), self.role)
+        role = Role.TOOL if self._is_result(named) else role
+        draft = _Draft(role)
+        name = "parts" if isinstance(row.get("parts"), list) else "content"
+        content = _written_calls(row.get(name)) if role is Role.ASSISTANT else row.get(name)
+        if role is not Role.TOOL and (reasoning := take_first(row, "reasoning_content", "reasoning")):
+            draft.reasoning.append(reasoning)
+        holds_results = _holds_results(content)
+        _put(row, name, self._parts(content, draft))
+        if refusal := take_text(row, "refusal"):
+            draft.texts.append(refusal)
+        if role is not Role.TOOL and not draft.calls:
+            draft.calls += _take_called(row)
+        piece = None
+        if role is Role.TOOL and not (holds_results or draft.calls or draft.reasoning):
+            call = take_first(row, "tool_call_id", "call_id")
+            tool = take_text(row, "name") or ("" if named.lower() in ROLES else take_text(row, "role"))
+            piece = Message(role=Role.TOOL, call=call, name=tool or None)
+        self.messages += draft.messages(result=piece)
+        kind = text(row, "type").lower()
+        if named.lower() in ROLES:
+            take(row, "role")
+        if kind == "message" or ROLES.get(kind) is role:
+            take(row, "type")
+        drop_empty(row)
+
+    def _is_result(self, name: str) -> bool:
+        """Whether the role of a message is the name of a tool that was called before it: then it is what came back."""
+        called = (call.name for message in self.messages for call in message.calls)
+        return bool(name) and name.lower() not in ROLES and name in called
+
+    def _parts(self, content: JSON, draft: _Draft) -> JSON:
+        if not isinstance(content, list):
+            return self._part(content, draft)
+        content[:] = [left for part in content if (left := self._part(part, draft)) is not None]
+        return content or None
+
+    def _part(self, part: JSON, draft: _Draft) -> JSON:
+        """Read a part of a message. What is left of it comes back, None for nothing."""
+        kind, row = text(part, "type"), table(part)
+        if isinstance(part, str):
+            draft.texts.append(part)
+            return None
+        if part is None:
+            return None
+        if _definition(part):
+            return self._unknown(part)
+        if kind in _THOUGHTS or row.get("thought") is True:
+            draft.reasoning.append(_take_thought(row))
+        elif kind in CALLS or "functionCall" in row or isinstance(row.get("function_call"), dict):
+            draft.calls.append(take_call(row))
+        elif kind in _RESULTS or any(name in row for name in _RESPONSES):
+            draft.results.append(_take_result(row))
+            if _says_elsewhere(row, draft.results[-1]):
+                return self._unknown({"type": kind or "tool_result", **row})
+        elif isinstance(row.get(name := "text" if "text" in row else "content"), str):
+            draft.texts.append(take_text(row, name))
+            take_if(row, "type", *TEXTS)
+        else:
+            # An image, a file: the model saw it, and its place in the message is worth a word.
+            draft.texts.append(f"[{kind or 'part'}]")
+            return self._unknown(part)
+        drop_empty(row)
+        return row or None
+
+
+def _definition(row: JSON) -> bool:
+    """Whether it is a tool's definition: LangChain's tracer writes those into the prompt, as messages of tools."""
+    inner = table(row, "content") if isinstance(table(row).get("content"), dict) else table(row)
+    return inner.get("type") == "function" and "parameters" in table(inner, "function")
+
+
+def _is_part(row: dict[str, JSON]) -> bool:
+    """Whether it is an item of the Responses API, or a part that stands alone."""
+    return "role" not in row and text(row, "type") in (*CALLS, *_RESULTS, *_THOUGHTS, "text", "output_text")
+
+
+def _written_calls(content: JSON) -> JSON:
+    """The parts of an answer that a recorder wrote as JSON text, if there is a call among them; else the content itself."""
+    listed = unwrapped(content) if isinstance(content, str) else None
+    parts = rows(listed)
+    known = (*CALLS, *_THOUGHTS, "text")
+    if any(text(part, "type") in CALLS for part in parts) and all(text(p, "type") in known for p in parts):
+        return listed
+    return content
+
+
+def _holds_results(content: JSON) -> bool:
+    return any(
+        text(part, "type") in _RESULTS or any(name in table(part) for name in _RESPONSES)
+        for part in rows(content)
+    )
+
+
+def _take_thought(part: dict[str, JSON]) -> str:
+    said = take_first(part, "thinking", "text", "content")
+    if not said and rows(part, "summary"):
+        said = take_plain(part, "summary")
+    take_flag(part, "thought")
+    if said:
+        take_if(part, "type", *_THOUGHTS)
+    return said
+
+
+def _take_instructions(row: dict[str, JSON], *path: str) -> str:
+    return take_plain(row, *path, "parts") if rows(row, *path, "parts") else take_plain(row, *path)
+
+
+def _take_called(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
+    """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`."""
+    found = take_calls(row) or take_calls(row.get("additional_kwargs"))
+    if found or not table(row, "function_call"):
+        return found
+    return (take_call({"function_call": row["function_call"]}),)
+
+
+def _says_elsewhere(left: dict[str, JSON], result: Message) -> bool:
+    """Whether a result was read as empty, and what is left of its part may hold its words."""
+    return not result.text and any(
+        isinstance(value, dict | list) and value for name, value in left.items() if name != "cache_control"
+    )
+
+
+def _take_result(part: dict[str, JSON]) -> Message:
+    around = next((name for name in _RESPONSES if table(part, name)), "")
+    inner = table(part, around) if around else part
+    call = take_first(inner, "tool_use_id", "tool_call_id", "call_id", "toolCallId", "id")
+    name = next((name for name in ("response", "result", "output", "content") if name in inner), "")
+    output = inner.get(name)
+    if isinstance(output, dict) and set(output) == {"type", "value"}:  # the AI SDK's tagged output
+        said = take_plain(output, "value")
+        take_if(output, "type", "text", "json")
+        take_if(inner, name, {})
+    else:
+        said = take_plain(inner, name)
+    tool = take_first(inner, "name", "toolName")
+    take_if(part, around, {})
+    take_if(part, "type", *_RESULTS)
+    return Message(role=Role.TOOL, text=said, call=call, name=tool or None)

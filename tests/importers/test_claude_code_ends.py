@@ -1,0 +1,123 @@
+"""How Claude Code sessions end, and how they are told from others."""
+
+import json
+
+import pytest
+
+from refold.importers.claude_code.importer import CLAUDE_CODE
+from refold.importers.items import Cancelled
+from refold.importers.source import Source
+from support.claude_code import Json, answer, called, ending, only, read, result, row, said, told, user
+
+PROMPT = user("u", None, "go")
+HELLO = answer("a", "u", "r", said("hi"))
+CALL = answer("a", "u", "r", called("t"))
+STOP = "[Request interrupted by user for tool use]"
+
+
+@pytest.mark.parametrize(
+    ("found", "end", "source"),
+    [
+        pytest.param([PROMPT], "open", "last row is a prompt, no answer after it", id="a prompt"),
+        pytest.param([PROMPT, CALL], "open", "1 tool call(s) without result at the end", id="a call"),
+        pytest.param(
+            [PROMPT, CALL, result("b", "a", "t")],
+            "open",
+            "last row is a tool result, no answer after it",
+            id="a result",
+        ),
+        pytest.param(
+            [PROMPT, CALL, result("b", "a", "t"), user("c", "b", [said(STOP)])],
+            "cancelled",
+            f"last row: {STOP}",
+            id="a stop",
+        ),
+        pytest.param(
+            [
+                PROMPT,
+                HELLO,
+                user("b", "a", "<command-name>/exit</command-name>"),
+                user("c", "b", "<local-command-stdout>bye</local-command-stdout>"),
+            ],
+            "unknown",
+            "last response is text without tool call; no row says why it stopped; then the local command /exit",
+            id="a local command",
+        ),
+        pytest.param(
+            [PROMPT, answer("a", "u", "r", said("hi"), stop_reason="end_turn")],
+            "finished",
+            "last response is text without tool call; stop_reason=end_turn",
+            id="a stop reason",
+        ),
+        pytest.param(
+            [PROMPT, answer("a", "u", "r", {"type": "thinking", "thinking": "hm"})],
+            "open",
+            "last response has only thinking: cut while it was being written",
+            id="thinking",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("progress", "p", "a")],
+            "unknown",
+            "last response is text without tool call; no row says why it stopped",
+            id="noise",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("progress", "p", "a", data={"hookEvent": "Stop"})],
+            "finished",
+            "last response is text without tool call; then the turn was over",
+            id="hooks of an end",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("progress", "p", "a", data={"hookEvent": "PostToolUse"})],
+            "unknown",
+            "last response is text without tool call; no row says why it stopped",
+            id="other hooks",
+        ),
+        pytest.param(
+            [PROMPT, HELLO, row("system", "p", "a", subtype="turn_duration")],
+            "finished",
+            "last response is text without tool call; then the turn was over",
+            id="how long the turn took",
+        ),
+        pytest.param(
+            [PROMPT, answer("a", "u", "r", said("hi"), stop_reason="max_tokens")],
+            "limit:token",
+            "last response is text without tool call; stop_reason=max_tokens",
+            id="the output limit",
+        ),
+        pytest.param(
+            [{"type": "summary", "summary": "x"}], "open", "no message in the file", id="no message"
+        ),
+    ],
+)
+def test_how_a_session_ends(found: list[Json], end: str, source: str) -> None:
+    """The last row of the main chain says how, local commands and noise skipped."""
+    ended = ending(read(*found))
+    assert (end, source) == (ended.end, ended.end_source)
+
+
+def test_a_stop_by_the_person_is_told_and_shown() -> None:
+    """The marker is a message that later answers see, and a cancellation."""
+    items = read(PROMPT, user("b", "u", [said(STOP)]), user("c", "b", "again"))
+
+    assert [("Said", "go"), ("Said", STOP), ("Cancelled", ""), ("Said", "again")] == told(items)
+    assert STOP == only(Cancelled, items).reason
+
+
+@pytest.mark.parametrize(
+    ("data", "score"),
+    [
+        pytest.param(json.dumps(PROMPT).encode(), 90, id="rows"),
+        pytest.param(
+            b'{"type":"user","sessionId":"s","message":{}}',
+            50,
+            id="rows without parents",
+        ),
+        pytest.param(b'[16:29] claude says "tool_use" "session_id"', 5, id="a printed session"),
+        pytest.param(b'{"messages":[]}', None, id="something else"),
+    ],
+)
+def test_detection(data: bytes, score: int | None) -> None:
+    """The format is told by keys of its rows."""
+    found = CLAUDE_CODE.match(Source.of("x", data))
+    assert score == (found.score if found else None)

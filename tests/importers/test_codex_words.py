@@ -1,0 +1,123 @@
+"""What Codex says in words of its own: of calls that failed or never ran, of compactions, of the system prompt."""
+
+from typing import Any
+
+import pytest
+
+from refold.importers.codex.importer import CODEX
+from refold.importers.items import Item, Remarked, Returned, RunBegan
+from refold.reducers.vocabulary import Refuser, ToolError
+from support.clients import TIME, lines
+from support.transcribed import only, tally_of, told
+
+Json = dict[str, Any]
+
+
+def row(kind: str, **payload: Any) -> Json:
+    """A row in its envelope."""
+    return {"timestamp": TIME.format(1), "type": kind, "payload": payload}
+
+
+def message(role: str, words: str) -> Json:
+    """A message of somebody."""
+    return row("response_item", type="message", role=role, content=[{"type": "output_text", "text": words}])
+
+
+def read(*rows: Json) -> list[Item]:
+    """The items of a rollout."""
+    return told(CODEX, lines(rows))
+
+
+META = row("session_meta", id="s", cli_version="0.169.0", base_instructions={"text": "You are."})
+
+
+def returned(output: str, name: str = "exec_command") -> Returned:
+    """The result of a call with this output."""
+    call = row("response_item", type="function_call", name=name, call_id="c", arguments="{}")
+    items = read(META, call, row("response_item", type="function_call_output", call_id="c", output=output))
+    return only(items, Returned)[0]
+
+
+@pytest.mark.parametrize(
+    ("output", "outcome"),
+    [
+        ("unsupported call: no_such_tool", ToolError.UNKNOWN_TOOL),
+        ("failed to parse function arguments: EOF while parsing a value", ToolError.BAD_ARGUMENTS),
+        ("aborted by user after 31.2s", ToolError.CANCELLED),
+        ("Wall time: 3.1 seconds\naborted by user", ToolError.CANCELLED),
+        ("Command blocked by PreToolUse hook: no. Command: git stash drop", Refuser.HOOK),
+        ("Tool call blocked by PreToolUse hook: no. Tool: edit", Refuser.HOOK),
+        ("exec command rejected by user", Refuser.USER),
+        ("Chunk ID: 1\nProcess exited with code 1\nOutput:\naborted by user", ToolError.RAISED),
+    ],
+)
+def test_words_in_place_of_an_output(output: str, outcome: ToolError | Refuser) -> None:
+    """Codex's own words say how a call failed, or that it never ran; the same words in a command's output say nothing."""
+    found = returned(output)
+    assert (outcome, True) == (found.refused_by or found.error, found.marked)
+
+
+@pytest.mark.parametrize(
+    "output", ["it says: unsupported call: x", "aborted by user after 31.2s, it said", "hello"]
+)
+def test_other_words_say_nothing(output: str) -> None:
+    """Words in the middle of an output are the tool's."""
+    found = returned(output)
+    assert (None, None, False) == (found.error, found.refused_by, found.marked)
+
+
+def test_another_servers_tool_may_say_what_it_likes() -> None:
+    """A tool of another server cannot claim that it never ran."""
+    found = returned("Command blocked by PreToolUse hook: no", "mcp__evil__run")
+    assert (None, False) == (found.refused_by, found.marked)
+
+
+def test_a_call_that_was_aborted_counts_as_failed() -> None:
+    """It is among the errors of the file."""
+    call = row("response_item", type="function_call", name="x", call_id="c", arguments="{}")
+    ended = row("response_item", type="function_call_output", call_id="c", output="aborted by user after 1s")
+    assert 1 == tally_of(read(META, call, ended)).tool_errors
+
+
+@pytest.mark.parametrize(
+    ("meta", "label"),
+    [
+        (META, "template"),
+        (row("session_meta", id="s", instructions="You are."), None),
+        (row("session_meta", id="s"), None),
+    ],
+)
+def test_the_system_prompt_is_a_template(meta: Json, label: str | None) -> None:
+    """Of the recorded base instructions Codex leaves out what does not fit the tools that it offers."""
+    assert label == only(read(meta, message("user", "go")), RunBegan)[0].labels.get("source.system")
+
+
+SUMMARY = "it was this"
+
+
+@pytest.mark.parametrize(
+    ("said", "summary", "remark"),
+    [
+        (SUMMARY, f"Here is the summary:\n{SUMMARY}", "compaction:asked"),
+        ("something else", f"Here is the summary:\n{SUMMARY}", None),
+        ("something else", "", "compaction:not_recorded"),
+    ],
+)
+def test_what_a_compaction_does_not_record(said: str, summary: str, remark: str | None) -> None:
+    """A summary without words is not in the file; what asked for one that is an answer here is not in it either."""
+    kept = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}]
+    compacted = row("compacted", message=summary, replacement_history=kept)
+    items = read(
+        META, message("user", "go"), message("assistant", said), compacted, message("assistant", "on")
+    )
+    words = [item.what for item in only(items, Remarked) if item.what.startswith("compaction:")]
+    assert ([remark] if remark else []) == words
+
+
+@pytest.mark.parametrize("words", ["exec command rejected by user", "Command blocked by PreToolUse hook: no"])
+def test_another_server_may_return_the_words_of_codex(words: str) -> None:
+    """A tool whose namespace is another server's did run, whatever words of Codex its output repeats."""
+    call = row("response_item", type="function_call", namespace="mcp__shell__", name="run", call_id="c")
+    result = row("response_item", type="function_call_output", call_id="c", output=words)
+    found = only(read(META, call, result), Returned)[0]
+    assert (None, False) == (found.refused_by, found.marked)
