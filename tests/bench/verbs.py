@@ -10,7 +10,7 @@ import msgspec
 
 from bench.bulk import Bulk
 from bench.timing import Case
-from refold.importers.formats import detected, importer
+from refold.importers.registry import detected, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.parser import parse

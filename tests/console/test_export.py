@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from console.conftest import EVIL, Refold, record
 from console.test_forged import forged, numbers_grown
 from refold.engine import calls, say
-from refold.importers.openai_messages import OPENAI_MESSAGES
-from refold.importers.otel.importer import OTEL
+from refold.importers.formats.openai_messages import OPENAI_MESSAGES
+from refold.importers.formats.otel.importer import OTEL
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.replay.exports.table import record as read_line

@@ -13,7 +13,7 @@ from refold.console import imported_runs
 from refold.console.conversations import Conversations
 from refold.console.import_files import FoundFile, found_files
 from refold.engine.tenure import Tenure
-from refold.importers.formats import importer
+from refold.importers.registry import importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.amp import AMP
-from refold.importers.formats import detected
+from refold.importers.formats.amp import AMP
+from refold.importers.formats.openai_messages import OPENAI_MESSAGES
 from refold.importers.items import (
     UNKNOWN_PART,
     Answered,
@@ -16,7 +16,7 @@ from refold.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.importers.openai_messages import OPENAI_MESSAGES
+from refold.importers.registry import detected
 from refold.importers.source import Source
 from refold.reducers.vocabulary import Refuser, ToolError
 from support.transcribed import encoded, only, told, whole_up_to

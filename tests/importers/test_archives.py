@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers import archives
-from refold.importers.archives import Archive, BadMember, Member, is_archive
+from refold.importers import source
+from refold.importers.source import Archive, BadMember, Member, is_archive
 
 # Python's own packs Zstandard from 3.14 on.
 zstd_zip = zipfile if sys.version_info >= (3, 14) else pytest.importorskip("backports.zstd.zipfile")
@@ -65,7 +65,7 @@ def test_several_frames_are_one_member() -> None:
 
 def test_frames_without_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member of more frames than any recorder flushes is not unpacked."""
-    monkeypatch.setattr(archives, "MOST_FRAMES", 100)
+    monkeypatch.setattr(source, "MOST_FRAMES", 100)
     frames = pytest.importorskip("backports.zstd").compress(b"") * 5000
     header = struct.pack("<4s5H3I2H", b"PK\x03\x04", 45, 0, 93, 0, 0, 0, len(frames), 8, 1, 0)
     with pytest.raises(BadMember, match="more than 100 frames"):
@@ -74,8 +74,8 @@ def test_frames_without_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes than the bound do not come out, whatever the header says of their number."""
-    monkeypatch.setattr(archives, "_SMALL", 10)
-    monkeypatch.setattr(archives, "MOST_RATIO", 3)
+    monkeypatch.setattr(source, "_SMALL", 10)
+    monkeypatch.setattr(source, "MOST_RATIO", 3)
     for method in (8, 93):
         archive = Archive(io.BytesIO(packed(("a", bytes(100_000)), method=method)))
         with pytest.raises(BadMember, match="come out"):
@@ -92,7 +92,7 @@ def test_the_bound_is_in_proportion() -> None:
 
 def test_members_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of very many members is read up to the bound, and says so."""
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(source, "MOST_MEMBERS", 2)
     archive = Archive(io.BytesIO(packed(*[(f"{n}", b"") for n in range(5)])))
     assert (2, True) == (len(archive.members), "not read" in archive.problem)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.atif import ATIF
+from refold.importers.formats.atif import ATIF
 from refold.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded, Said
 from refold.importers.source import Source
 from refold.reducers.vocabulary import Role

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.claude_code.importer import CLAUDE_CODE
-from refold.importers.claude_code.reading import CLEARED
+from refold.importers.formats.claude_code.importer import CLAUDE_CODE
+from refold.importers.formats.claude_code.reading import CLEARED
 from refold.importers.items import (
     UNCOUNTED,
     Answered,

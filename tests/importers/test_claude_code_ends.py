@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from refold.importers.claude_code.importer import CLAUDE_CODE
+from refold.importers.formats.claude_code.importer import CLAUDE_CODE
 from refold.importers.items import Cancelled
 from refold.importers.source import Source
 from support.claude_code import Json, answer, called, ending, only, read, result, row, said, told, user

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.formats import detected
 from refold.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded
+from refold.importers.registry import detected
 from refold.importers.source import Source
 from refold.reducers.source_marks import END
 from refold.reducers.vocabulary import Refuser

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.claude_code.importer import CLAUDE_CODE
+from refold.importers.formats.claude_code.importer import CLAUDE_CODE
 from refold.importers.items import Answered, Item, Prompted, Remarked, RunBegan, RunEnded, Said
 from refold.importers.session_rows import MOST_HELD
 from refold.importers.source import Source

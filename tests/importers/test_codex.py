@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.codex.importer import CODEX
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.codex.importer import CODEX
 from refold.importers.items import (
     Answered,
     Cancelled,

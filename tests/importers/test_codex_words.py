@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.importers.codex.importer import CODEX
+from refold.importers.formats.codex.importer import CODEX
 from refold.importers.items import Item, Remarked, Returned, RunBegan
 from refold.reducers.vocabulary import Refuser, ToolError
 from support.clients import TIME, lines

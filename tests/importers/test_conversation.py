@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.importers.cuts import ALL, BEGINNING, Cut, Forked, only, since, summed_up
-from refold.importers.derivation.conversation import conversations
+from refold.importers.cuts import ALL, BEGINNING, Cut, Forked, answering, only, since, summed_up
+from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.units import units_of
 from refold.importers.items import Item, Place, Prompted, RunBegan, Unread
-from refold.importers.open_calls import answering
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from support.told import answered, began, reply, result, returned, said, system, user

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.copilot_cli import COPILOT_CLI
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.copilot_cli import COPILOT_CLI
 from refold.importers.items import (
     Answered,
     Item,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.derivation.conversation import conversations
-from refold.importers.formats import importer
+from refold.importers.derivation.gap import conversations
+from refold.importers.fields import stamp
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
+from refold.importers.registry import importer
 from refold.importers.session_rows import MOST_DEPTH, MOST_KEPT, Noise, Row, Rows
 from refold.importers.source import Source
-from refold.importers.times import stamp
 from support.transcripts import path_of
 
 LOGS = [

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.derivation.conversation import conversations
-from refold.importers.droid import DROID
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.droid import DROID
 from refold.importers.items import (
     Answered,
     Item,

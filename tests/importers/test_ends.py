@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from refold.importers.derivation.conversation import conversations
-from refold.importers.formats import importer
+from refold.importers.derivation.gap import conversations
 from refold.importers.items import Answered, Item, Returned, RunBegan, RunEnded, Said
+from refold.importers.registry import importer
 from refold.importers.source import BadTranscript, Source
 from support.transcripts import imported, path_of
 

@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers import formats
-from refold.importers.formats import FORMATS, UnknownFormat, candidates, detected, importer
+from refold.importers import registry
 from refold.importers.items import Item
-from refold.importers.protocol import Importer, Match
+from refold.importers.registry import (
+    FORMATS,
+    Importer,
+    Match,
+    UnknownFormat,
+    candidates,
+    detected,
+    identify,
+    importer,
+)
 from refold.importers.source import Source
-from refold.importers.unsupported import identify
 from refold.reducers.errors import WrongUse
 from support.transcripts import FILES, path_of
 
@@ -34,8 +41,8 @@ class Fixed:
 def told(monkeypatch: pytest.MonkeyPatch, *importers: Fixed) -> None:
     """The formats are these, for a while."""
     known: dict[str, Importer] = {each.name: each for each in importers}
-    monkeypatch.setattr(formats, "FORMATS", known)
-    monkeypatch.setattr(formats, "importer", lambda name: known[name])
+    monkeypatch.setattr(registry, "formats", lambda: known)
+    monkeypatch.setattr(registry, "importer", lambda name: known[name])
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.importers.gemini_cli.importer import GEMINI_CLI
+from refold.importers.formats.gemini_cli.importer import GEMINI_CLI
 from refold.importers.items import (
     Answered,
     Cancelled,

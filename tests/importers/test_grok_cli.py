@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.importers.grok_cli import GROK_CLI
+from refold.importers.formats.grok_cli import GROK_CLI
 from refold.importers.items import (
     Answered,
     Item,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.formats import candidates
+from refold.importers.registry import candidates
 from refold.importers.source import BadTranscript, Source
 from support.transcripts import FILES, WRITTEN, path_of, read
 

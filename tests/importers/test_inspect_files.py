@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.inspect_logs.importer import INSPECT
+from refold.importers.formats.inspect_logs.importer import INSPECT
 from refold.importers.items import (
     Answered,
     Item,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.importers.inspect_logs.importer import INSPECT
+from refold.importers.formats.inspect_logs.importer import INSPECT
 from refold.importers.items import (
     Answered,
     Cancelled,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.importers.inspect_logs.importer import INSPECT
+from refold.importers.formats.inspect_logs.importer import INSPECT
 from refold.importers.items import Answered, Prompted, Remarked, Returned
 from support.inspect_logs import TASK, called, log, message, model, result, sample, tool
 from support.transcribed import only, told

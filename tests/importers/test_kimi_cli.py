@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from refold.importers.formats.kimi_cli import KIMI_CLI
 from refold.importers.items import (
     Answered,
     Item,
@@ -15,7 +16,6 @@ from refold.importers.items import (
     RunEnded,
     Said,
 )
-from refold.importers.kimi_cli import KIMI_CLI
 from refold.importers.source import Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, ToolError

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from refold.importers.formats.langfuse import LANGFUSE
 from refold.importers.items import (
     Answered,
     Item,
@@ -16,7 +17,6 @@ from refold.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.importers.langfuse import LANGFUSE
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import ToolError
 from support.transcribed import tally_of

@@ -5,13 +5,13 @@ from typing import Any, Protocol
 
 import pytest
 
-from refold.importers.copilot_cli import COPILOT_CLI
-from refold.importers.droid import DROID
-from refold.importers.gemini_cli.importer import GEMINI_CLI
+from refold.importers.formats.copilot_cli import COPILOT_CLI
+from refold.importers.formats.droid import DROID
+from refold.importers.formats.gemini_cli.importer import GEMINI_CLI
+from refold.importers.formats.pi import PI
+from refold.importers.formats.qwen_code import QWEN_CODE
 from refold.importers.items import Answered, Unread
-from refold.importers.pi.importer import PI
-from refold.importers.protocol import Importer
-from refold.importers.qwen_code import QWEN_CODE
+from refold.importers.registry import Importer
 from refold.reducers.events import Diagnosed, Event
 from refold.reducers.parser import parse
 from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from refold.importers.archives import is_archive
-from refold.importers.formats import FORMATS, importer
-from refold.importers.source import Source
+from refold.importers.registry import FORMATS, importer
+from refold.importers.source import Source, is_archive
 from refold.importers.transcript import Transcript
 from refold.reducers.events import ToolReturned
 from refold.replay import known

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.importers.formats.mini_swe_agent import MINI_SWE_AGENT, end_of
 from refold.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded, Said
-from refold.importers.mini_swe_agent.importer import MINI_SWE_AGENT, end_of
 from refold.importers.source import Source
 from refold.reducers.events import ModelRequested, SourceRecorded
 from refold.reducers.vocabulary import Refuser, StopReason, ToolError

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from refold.importers.formats.openai_agents import OPENAI_AGENTS
 from refold.importers.items import (
     Answered,
     Item,
@@ -15,7 +16,6 @@ from refold.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.importers.openai_agents import OPENAI_AGENTS
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import ToolError
 from support.transcribed import tally_of

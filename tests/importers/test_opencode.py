@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from refold.importers.formats.opencode.importer import OPENCODE
 from refold.importers.items import (
     Answered,
     Counted,
@@ -19,7 +20,6 @@ from refold.importers.items import (
     Said,
     Unread,
 )
-from refold.importers.opencode.importer import OPENCODE
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.importers.formats.openhands.importer import OPENHANDS, v0_end
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -18,8 +19,6 @@ from refold.importers.items import (
     Said,
     Unread,
 )
-from refold.importers.openhands.ending import v0_end
-from refold.importers.openhands.importer import OPENHANDS
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import Role, ToolError
 from support.openhands import EVENTS, THREE, V1_EVENTS, acted, asked, lines

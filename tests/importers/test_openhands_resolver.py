@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from refold.importers.formats.openhands.importer import OPENHANDS
 from refold.importers.items import Answered, Returned, RunBegan, Said
-from refold.importers.openhands.importer import OPENHANDS
 from support.transcribed import encoded, only, told
 
 PAIRS: list[Any] = [

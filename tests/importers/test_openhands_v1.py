@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from refold.importers.formats.openhands.importer import OPENHANDS, v1_end
 from refold.importers.items import (
     Answered,
     Prompted,
@@ -14,8 +15,6 @@ from refold.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.importers.openhands.ending import v1_end
-from refold.importers.openhands.importer import OPENHANDS
 from refold.reducers.vocabulary import Refuser, ToolError
 from support.openhands import V1_EVENTS, act, event, lines
 from support.transcribed import only, tally_of, told

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from refold.importers.formats.otel.importer import OTEL
 from refold.importers.items import (
     Answered,
     Prompted,
@@ -15,7 +16,6 @@ from refold.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.importers.otel.importer import OTEL
 from refold.importers.source import Source
 from refold.reducers.vocabulary import Role, ToolError
 from support.spans import RUN, answers, chat, iso, of, only, says, source, span

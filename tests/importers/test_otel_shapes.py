@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from refold.importers.formats.otel.importer import OTEL
 from refold.importers.items import Answered, Prompted, Remarked, Returned, Unread
-from refold.importers.otel.importer import OTEL
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import StopReason
 from support.spans import RUN, START, iso, of, only, source, span

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.pi import BRANCH, PI, SUMMARY
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -18,8 +19,6 @@ from refold.importers.items import (
     RunEnded,
     Said,
 )
-from refold.importers.pi.importer import PI
-from refold.importers.pi.rows import BRANCH, SUMMARY
 from refold.importers.source import Source
 from refold.reducers.events import RunStarted
 from refold.reducers.machine import AgentState

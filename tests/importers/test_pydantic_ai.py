@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from refold.importers.formats.pydantic_ai import PYDANTIC_AI
 from refold.importers.items import Answered, Item, Remarked, Returned, RunBegan, RunEnded, Said, Unread
-from refold.importers.pydantic_ai.importer import PYDANTIC_AI
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role, StopReason, ToolError

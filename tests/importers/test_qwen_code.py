@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from refold.importers.cuts import Cut
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.qwen_code import QWEN_CODE
 from refold.importers.items import (
     Answered,
     Item,
@@ -19,7 +20,6 @@ from refold.importers.items import (
     Said,
     Unread,
 )
-from refold.importers.qwen_code import QWEN_CODE
 from refold.importers.source import Source
 from refold.reducers.events import ModelRequested
 from refold.reducers.messages import Usage

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.importers.formats import importer
+from refold.importers.fields import known_or, prefixed
 from refold.importers.items import Remarked
-from refold.importers.remarks import known_or, prefixed
+from refold.importers.registry import importer
 from refold.importers.source import Source
 from refold.replay.source_words import decided
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
 from refold.importers.fields import JSON, rows, table
-from refold.importers.formats import importer
 from refold.importers.items import Answered, Prompted, Remarked, RunBegan, RunEnded, Unread
+from refold.importers.registry import importer
 from refold.importers.source import BadTranscript, Source
 from refold.replay.source_words import SAID_ALL_THE_SAME
 from support.claude_code import answer, called, ending, read, result, said, told, user

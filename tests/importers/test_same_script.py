@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.importers.formats import importer
 from refold.importers.items import RunEnded
+from refold.importers.registry import importer
 from refold.reducers.events import Event, ModelResponded, RunStarted, ToolReturned
 from refold.reducers.parser import parse
 from refold.replay import known

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from refold.importers.formats import detected, importer
+from refold.importers.fields import stamp
 from refold.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Unread
+from refold.importers.registry import detected, importer
 from refold.importers.source import Source
 from refold.importers.tallies import Tally
-from refold.importers.times import stamp
 from refold.importers.transcript import Transcript
 from support.transcribed import tally_of
 

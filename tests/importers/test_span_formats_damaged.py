@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from refold.importers.formats.langfuse import LANGFUSE
+from refold.importers.formats.openai_agents import OPENAI_AGENTS
+from refold.importers.formats.openai_messages import OPENAI_MESSAGES
+from refold.importers.formats.otel.importer import OTEL
+from refold.importers.formats.pydantic_ai import PYDANTIC_AI
+from refold.importers.formats.tau_bench import TAU_BENCH
 from refold.importers.items import Item, RunBegan, RunEnded
-from refold.importers.langfuse import LANGFUSE
-from refold.importers.openai_agents import OPENAI_AGENTS
-from refold.importers.openai_messages import OPENAI_MESSAGES
-from refold.importers.otel.importer import OTEL
-from refold.importers.protocol import Importer
-from refold.importers.pydantic_ai.importer import PYDANTIC_AI
+from refold.importers.registry import Importer
 from refold.importers.source import BadTranscript, Source
-from refold.importers.tau_bench import TAU_BENCH
 from support.strategies import scaled
 
 MESSAGES: list[Any] = [

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.importers.formats.swe_agent import SWE_AGENT, end_of
 from refold.importers.items import (
     Answered,
     Item,
@@ -17,7 +18,6 @@ from refold.importers.items import (
     Said,
 )
 from refold.importers.source import Source
-from refold.importers.swe_agent.importer import SWE_AGENT, end_of
 from refold.reducers.vocabulary import Role
 from support.transcribed import encoded, only, tally_of, told, whole_up_to
 

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from refold.importers.formats.openai_messages import OPENAI_MESSAGES
+from refold.importers.formats.tau_bench import TAU_BENCH
 from refold.importers.items import Answered, Item, Remarked, Returned, RunBegan, RunEnded, Said, Unread
-from refold.importers.openai_messages import OPENAI_MESSAGES
 from refold.importers.source import BadTranscript, Source
-from refold.importers.tau_bench import TAU_BENCH
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict

@@ -11,13 +11,12 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers import archives, compression
-from refold.importers.counts import counted
+from refold.importers import compression, source
 from refold.importers.documents import leading
-from refold.importers.formats import UnknownFormat, detected, importer
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
-from refold.importers.protocol import Match
+from refold.importers.registry import Match, UnknownFormat, detected, importer
 from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decoded
+from refold.importers.survey import counted
 from refold.importers.tallies import Tally
 from refold.importers.transcript import Transcript, run_id
 from refold.reducers.events import Diagnosed, SourceRecorded
@@ -128,7 +127,7 @@ def test_a_packed_file_that_was_damaged_is_read_up_to_there(pack: Callable[[byte
 def test_a_document_may_be_so_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes than fit a machine of 4 GB as objects, whatever stands in them, are refused."""
     assert MOST_DOCUMENT * 64 / 3 <= 3 << 30
-    assert archives.MOST_BYTES <= MOST_DOCUMENT
+    assert source.MOST_BYTES <= MOST_DOCUMENT
     monkeypatch.setattr("refold.importers.source.MOST_DOCUMENT", 9)
     with pytest.raises(BadTranscript, match="more than 9 bytes"):
         Source.of("mine", b"[1,2,3,4,5]").document()

@@ -5,10 +5,9 @@ from functools import cache
 
 import pytest
 
-from refold.importers.archives import is_archive
-from refold.importers.formats import FORMATS
 from refold.importers.items import UNKNOWN_PART
-from refold.importers.source import Source
+from refold.importers.registry import FORMATS
+from refold.importers.source import Source, is_archive
 from refold.reducers.events import Diagnosed, Event
 from refold.replay.whatif.verdict import Verdict
 from support.transcripts import FILES, WRITTEN, imported, path_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.importers.formats import FORMATS
+from refold.importers.registry import FORMATS
 from refold.replay.whatif.verdict import Verdict
 from support.transcripts import FILES, WRITTEN, imported
 from support.unknown_rows import ROWS, judged

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from refold.importers.formats import FORMATS, importer
 from refold.importers.items import RunBegan
+from refold.importers.registry import FORMATS, importer
 from refold.importers.source import Source
+from refold.importers.survey import NEWER, TESTED, is_newer
 from refold.importers.transcript import Transcript
-from refold.importers.versions import NEWER, TESTED, is_newer
 from support.claude_code import answer, row, said, user
 from support.inspect_logs import DOCUMENT
 from support.transcripts import FILES, WRITTEN, path_of, salts

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from refold.importers.formats.who_when import WHO_WHEN
 from refold.importers.items import Answered, Item, Remarked, RunBegan, RunEnded, Said, Unread
 from refold.importers.source import BadTranscript, Source
-from refold.importers.who_when import WHO_WHEN
 from refold.reducers.source_marks import UNCALLED
 from refold.reducers.vocabulary import Role
 

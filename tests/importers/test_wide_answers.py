@@ -3,7 +3,7 @@
 import pytest
 
 from refold.importers.derivation import facts
-from refold.importers.derivation.pairs import Open, paired
+from refold.importers.derivation.facts import Open, paired
 from refold.importers.items import Returned
 from refold.reducers.events import Diagnosed, ToolReturned
 from support.told import (

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from refold.importers.claude_code.importer import CLAUDE_CODE
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.claude_code.importer import CLAUDE_CODE
 from refold.importers.items import Item, RunEnded
 from refold.importers.source import Source
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from refold.importers.gemini_cli.importer import GEMINI_CLI
+from refold.importers.formats.gemini_cli.importer import GEMINI_CLI
 from refold.importers.items import Item
 from refold.importers.source import Source
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats.opencode.importer import OPENCODE
 from refold.importers.items import Item
-from refold.importers.opencode.importer import OPENCODE
 from refold.importers.source import Source
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from refold.importers.formats import detected, importer
+from refold.importers.registry import detected, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError

@@ -12,12 +12,12 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from refold.importers.derivation.conversation import conversations
 from refold.importers.derivation.derivation import Derivation, Fit
+from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.log import Origin
 from refold.importers.derivation.units import Key, units_of
-from refold.importers.formats import importer
 from refold.importers.items import Answered, Item, Prompted, RequestFailed, RunBegan
+from refold.importers.registry import importer
 from refold.importers.source import Source
 from refold.reducers.events import ContextObserved, Event, ModelRequested
 from refold.reducers.evolution import evolve

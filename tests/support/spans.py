@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from refold.importers.otel.importer import OTEL
+from refold.importers.formats.otel.importer import OTEL
 from refold.importers.source import Source
 
 START = 1_700_000_000

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from msgspec.structs import replace
 
-from refold.importers.formats import detected, importer
+from refold.importers.registry import detected, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from refold.importers.derivation.conversation import conversations
+from refold.importers.derivation.gap import conversations
 from refold.importers.items import Item, RunBegan, RunEnded, Unread
-from refold.importers.protocol import Importer
+from refold.importers.registry import Importer
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import Count, Tally
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from refold.importers.counts import Counts
 from refold.importers.derivation.derivation import Fit
 from refold.importers.derivation.log import Derived, Problem
-from refold.importers.formats import detected, importer
+from refold.importers.registry import detected, importer
 from refold.importers.source import Source
+from refold.importers.survey import Counts
 from refold.importers.transcript import Transcript
 from refold.reducers import codec
 from refold.replay.audit import Audit, Auditor

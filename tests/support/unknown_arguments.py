@@ -10,7 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import NamedTuple, cast
 
-from refold.importers.formats import importer
+from refold.importers.registry import importer
 from refold.importers.transcript import Transcript
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.parser import parse

@@ -8,9 +8,8 @@ from zipfile import ZipFile
 
 import msgspec
 
-from refold.importers.archives import Archive, is_archive
-from refold.importers.formats import importer
-from refold.importers.source import Source
+from refold.importers.registry import importer
+from refold.importers.source import Archive, Source, is_archive
 from refold.importers.transcript import Transcript
 from support.transcripts import path_of, salts
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from refold.importers.archives import is_archive
-from refold.importers.formats import UnknownFormat, importer
-from refold.importers.source import BadTranscript, Source
+from refold.importers.registry import UnknownFormat, importer
+from refold.importers.source import BadTranscript, Source, is_archive
 from refold.importers.transcript import Transcript
 from refold.reducers.parser import parse
 from refold.replay.reader import follow_all

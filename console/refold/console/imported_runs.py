@@ -11,7 +11,7 @@ from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
 from refold.importers.derivation.log import Derived
-from refold.importers.formats import Candidate, importer
+from refold.importers.registry import Candidate, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript, TranscriptRun
 from refold.reducers import codec

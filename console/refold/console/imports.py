@@ -20,7 +20,7 @@ from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import clock
 from refold.importers.derivation.log import Problem
-from refold.importers.formats import Candidate, UnknownFormat, detected, importer
+from refold.importers.registry import Candidate, UnknownFormat, detected, importer
 from refold.importers.source import Source
 from refold.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse

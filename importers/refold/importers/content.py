@@ -7,8 +7,21 @@ from typing import cast
 
 import msgspec
 
-from refold.importers.fields import JSON, as_written, at, json_text, rows, table, text
-from refold.importers.leftovers import take, take_each, take_first, take_if, take_text, word_of
+from refold.importers.fields import (
+    JSON,
+    as_written,
+    at,
+    json_text,
+    rows,
+    table,
+    take,
+    take_each,
+    take_first,
+    take_if,
+    take_text,
+    text,
+    word_of,
+)
 from refold.importers.source import decoded
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall

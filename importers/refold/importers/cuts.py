@@ -1,4 +1,4 @@
-"""Cuts of a conversation, as a source tells of them: what of it stays, by rows of the source, and what stands in its place.
+"""Cuts of a conversation, and the calls that wait for a result.
 
 A reader says which rows stay, and holds no messages for it: what they said is known behind the readers.
 """
@@ -6,7 +6,8 @@ A reader says which rows stay, and holds no messages for it: what they said is k
 from collections.abc import Iterable, Mapping
 
 from refold.importers.items import NO_ROW, Answered, Item, Place, Returned, Said
-from refold.reducers.vocabulary import Ranges
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Ranges, Role
 from refold.reducers.window import ranges_of
 
 BEGINNING = 0
@@ -55,3 +56,15 @@ def since(row: int) -> Ranges:
 def only(rows: Iterable[int]) -> Ranges:
     """These rows, in any order."""
     return ranges_of(sorted(set(rows)))
+
+
+def answering(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages without the results for which no call is open."""
+    kept: list[Message] = []
+    waiting = 0
+    for message in messages:
+        result = message.role is Role.TOOL
+        if waiting or not result:
+            kept.append(message)
+            waiting += len(message.calls) - result
+    return tuple(kept)

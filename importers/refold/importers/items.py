@@ -16,10 +16,9 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from refold.importers.answers import plus, stop_of
 from refold.importers.content import TOOLS, calling
 from refold.importers.fields import JSON, json_text
-from refold.importers.stops import stop_of
-from refold.importers.usages import plus
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall, Usage

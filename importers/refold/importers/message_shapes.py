@@ -13,14 +13,19 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.importers.content import CALLS, TEXTS, take_call, take_calls, take_plain, unwrapped
-from refold.importers.fields import JSON, at, json_text, rows, table, text
-from refold.importers.leftovers import (
+from refold.importers.fields import (
+    JSON,
+    at,
     drop_empty,
+    json_text,
+    rows,
+    table,
     take,
     take_first,
     take_flag,
     take_if,
     take_text,
+    text,
 )
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role

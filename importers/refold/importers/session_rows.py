@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from refold.importers.fields import JSON, instant, json_text, table
+from refold.importers.fields import JSON, instant, json_text, rest, table
 from refold.importers.items import (
     UNKNOWN_PART,
     Counted,
@@ -22,7 +22,6 @@ from refold.importers.items import (
     Unread,
     together,
 )
-from refold.importers.leftovers import rest
 from refold.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
 from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
 from refold.reducers.text import clean

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import to_builtins
 
 from refold.importers.content import UnreadCall, unwrapped
+from refold.importers.cuts import answering
 from refold.importers.fields import JSON, json_text
 from refold.importers.items import (
     UNCOUNTED,
@@ -24,7 +25,6 @@ from refold.importers.items import (
     Returned,
 )
 from refold.importers.message_shapes import Read
-from refold.importers.open_calls import answering
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 

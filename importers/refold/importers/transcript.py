@@ -14,17 +14,14 @@ from typing import TypeVar
 import msgspec
 
 from refold.importers.content import unwrapped
-from refold.importers.counts import Counts, counted
-from refold.importers.derivation.conversation import conversations
 from refold.importers.derivation.derivation import Derivation, Fit
+from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.log import Derived, Interludes, Origin, Problem, Salts
-from refold.importers.formats import CERTAIN, Candidate, OtherFormat
 from refold.importers.items import Item, Place, Remarked, RunBegan, RunEnded, Unread
-from refold.importers.protocol import Importer
+from refold.importers.registry import CERTAIN, Candidate, Importer, OtherFormat
 from refold.importers.source import BadTranscript, Source
-from refold.importers.survey import Survey
+from refold.importers.survey import Counts, Survey, counted, warn_of_versions
 from refold.importers.tallies import Count, Tally
-from refold.importers.versions import warn_of_versions
 from refold.reducers.events.parts import Parent
 from refold.reducers.source_marks import PARENT_LABEL, lacks_tokens
 from refold.reducers.text import clean

@@ -7,12 +7,13 @@ as such. What the machine would not take is an annotation, never dropped and nev
 where it came from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 
 from refold.importers.derivation import facts
+from refold.importers.derivation.facts import refused_calls, without_call
 from refold.importers.derivation.gap import Gap, Reply, beside, bridged, is_persons
 from refold.importers.derivation.log import (
     Derived,
@@ -22,10 +23,7 @@ from refold.importers.derivation.log import (
     Salts,
     Writer,
 )
-from refold.importers.derivation.pairs import refused_calls, without_call
-from refold.importers.derivation.plan import Plan
-from refold.importers.derivation.start import Opening, began_at, opened
-from refold.importers.derivation.units import Unit, words_of
+from refold.importers.derivation.units import Plan, Unit, aligned, key_of, said_message, units_of, words_of
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -38,16 +36,117 @@ from refold.importers.items import (
     RunEnded,
     Said,
     Unread,
+    message_of,
 )
 from refold.reducers import composition
 from refold.reducers.events import FORMAT, RunStarted
 from refold.reducers.events.parts import Parent
+from refold.reducers.messages import Message
 from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.source_marks import END, PARENT_LABEL
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import SOURCE_LABEL, Unknown, shared
+from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown, shared
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """The messages of the first request. `task` is the index of the person's first one, None: nobody knows better.
+
+    `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls without
+    a result, or results without a call; `orphans` results that no call waited for.
+    """
+
+    messages: tuple[Message, ...]
+    task: int | None
+    hidden: tuple[Unit, ...]
+    halves: tuple[Unit, ...]
+    orphans: tuple[Returned, ...]
+
+
+def opened(items: Iterable[Item]) -> Opening:
+    """What these items, up to the first answer, make of a run's beginning. A recorded prompt has the last word."""
+    said: list[Message] = []
+    shown: list[Message] = []
+    orphans: list[Returned] = []
+    task: Message | None = None
+    for item in items:
+        match item:
+            case RunBegan(messages=messages):
+                said += messages
+                shown += messages
+            case Prompted(messages=messages):
+                shown = list(messages)
+            case Returned() if not _waited_for(shown):
+                orphans.append(item)
+            case Said() | Returned():
+                message = _message(item)
+                said.append(message)
+                shown.append(message)
+                if isinstance(item, Said) and item.by == "user" and item.role is Role.USER:
+                    task = task or message
+            case _:
+                pass
+    units = units_of(shown)
+    lawful = tuple(message for unit in units for message in unit.lawful())
+    return Opening(
+        messages=lawful,
+        task=None if task is None else _place(lawful, task),
+        hidden=tuple(_left_out(units_of(said), units)),
+        halves=tuple(unit for unit in units if not unit.whole),
+        orphans=tuple(orphans),
+    )
+
+
+def began_at(items: Sequence[Item], asked: Item | None) -> int:
+    """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if nobody says.
+
+    With the person's first message, for what a harness wrote before it may be minutes older, and no model was waited for;
+    else with whatever was said first, and only where nothing was, with what was noted. Always the earliest of such: what
+    heads a file may have been written after what follows it.
+    """
+    answer = [asked] if asked else []
+    prompts = [
+        item for item in items if isinstance(item, Said) and item.by == "user" and item.role is Role.USER
+    ]
+    given = any(
+        message.role is Role.USER for item in items if isinstance(item, RunBegan) for message in item.messages
+    )
+    said = [item for item in items if not isinstance(item, Remarked | Unread)]
+    for these in ([] if given else prompts, [*said, *answer], items):
+        if found := _times(these):
+            return min([*found, *_times(answer)])
+    return 0
+
+
+def _times(items: Iterable[Item]) -> list[int]:
+    return [item.at for item in items if item.at is not None]
+
+
+def _waited_for(shown: Sequence[Message]) -> bool:
+    """Whether the last reply has a call without a result still."""
+    reply = next((message for message in reversed(shown) if message.role is not Role.TOOL), None)
+    if reply is None or reply.role is not Role.ASSISTANT:
+        return False
+    results = next(place for place, message in enumerate(reversed(shown)) if message is reply)
+    return len(reply.calls) > results
+
+
+def _message(item: Said | Returned) -> Message:
+    if isinstance(item, Said):
+        return said_message(item)
+    return msgspec.structs.replace(message_of(item), name=item.name or None)
+
+
+def _place(messages: tuple[Message, ...], task: Message) -> int | None:
+    wanted = key_of(task)
+    return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
+
+
+def _left_out(said: list[Unit], shown: list[Unit]) -> Iterable[Unit]:
+    matched = set(aligned([unit.keys for unit in said], [unit.keys for unit in shown]))
+    return (unit for place, unit in enumerate(said) if place not in matched)
+
 
 OBSERVED = parse({"preset": "observed"})
 """The policy of every imported run: nothing is decided that its own harness did not do."""

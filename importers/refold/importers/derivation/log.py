@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from refold.importers.derivation.plan import Standing
-from refold.importers.derivation.units import Key, key_of
+from refold.importers.derivation.units import Key, Standing, key_of
 from refold.importers.fields import json_text
 from refold.importers.items import Item, RunEnded
 from refold.reducers.errors import RefoldError

@@ -1,0 +1,1 @@
+"""The formats of transcripts: a module or a package each."""

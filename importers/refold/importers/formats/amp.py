@@ -1,0 +1,233 @@
+"""Threads of Amp: one document `{v, id, messages}`, whose messages have numbers and blocks, and whose results say how they ran.
+
+A result is a block of a message on the user's side: `run` has its status, and its result or its error. What the model was
+shown of a result that is no text is not in the file: the JSON text of the result stands here. What a person typed has a time,
+and so has each answer that tells its usage; results have none.
+
+Counted: messages by their role, those with results as such; tokens as the answers tell them, where the input leaves out what was
+cached.
+"""
+
+from collections.abc import Iterator
+
+from refold.importers.answers import UsageNames, end_of
+from refold.importers.content import plain
+from refold.importers.documents import ANY, beginning, document
+from refold.importers.fields import (
+    JSON,
+    Times,
+    as_written,
+    at,
+    instant,
+    joined,
+    rest,
+    rows,
+    table,
+    take,
+    take_each,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    take_words,
+    text,
+)
+from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan
+from refold.importers.message_shapes import take_messages
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.importers.traces import answer_of
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+
+_TOKENS = UsageNames(
+    input=("inputTokens",),
+    output=("outputTokens",),
+    cache_read=("cacheReadInputTokens",),
+    cache_write=("cacheCreationInputTokens",),
+    beside=True,
+)
+_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image")
+_UNDER_WAY = ("in-progress", "queued", "blocked-on-user")
+_STOPPED = ("cancelled", "rejected-by-user")
+_ENDS = {"cancelled": "cancelled", "error": "error", "streaming": "open", "running": "open"}
+_LABELS = ("title", "agentMode")
+
+
+class Amp:
+    """The importer of Amp's threads."""
+
+    name = "amp"
+
+    def match(self, source: Source) -> Match | None:
+        """By the id of a thread, or by messages with numbers whose results name their calls as only Amp does."""
+        head = source.head()
+        found = beginning(source) if b'"messages"' in head else None
+        if text(found, "id").startswith("T-") and (
+            "messageId" in table(found, "messages", 0) or "v" in table(found)
+        ):
+            return Match(96, "a thread, by its id T-…")
+        if "messageId" in table(found, "messages", 0) and (b'"toolUseID"' in head or b'"agentMode"' in head):
+            return Match(90, "messages with messageId, as Amp numbers them")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the document."""
+        read = document(source, ("messages",), ("messages", ANY, "content"))
+        if not isinstance(at(read.value, "messages"), list):
+            raise BadTranscript(source.name, "$", "no thread with messages in it")
+        thread = _Thread(read.value)
+        yield from thread.items()
+        yield from read.cut()
+        yield Place(f"$.messages[{max(0, len(thread.messages) - 1)}]").ended(
+            thread.end(), thread.times.edges()
+        )
+
+
+AMP = Amp()
+
+
+class _Thread:
+    """One thread, and what is open in it."""
+
+    def __init__(self, value: JSON) -> None:
+        self.value, self.messages = value, take_rows(value, "messages")
+        self.times, self.open = Times(), dict[str, str]()
+        self.last, self.state, self.stop = "", "", ""
+
+    def items(self) -> Iterator[Item]:
+        """All of it but its end."""
+        models = (text(message, "usage", "model") for message in self.messages)
+        labels = {name: label for name in _LABELS if (label := take_text(self.value, name))}
+        labels |= {"version": version} if (version := text(self.value, *_VERSION)) else {}
+        key, created = take_text(self.value, "id") or "thread", instant(at(self.value, "created"))
+        model = next(filter(None, models), "")
+        yield RunBegan("$", created, rest(self.value), key=key, model=model, agent="amp", labels=labels)
+        for index, message in enumerate(self.messages):
+            moment = next((path for path in _MOMENTS if instant(at(message, *path)) is not None), ())
+            self.times.see(at(message, *moment) if moment else None, instant(at(message, *moment)))
+            place = Place(
+                f"$.messages[{index}]", take_time(message, *moment) if moment else None, row=index + 1
+            )
+            yield from self._message(message, place)
+
+    def _message(self, message: JSON, place: Place) -> Iterator[Item]:
+        strange = {
+            text(block, "type") for block in rows(message, "content") if not isinstance(block, str)
+        } - {*_BLOCKS}
+        if strange or "content" not in table(message):
+            problem = f"parts of a message that are not known here: {', '.join(sorted(strange))[:200] or 'no content'}"
+            yield place.unread(UNKNOWN_PART, problem)
+        match text(message, "role"):
+            case "assistant":
+                yield from self._answer(message, place)
+            case "user":
+                yield from self._user(message, place)
+            case _:
+                yield place.remarked("unmapped", message, known=False)
+
+    def _answer(self, message: JSON, place: Place) -> Iterator[Item]:
+        used, model = _TOKENS.take(message, "usage"), take_text(message, "usage", "model")
+        self.state, stop = text(message, "state", "type"), take_text(message, "state", "stopReason")
+        take_if(at(message, "state"), "type", "complete", "cancelled")
+        take_if(message, "state", {})
+        self.last, self.stop, said = "assistant", stop, take_messages(message, role=Role.ASSISTANT)
+        answer: Message = answer_of(said)
+        self.open = {call.id: call.name for call in answer.calls}
+        problem = text(message, "state", "error", "message")
+        if self.state == "error" and not (answer.text or answer.calls):
+            yield place.failed(problem, rest=rest(message))
+            return
+        yield place.answered(answer, used, stop=stop, model=model, rest=rest(message))
+        if self.state == "cancelled":
+            yield Place(place.position, place.at).cancelled()
+
+    def _user(self, message: JSON, place: Place) -> Iterator[Item]:
+        """The results in a message of the user's side, then what was typed with them."""
+        results: list[Item] = []
+        for block in take_each(message, "content"):
+            if text(block, "type") == "tool_result":
+                results += self._result(block, place.counting(Counted(results=1)) if results else place)
+        said = take_words(message, "content", beside=frozenset({"tool_result"}))
+        take_if(message, "role", "user")
+        yield from results
+        if said or not results:
+            self.last = "user"
+            yield (place.counting(UNCOUNTED) if results else place).said(said, rest=rest(message))
+        elif left := rest(message):
+            yield Place(place.position, place.at).remarked("unmapped", rest=left)
+
+    def _result(self, block: JSON, place: Place) -> Iterator[Item]:
+        """A result, by its status; a call that was under way when the thread was written has none."""
+        status, call = text(block, "run", "status"), text(block, "toolUseID")
+        if status in _UNDER_WAY:
+            yield Place(place.position, place.at).remarked("unmapped", block)
+            yield from place.subagent(at(block, "run", "progress"))
+            table(block).clear()
+            return
+        if "result" not in table(block, "run") and status not in ("done", "error", *_STOPPED):
+            yield place.unread(UNKNOWN_PART, "a result without a run of a known status")
+            return
+        take_text(block, "toolUseID")
+        take_if(block, "type", "tool_result")
+        take_if(at(block, "run"), "status", "done", *_STOPPED, "error")
+        failed = _failure(status, at(block, "run", "result"))
+        words = _take_words(block)
+        take_if(block, "run", {})
+        self.last = "result"
+        if place.counts is not None:
+            place = place.counting(Counted(results=1, errors=int(failed not in (None, False))))
+        shown, left = at(block, "run", "progress"), rest(block)
+        yield place.returned(call, words, name=self.open.pop(call, ""), failed=failed, rest=left)
+        yield from place.subagent(shown)
+        if status == "rejected-by-user":
+            yield Place(place.position, place.at).remarked("approval:rejected", {"toolUseID": call})
+        table(block).clear()
+
+    def end(self) -> tuple[str, str]:
+        """How it ended, and what says so."""
+        state = f"state of the last answer: {self.state or 'none'}"
+        match self.last:
+            case "user":
+                return "open", "last message is a prompt, no answer after it"
+            case "result":
+                return "open", "last message has results, no answer after it"
+            case "assistant" if self.state in _ENDS:
+                return _ENDS[self.state], state
+            case "assistant" if self.open:
+                return "open", f"{len(self.open)} tool call(s) without result at the end"
+            case "assistant":
+                return end_of(self.stop if self.state == "complete" else ""), joined(
+                    state, self.stop
+                ).replace("\n", ", ")
+            case _:
+                return "open", "no message of a person or a model"
+
+
+_VERSION = ("env", "initial", "platform", "clientVersion")
+_MOMENTS = (("usage", "timestamp"), ("meta", "sentAt"))
+
+
+def _failure(status: str, result: JSON) -> ToolError | Refuser | bool | None:
+    """Whether a call failed, or how, or who refused it: by its status, and where that is `done` by its exit code and its own word for it."""
+    match status:
+        case "error":
+            return True
+        case "cancelled":
+            return ToolError.CANCELLED
+        case "rejected-by-user":
+            return Refuser.USER
+        case "done":
+            return at(result, "exitCode") not in (None, 0) or at(result, "success") is False
+        case _:
+            return None
+
+
+def _take_words(block: JSON) -> str:
+    """What the model is shown of a run: its result, or why there is none."""
+    for path in (("run", "result"), ("run", "error", "message"), ("run", "reason")):
+        found = at(block, *path)
+        if found is not None:
+            take(block, *path)
+            return plain(found) if isinstance(found, str | list) else as_written(found)
+    return ""

@@ -1,0 +1,226 @@
+"""ATIF trajectories (Agent Trajectory Interchange Format), versions 1.0 to 1.8: one JSON document a run.
+
+Collections of them are lists, or JSON lines.
+
+`steps` are the system's, the user's, or the agent's; an agent's step has the answer, its calls, and what came back
+(`observation.results`). Copied steps (`is_copied_context`) are what a continuation was given to begin with, no new work.
+An observation of a step without calls is not tied to any: then the model was told it, and so it stands here. The format
+has no mark of an error, and no end.
+
+Counted: messages by the steps' source, copied ones too; results = observation results; tokens as `final_metrics` has
+them, which need not be the sum of the steps (sub-agents are in them, copied steps are not).
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+
+import msgspec
+
+from refold.importers.answers import UsageNames
+from refold.importers.content import take_calls, take_tools, words
+from refold.importers.documents import ANY, beginning, values
+from refold.importers.fields import (
+    JSON,
+    Times,
+    at,
+    instant,
+    known_or,
+    number,
+    rest,
+    rows,
+    table,
+    take,
+    take_cost,
+    take_each,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    take_words,
+    text,
+)
+from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, together
+from refold.importers.registry import Match
+from refold.importers.session_rows import diagnose_apart
+from refold.importers.source import BadTranscript, Source
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.source_marks import UNCALLED
+from refold.reducers.vocabulary import Role
+
+_TOKENS = UsageNames(input=("prompt_tokens",), output=("completion_tokens",), cache_read=("cached_tokens",))
+_UNCALLED = Counted(tool=1, results=1)
+_MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "truncation"})
+
+
+class Atif(msgspec.Struct, frozen=True):
+    """The importer of ATIF trajectories."""
+
+    name: str = "atif"
+
+    def match(self, source: Source) -> Match | None:
+        """Its own name in `schema_version`, or steps of a system, a user and an agent."""
+        head = beginning(source)
+        found = at(head, 0) if isinstance(head, list) else head
+        version = text(found, "schema_version")
+        if version.upper().startswith("ATIF"):
+            return Match(98, f"names its schema {version[:20]}")
+        if {"step_id", "source"} <= table(found, "steps", 0).keys():
+            return Match(80, "numbered steps with a source")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a trajectory."""
+        ended: RunEnded | None = None
+        for value in values(source, ("steps",), (ANY, "steps")):
+            if isinstance(value, Unread):
+                yield value
+            elif "steps" in table(value.value):
+                if ended is not None:
+                    yield ended
+                # What of it could not be read is told before its end.
+                ended = yield from _run(value.value, value.position)
+            else:
+                yield value.place.unread("no_steps", "no trajectory", value.value)
+        if ended is None:
+            raise BadTranscript(source.name, "$.steps", "no steps")
+        yield ended
+
+
+ATIF = Atif()
+
+
+def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
+    """The items of one trajectory but the last, which is returned."""
+    steps, metrics = take_rows(doc, "steps"), take(doc, "final_metrics")
+    begin = next((n for n, step in enumerate(steps) if _is_new_answer(step)), len(steps))
+    goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
+    labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
+    times = Times(at(step, "timestamp") for step in steps).edges()
+    subagents, counts = take_rows(doc, "subagent_trajectories"), together(map(_counted, steps[:begin]))
+    lost = {
+        n: [*Place(f"{place}.steps[{n}]").lost(step)] for n, step in enumerate(steps) if not _is_known(step)
+    }
+    yield RunBegan(
+        position=f"{place}.steps[0:{begin}]",
+        at=take_time(steps[0], "timestamp") if steps else None,
+        key=text(doc, "trajectory_id") or text(doc, "session_id") or "trajectory",
+        messages=tuple(message for step in steps[:begin] for message in _given(step)),
+        model=model,
+        agent=text(doc, "agent", "name"),
+        tools=take_tools(doc, "agent", "tool_definitions"),
+        labels={name: label for name, label in labels.items() if label},
+        unsaid=("tool_errors",),
+        rest=rest(doc),
+        counts=counts,
+    )
+    for index, step in enumerate(steps):
+        where = Place(f"{place}.steps[{index}]", instant(at(step, "timestamp")))
+        take_if(step, "step_id", index + 1)
+        results = [*rows(step, "observation", "results")]
+        delegated = [*_subagents(step, where)]
+        if index >= begin:
+            yield from _step(step, results, where, model)
+        elif unsaid := rest(step):
+            yield where.remarked("unmapped", rest=unsaid)
+        yield from lost.get(index, ())
+        yield from delegated
+    for index, trajectory in enumerate(subagents):
+        where = Place(f"{place}.subagent_trajectories[{index}]")
+        yield where.remarked("subagent", trajectory)
+        calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
+        yield from diagnose_apart(where, "subagent", Counted(calls=calls))
+    end = "the format records no end" + ("; continued in another file" if goes_on else "")
+    sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
+    used = (sent, read, None, got)
+    return Place(f"{place}.final_metrics").ended(("unknown", end), times, used, rest=rest(metrics))
+
+
+def _counted(step: JSON) -> Counted:
+    """As what a step counts that a run begins with: an observation is a result, tied to a call or not."""
+    source, seen = text(step, "source"), len(rows(step, "observation", "results"))
+    calls = len(rows(step, "tool_calls"))
+    return Counted(
+        user=int(source == "user"), assistant=int(source == "agent"), tool=seen, calls=calls, results=seen
+    )
+
+
+def _is_known(step: JSON) -> bool:
+    return text(step, "source") in ("system", "user", "agent")
+
+
+def _is_new_answer(step: JSON) -> bool:
+    return text(step, "source") == "agent" and at(step, "is_copied_context") is not True
+
+
+def _take_said(step: JSON) -> Message:
+    role = {"system": Role.SYSTEM, "agent": Role.ASSISTANT}.get(text(step, "source"), Role.USER)
+    said, thought = take_words(step, "message"), take_text(step, "reasoning_content")
+    take_if(step, "source", "system", "agent", "user")
+    return Message(role=role, text=said, reasoning=thought, calls=take_calls(step))
+
+
+def _given(step: JSON) -> Iterator[Message]:
+    """The messages of a step before the first answer: results stand behind the copied answer that asked for them."""
+    message, others = _take_said(step), list[Message]()
+    yield message
+    for result, call in _paired(rows(step, "observation", "results"), message):
+        if call is not None:
+            take_if(result, "source_call_id", call.id)
+            yield Message(role=Role.TOOL, text=take_words(result, "content"), call=call.id, name=call.name)
+        elif at(result, "content") is not None:
+            others.append(Message(role=Role.USER, text=take_words(result, "content")))
+    yield from others
+
+
+def _paired(results: Sequence[JSON], answer: Message) -> Iterator[tuple[JSON, MessageCall | None]]:
+    """Each result with the call that it answers: by id, else the first call that waits."""
+    waiting = list(answer.calls)
+    for result in results:
+        wanted = text(result, "source_call_id")
+        call = next((call for call in waiting if call.id == wanted or not wanted), None)
+        if call is not None:
+            waiting.remove(call)
+        yield result, call
+
+
+def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iterator[Item]:
+    written, source = at(step, "message"), text(step, "source")
+    # What the agent's harness did to the context here, as Harbor's agents note it.
+    management = at(step, "extra", "context_management")
+    if source not in ("agent", "user") and (management or not words(written)):
+        place = place.counting(together(_UNCALLED for _ in results))
+        yield place.remarked(known_or(text(management, "type"), _MANAGED), step)
+        return
+    take_time(step, "timestamp")
+    take_rows(step, "observation", "results")
+    said = _take_said(step)
+    if said.role is Role.ASSISTANT:
+        cost, used = take_cost(step, "metrics", "cost_usd"), _TOKENS.take(step, "metrics")
+        model = take_text(step, "model_name") or model
+        yield place.answered(said, used, cost=cost, model=model, rest=rest(step))
+        yield from place.hosted(written)
+    else:
+        by = "user" if source == "user" else "harness"
+        yield place.said(said.text, by, role=said.role, rest=rest(step))
+    yield from _results(results, said, place)
+
+
+def _subagents(step: JSON, place: Place) -> Iterator[Item]:
+    """Sub-agents that a result refers to: their trajectories lie elsewhere, and are not opened."""
+    for index, result in enumerate(take_each(step, "observation", "results")):
+        if (ref := take(result, "subagent_trajectory_ref")) is not None:
+            yield Place(f"{place.position}.observation.results[{index}]").remarked("subagent", ref)
+
+
+def _results(results: Sequence[JSON], answer: Message, place: Place) -> Iterator[Item]:
+    for index, (result, call) in enumerate(_paired(results, answer)):
+        where = Place(f"{place.position}.observation.results[{index}]", place.at)
+        content, named = at(result, "content"), take_text(result, "source_call_id")
+        said = take_words(result, "content")
+        if call is not None or named:
+            known, name = (call.id, call.name) if call else (named, "")
+            yield where.returned(known, said, name=name, rest=rest(result))
+        elif content is not None:
+            yield where.counting(_UNCALLED).said(said, "harness", rest=rest(result))
+            yield where.remarked(UNCALLED)
+        elif unsaid := rest(result):
+            yield where.remarked("unmapped", rest=unsaid)

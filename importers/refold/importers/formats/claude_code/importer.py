@@ -1,0 +1,234 @@
+"""
+
+A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of its first
+calls may stand between them. What somebody left by going back to an earlier prompt is no part of the conversation,
+and happened: it is a run of its own, as what a sub-agent did. File order is the truth; times go back here and there.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import msgspec
+
+from refold.importers.answers import end_of
+from refold.importers.fields import JSON, text
+from refold.importers.formats.claude_code.outline import Outline, read_outline
+from refold.importers.formats.claude_code.queue import is_iflow
+from refold.importers.formats.claude_code.reading import Reading
+from refold.importers.formats.claude_code.rows import (
+    Kind,
+    blocks,
+    command_name,
+    end_by,
+    failure,
+    is_bookkeeping,
+    is_head,
+    is_message,
+    is_result,
+    results,
+)
+from refold.importers.formats.claude_code.tree import SubAgent
+from refold.importers.items import UNCOUNTED, Answered, Item, RunBegan
+from refold.importers.registry import Match
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered
+from refold.importers.source import Source
+from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
+from refold.reducers.vocabulary import FailureClass
+
+_OVER = frozenset({"stop_hook_summary", "turn_duration"})
+"""Subtypes of rows that the harness writes once a turn is over."""
+
+
+class Ending:
+    """How the main conversation ends: by its last row, local commands and the harness's own words skipped."""
+
+    def __init__(self) -> None:
+        self.last: Kind = "other"
+        self.row: JSON = None
+        self.command = ""
+        self.result: JSON = None
+        self.response = self.stop = ""
+        self.calls: list[str] = []
+        self.answered: set[str] = set()
+        self.spoke = self.thought = self.over = False
+
+    def see(self, row: JSON, found: Kind) -> None:
+        """Go on by a row of the main conversation."""
+        if found == "command" or text(row, "subtype") == "local_command":
+            self.command = command_name(row) or self.command
+        self.over = self.over or _ends_turn(row)
+        self.result = row if is_result(row) else self.result
+        if found in ("command", "synthetic", "other"):
+            return
+        self.last, self.row, self.command, self.over = found, row, "", False
+        self.result = None
+        self.answered.update(text(result, "tool_use_id") for result in results(row))
+        if found == "answer":
+            self._answer(row)
+
+    def _answer(self, row: JSON) -> None:
+        response = text(row, "message", "id")
+        if response != self.response or not response:
+            self.response, self.calls, self.stop, self.spoke, self.thought = response, [], "", False, False
+            self.answered = set()
+        self.stop = text(row, "message", "stop_reason") or self.stop
+        for block in blocks(row):
+            match text(block, "type"):
+                case "tool_use":
+                    self.calls.append(text(block, "id"))
+                case "text":
+                    self.spoke = True
+                case "thinking" | "redacted_thinking":
+                    self.thought = True
+                case _:
+                    pass
+
+    def end(self) -> tuple[str, str]:
+        """The end, and what says so."""
+        if self.result is not None:
+            return end_by(self.result)
+        pending = sum(call not in self.answered for call in self.calls)
+        match self.last:
+            case "interrupt":
+                marker = (
+                    next(iter(text(blocks(self.row)[0], "text").strip().splitlines()), "")
+                    if blocks(self.row)
+                    else ""
+                )
+                return "cancelled", f"last row: {marker[:80]}"
+            case "failed":
+                return self._failed()
+            case "prompt" | "meta" | "summary":
+                return "open", "last row is a prompt, no answer after it"
+            case "other":
+                return "open", "no message in the file"
+            case _ if pending:
+                return "open", f"{pending} tool call(s) without result at the end"
+            case "result":
+                return "open", "last row is a tool result, no answer after it"
+            case _ if self.thought and not self.spoke and not self.calls:
+                return "open", "last response has only thinking: cut while it was being written"
+            case _:
+                return self._finished()
+
+    def _failed(self) -> tuple[str, str]:
+        failed, _, status = failure(self.row)
+        source = (
+            f"last row is a synthetic API error ({status})" if status else "last row is a synthetic API error"
+        )
+        return "limit:rate" if failed is FailureClass.RATE_LIMIT else "error", source
+
+    def _finished(self) -> tuple[str, str]:
+        """Rows are written block by block: only a stop reason, or the harness's own word, says that no other was to come."""
+        stop = f"; stop_reason={self.stop}" if self.stop else "; no row says why it stopped"
+        stop = "; then the turn was over" if self.over and not self.stop else stop
+        command = f"; then the local command {self.command}" if self.command else ""
+        end = "finished" if self.over and not self.stop else end_of(self.stop)
+        return end, f"last response is text without tool call{stop}{command}"
+
+
+def _ends_turn(row: JSON) -> bool:
+    """Whether the harness says by it that a turn is over: its `Stop` hooks ran, or it says how long the turn took."""
+    return text(row, "data", "hookEvent") == "Stop" or text(row, "subtype") in _OVER
+
+
+_LINKED = b'"parentUuid"'
+_BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
+_LOOK_AT = 40
+"""Rows in which a message, or what is kept beside messages, tells a session whose rows do not name their parents."""
+
+
+class ClaudeCode:
+    """The importer of Claude Code's session files."""
+
+    name = "claude_code"
+
+    def match(self, source: Source) -> Match | None:
+        """By the key that its rows have in every version from 1.0 on, or by rows that others cut down."""
+        head = source.head().lstrip(b"\xef\xbb\xbf \r\n")
+        if head.startswith(b"{") and _LINKED in head:
+            return Match(90, "rows with parentUuid")
+        found = [row.value for row in first_rows(source, _LOOK_AT) if isinstance(row, Row)]
+        if any(is_head(row) or is_result(row) for row in found):
+            return Match(88, "a stream of print mode, by its head or its result")
+        if any(map(is_message, found)):
+            return Match(50, "rows of type user or assistant with a message")
+        if any(map(is_bookkeeping, found)):
+            return Match(40, "rows that a session keeps beside its messages")
+        printed = not found and b"claude" in head.lower() and sum(block in head for block in _BLOCKS) >= 2
+        return Match(5, "no rows: what somebody printed of a session") if printed else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The session, and then the sub-agents that wrote into its file, each a run that a call of it began.
+
+        Behind each conversation the branches of it that somebody left by going back, each a run too.
+        """
+        rows = Rows(source)
+        outline = read_outline(rows)
+        calls: dict[str, str] = {}
+        session = _session(outline)
+        yield from _conversation(source.name, rows, outline, session, calls)
+        for agent in outline.agents.found:
+            inner = read_outline(agent.rows)
+            began = _agent(agent, inner, session, calls.get(agent.call, session.key))
+            for item in _conversation(source.name, agent.rows, inner, began, calls, timed=not agent.reported):
+                yield msgspec.structs.replace(item, counts=UNCOUNTED) if agent.reported else item
+
+
+def _session(outline: Outline) -> RunBegan:
+    """How the session begins, or the sub-agent that has the file to itself."""
+    session = outline.session or "session"
+    began = _began(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
+    if outline.parted:
+        began.labels[PARENT_LABEL] = session  # in another file
+    return began
+
+
+def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
+    """How a sub-agent begins: a call of `parent` did it, the session or a branch of it."""
+    began = _began(outline, f"{session.key}/{agent.name}")
+    position = f"line {agent.rows[0].line}"
+    return msgspec.structs.replace(began, position=position, parent=parent, call=agent.call)
+
+
+def _began(outline: Outline, key: str) -> RunBegan:
+    labels = {"version": outline.version} if outline.version else {}
+    agent = "iflow" if is_iflow(outline.session) else "claude-code"
+    return RunBegan("line 1", outline.began, key=key, model=outline.model, agent=agent, labels=labels)
+
+
+def _conversation(
+    name: str,
+    rows: Iterable[Row | Noise],
+    outline: Outline,
+    began: RunBegan,
+    calls: dict[str, str],
+    *,
+    timed: bool = True,
+) -> Iterator[Item]:
+    """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
+    forks: dict[int, str] = {}
+    yield msgspec.structs.replace(began, cuts=outline.cuts[0])
+    yield from gathered(Reading(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
+    keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
+    for left, told in outline.branches.read(rows):
+        reading, its_rows = Reading(name, outline, forks, began.key, left, timed=False), iter(told)
+        first = next(its_rows)
+        yield msgspec.structs.replace(
+            began,
+            position=first[1].position,
+            at=first[1].at,
+            counts=UNCOUNTED,
+            key=keys[left.number],
+            parent=keys[left.above],
+            call="",
+            cuts=outline.cuts[left.number],
+            labels={**began.labels, BRANCH_LABEL: "rewound", FORK_LABEL: reading.fork},
+        )
+        for item in gathered(reading.items(chain([first], its_rows))):
+            if isinstance(item, Answered):
+                calls.update((call.id, keys[left.number]) for call in item.calls)
+            yield item
+
+
+CLAUDE_CODE = ClaudeCode()

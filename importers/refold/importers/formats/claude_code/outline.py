@@ -1,0 +1,187 @@
+"""A first look over a Claude Code session: which rows each conversation is made of, and where each answer is complete.
+
+Rows point back at rows, answers are written in pieces with other rows between, and who went back to an earlier prompt
+left rows behind: none of it shows before the end of the file. So the file is read twice, and only its skeleton is kept.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from refold.importers.fields import JSON, text
+from refold.importers.formats.claude_code.queue import Bursts, Queue
+from refold.importers.formats.claude_code.rows import (
+    Kind,
+    denied_by,
+    is_head,
+    is_id,
+    is_result,
+    kind,
+    preserved,
+    says,
+)
+from refold.importers.formats.claude_code.tree import Branch, SubAgents, Tree, reports
+from refold.importers.session_rows import Noise, Row
+from refold.importers.trees import find_repeats
+
+_NAMELESS = -1  # no row says of which answer it is a piece: it may be the one from which it forks
+
+
+class Outline:
+    """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
+
+    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's; `parted`: it is. Else
+    `agents` are those that wrote into it. `repeated`: rows that stand there once more; `others`: the numbers of rows with the id
+    of an earlier row and another message. `branches`: what somebody left by going back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those
+    of the others; `complete`: that of the last by that of the first. `began`: when its first message was written. `cuts`: how
+    often each conversation is cut, or forked from, by the number of its branch; `named`: the numbers of the messages that a
+    compaction keeps, by the ids of their rows. `fates`: what became of words that somebody typed while the agent worked, by the
+    place of a row that tells of them. `denied`: the ids of calls that a stream lists as not permitted.
+    """
+
+    def __init__(self, rows: Iterable[Row | Noise], others: frozenset[int] = frozenset()) -> None:
+        self.others = others
+        self.repeated_ids = set[str]()
+        self.kinds: list[Kind] = []
+        self.pieces: dict[int, int] = {}
+        self.complete: dict[int, int] = {}
+        self.repeated: set[int] = set()
+        self.session = self.model = self.version = self.agent = ""
+        self.began: int | None = None
+        self.lines = 0
+        self.denied: frozenset[str] = frozenset()
+        self.named: dict[str, int] = {}
+        self._cuts, self._kept = list[int](), set[str]()
+        self.agents, self.bursts = SubAgents(), Bursts()
+        self._main = self._sided = False
+        self._spoke: dict[bool, int] = {}
+        numbers = array("q")
+        tree, queue, answers = Tree(self.kinds, self.pieces), Queue(), dict[str, int]()
+        for place, row in enumerate(rows):
+            self.lines = row.line
+            numbers.append(row.number if isinstance(row, Row) else 0)
+            self.kinds.append(kind(row.value) if isinstance(row, Row) else "other")
+            if isinstance(row, Row):
+                self._session(row.value, self.kinds[-1])
+                self._row(row, place, tree, queue, answers)
+                self._time(row, self.kinds[-1])
+                self._agent(row, self.kinds[-1])
+        queue.end()
+        self.alone, self.fates = not self._main, queue.fates
+        self.began = self._spoke.get(self.alone, self.began)
+        self.parted = self.alone and self._sided
+        self.branches = tree.branches(side=self.alone)
+        self._join_typed()
+        self._join_cuts(tree, numbers)
+        if self.alone:
+            self.agents = SubAgents()
+
+    def _row(self, found: Row, place: int, tree: Tree, queue: Queue, answers: dict[str, int]) -> None:
+        row, what = found.value, self.kinds[place]
+        uuid, side = text(row, "uuid"), is_side(row)
+        self._main = self._main or (what != "other" and not side)
+        other = is_id(uuid) and found.number in self.others
+        if is_id(uuid) and uuid in tree and not other:
+            self.repeated.add(place)
+            self.repeated_ids.add(uuid)
+            return
+        first = self._piece(found, place, answers)
+        if not side or not self._main:
+            queue.row(row, place, what, answers=what == "answer" and first == place)
+        self._cut(row, place)
+        if is_id(uuid):
+            linked = text(row, "parentUuid") or _before(row, tree, side=side)
+            tree.add(place, uuid, tree.behind(uuid, linked) if other else linked, found.size)
+            self._sided = self._sided or side
+            if text(row, "type") in ("user", "assistant", "system"):
+                tree.end(place, side=side)
+
+    def _piece(self, found: Row, place: int, answers: dict[str, int]) -> int:
+        """Note of which answer a row is a piece: the place of the first; its own, if it is of none before it."""
+        if self.kinds[place] != "answer":
+            self.bursts.end(found.value, self.kinds[place])
+            return place
+        response = text(found.value, "message", "id")
+        first = answers.setdefault(response, place) if response else _NAMELESS
+        first = answers[response] = self.bursts.first(found, first) if response else first
+        if first != place:
+            self.pieces[place] = first
+        if _NAMELESS < first < place:
+            self.complete[first] = place
+        return place if first == _NAMELESS else first
+
+    def _cut(self, row: JSON, place: int) -> None:
+        """Note a cut, and which rows it names as kept."""
+        subtype = text(row, "subtype")
+        if self.kinds[place] == "summary" or subtype == "microcompact_boundary":
+            self._cuts.append(place)
+        elif subtype == "compact_boundary":
+            self._kept.update(preserved(row)[0])
+
+    def _join_cuts(self, tree: Tree, numbers: Sequence[int]) -> None:
+        """Which conversation each cut is of, and which rows those are that it names. `numbers` has the rows' by their places."""
+        self.forks = defaultdict[int, list[Branch]](list)
+        for branch in self.branches.heads.values():
+            self.forks[branch.fork].append(branch)
+            self._cuts.append(branch.fork)
+        self.cuts = Counter(self.branches.of.get(place, 0) for place in self._cuts)
+        for uuid in self._kept:
+            place = tree.place(uuid)
+            if place is not None:
+                first = self.pieces.get(place, _NAMELESS)
+                self.named[uuid] = numbers[place if first == _NAMELESS else first]
+
+    def _session(self, row: JSON, found: Kind) -> None:
+        self.session = text(row, "sessionId") or text(row, "session_id") or self.session
+        self.version = text(row, "version") or text(row, "claude_code_version") or self.version
+        if is_head(row):
+            self.model = self.model or text(row, "model")
+        elif is_result(row):
+            self.denied |= denied_by(row)
+        if found == "answer":
+            self.model = self.model or text(row, "message", "model")
+
+    def _agent(self, row: Row, found: Kind) -> None:
+        self.agent = self.agent or text(row.value, "agentId")
+        if reports(row.value):
+            self.agents.wrapped(row)
+        elif is_side(row.value):
+            self.agents.beside(row, found)
+        elif found == "answer":
+            self.agents.call(row.value)
+
+    def _time(self, row: Row, found: Kind) -> None:
+        """Note when the first row was written, and the first message: bookkeeping may be much older."""
+        if row.at is None:
+            return
+        self.began = row.at if self.began is None else self.began
+        if found != "other":
+            self._spoke.setdefault(is_side(row.value), row.at)
+
+    def _join_typed(self) -> None:
+        """Words of the queue have no place in the tree: they are of the conversation of the message before them."""
+        before = -1
+        for place, found in enumerate(self.kinds if self.branches.heads else ()):
+            if found != "other":
+                before = place
+            elif place in self.fates:
+                self.branches.join(place, before)
+
+
+def read_outline(rows: Iterable[Row | Noise]) -> Outline:
+    """Look over the rows; twice where a row has the id of an earlier one and another message."""
+    outline = Outline(rows)
+    others = find_repeats(rows, "uuid", outline.repeated_ids, says).others
+    return Outline(rows, others) if others else outline
+
+
+def _before(row: JSON, tree: Tree, *, side: bool) -> str | int:
+    """What a compaction followed. Where it names a message that it keeps, that one is written anew behind it."""
+    named = text(row, "logicalParentUuid")
+    last = tree.last(side=side)
+    return last if named and named not in tree and last is not None else named
+
+
+def is_side(row: JSON) -> bool:
+    """Whether a row is of a sub-agent that wrote into this file."""
+    return isinstance(row, dict) and (row.get("isSidechain") is True or bool(row.get("parent_tool_use_id")))

@@ -1,0 +1,342 @@
+"""One conversation of a Claude Code file, row by row, and its answers."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from refold.importers.answers import UsageNames, larger
+from refold.importers.content import read_call
+from refold.importers.cuts import ALL, Cut, Forked, only
+from refold.importers.drafts import Draft
+from refold.importers.fields import JSON, Times, at, json_text, nano_usd, number, rows, table, text
+from refold.importers.formats.claude_code.importer import Ending
+from refold.importers.formats.claude_code.outline import Outline, is_side
+from refold.importers.formats.claude_code.queue import Fate, attached
+from refold.importers.formats.claude_code.queue import by as by_whom
+from refold.importers.formats.claude_code.rows import (
+    PARTS,
+    Kind,
+    blocks,
+    error_of,
+    failure,
+    is_head,
+    is_id,
+    is_kept,
+    leftover,
+    output,
+    preserved,
+    refuser_of,
+    remark,
+    results,
+    spoken,
+    totals_by,
+    unfailed,
+)
+from refold.importers.formats.claude_code.tree import Branch, reports
+from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, Quality
+from refold.importers.session_rows import Noise, Row, unread_parts
+from refold.importers.source import fits
+from refold.importers.trees import diagnose_repeat
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+
+PER_TOKEN = 10
+"""Characters a token at most, where the count is the provider's last word and not a row's first."""
+
+TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cache_read_input_tokens",),
+    cache_write=("cache_creation_input_tokens",),
+    reasoning=("output_tokens_details/thinking_tokens",),
+    beside=True,
+)
+
+
+class Response(Draft):
+    """An answer whose rows are not all read; `complete` is the place of its last one."""
+
+    def __init__(self, response: str, first: Row, complete: int) -> None:
+        super().__init__(first)
+        self.response, self.complete = response, complete
+        self.model, self.stop = text(first.value, "message", "model"), ""
+        self.cost = self.duration = 0
+
+    def add(self, row: Row) -> None:
+        """Take one more row in."""
+        self.grow(row, leftover(row, self.model))
+        # The first rows were written when the response had only begun.
+        self.usage = larger(self.usage, TOKENS.of(at(row.value, "message", "usage")))
+        stop = text(row.value, "message", "stop_reason") or self.stop
+        if self.stop not in ("", stop):
+            self.left.append(json_text({"stop_reason": self.stop}))
+        self.stop = stop
+        self.cost = max(self.cost, nano_usd(at(row.value, "costUSD")) or 0)
+        self.duration = max(self.duration, (number(row.value, "durationMs") or 0) * 1_000_000)
+        for block in blocks(row.value):
+            self._block(block)
+
+    def _block(self, block: JSON) -> None:
+        match text(block, "type"):
+            case "text":
+                self.texts.append(text(block, "text"))
+            case "thinking":
+                self.thoughts.append(text(block, "thinking"))
+            case "tool_use":
+                given = at(block, "input")
+                call = read_call(text(block, "id"), text(block, "name"), given, block, beside=("input",))
+                if not call.id or call not in self.calls:  # another call by the same id is one too
+                    self.calls.append(call)
+            case _:
+                pass  # stands in `rest`
+
+    def answered(self) -> Answered:
+        """The answer as it stands."""
+        said = self.message()
+        return self.place.answered(
+            said,
+            self.usage,
+            stop=self.stop,
+            quality=self._quality(said),
+            cost=self.cost or None,
+            model=self.model,
+            response=self.response if is_id(self.response) else "",
+            duration=min(self.duration, 1 << 62),
+            rest=self.rest,
+        )
+
+    def _quality(self, said: Message) -> Quality:
+        written = len(said.text) + len(said.reasoning) + sum(len(call.arguments) for call in said.calls)
+        return "partial" if self.usage and self.usage.output * PER_TOKEN < written else "reported"
+
+
+CLEARED = "[Old tool result content cleared]"
+"""What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words."""
+
+
+class Reading:
+    """One reading. What follows the beginning of an answer waits until the answer is complete.
+
+    `forks`, of all conversations of the file: the positions of the rows behind which others fork, by their places. `session`: the
+    key of the run from which the branches are named. `timed`: the instants of the rows are counted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        outline: Outline,
+        forks: dict[int, str],
+        session: str,
+        branch: Branch | None = None,
+        *,
+        timed: bool = True,
+    ) -> None:
+        self.name, self.outline, self.forks, self.session = name, outline, forks, session
+        self.number = branch.number if branch else 0
+        self.fork = forks.get(branch.fork, "?") if branch else ""
+        self.boundary: JSON = None
+        self.queue: deque[Item | Noise | Response] = deque()
+        self.drafts: dict[int, Response] = {}
+        self.times, self.ending = Times() if timed else None, Ending()
+        self.line = 1
+        self.mode = ""
+
+    def items(self, rows: Iterable[tuple[int, Row | Noise]]) -> Iterator[Item | Noise]:
+        """What these rows, with their places, say; noise not yet gathered. Then the end."""
+        for place, row in rows:
+            if isinstance(row, Noise):
+                self.queue.append(row)
+            else:
+                self._row(row, place)
+            yield from self._ready(place)
+        yield from self._ready(None)
+        end, source = self.ending.end()
+        if self.number:
+            source = f"{source}; then somebody went back to {self.fork}"
+        line = self.line if self.number else self.outline.lines
+        used, totals = totals_by(self.ending.result, TOKENS)
+        edges = self.times.edges() if self.times else None
+        yield Place(f"line {line}").ended((end, source), edges, used, rest=totals)
+
+    def _ready(self, place: int | None) -> Iterator[Item | Noise]:
+        """What need not wait any longer; everything, after the last row."""
+        while self.queue:
+            first = self.queue[0]
+            if isinstance(first, Response) and place is not None and first.complete > place:
+                return
+            self.queue.popleft()
+            if isinstance(first, Response):
+                self.drafts.pop(first.complete, None)
+                yield first.answered()
+            else:
+                yield first
+
+    def _row(self, row: Row, place: int) -> None:
+        outline = self.outline
+        if place in outline.repeated:
+            self.queue.append(row.noise("repeated"))
+            return
+        if row.number in outline.others:
+            self.queue.append(diagnose_repeat(row, "uuid"))
+        apart = not outline.alone and (is_side(row.value) or reports(row.value))  # a run of its own
+        if self.times and not apart and text(row.value, "type") in ("user", "assistant", "system"):
+            self.times.see(row.value.get("timestamp"), row.at)
+        if outline.branches.of.get(place, 0) == self.number:
+            if not apart:
+                self._ours(row, place, outline.kinds[place])
+            for branch in outline.forks.get(place, ()):
+                self.forks[place] = row.position
+                self.queue.append(Forked(row.position, key=branch.key(self.session)))
+        elif (left := outline.branches.heads.get(place)) and left.above == self.number:
+            self.queue.append(row.place.remarked("rewound", {"source.key": left.key(self.session)}))
+
+    def _ours(self, row: Row, place: int, found: Kind) -> None:
+        self.line = row.line
+        if place in self.outline.branches.unanswered:
+            self.queue.append(row.noise("rewound", counts=_aside(row, found)))
+            return
+        self.ending.see(row.value, found)
+        self._permission(row)
+        self._main(row, place, found)
+
+    def _main(self, row: Row, place: int, found: Kind) -> None:
+        if found != "other":
+            kinds = (text(block, "type") for block in blocks(row.value))
+            self.queue.extend(unread_parts(row, at(row.value, "message"), ("content",), kinds, PARTS))
+        match found:
+            case "answer":
+                self._answer(row, place)
+            case "failed":
+                self._failed(row)
+            case "synthetic":
+                self._say(row, by="harness", role=Role.ASSISTANT)
+            case "result":
+                self._results(row)
+            case "summary":
+                self._compacted(row)
+            case "interrupt":
+                # Later answers are shown the marker as a message; that it stopped something is what happened.
+                self._say(row, by="harness")
+                self.queue.append(row.place.cancelled(spoken(row.value)[:200]))
+            case "meta":
+                self._say(row, by="hook" if spoken(row.value).startswith("Stop hook") else "harness")
+            case "command":
+                self._say(row, by="harness")
+            case "prompt":
+                self._say(row, by="user")
+            case "other":
+                self._other(row, place)
+
+    def _permission(self, row: Row) -> None:
+        """A change of the mode that decides about which calls a person is asked."""
+        mode = text(row.value, "permissionMode")
+        if mode and mode != self.mode and (text(row.value, "type") == "user" or is_head(row.value)):
+            self.mode = mode
+            self.queue.append(row.place.remarked("permission_mode", {"permissionMode": mode}))
+
+    def _answer(self, row: Row, place: int) -> None:
+        last = self.outline.complete.get(self.outline.pieces.get(place, place), place)
+        draft = self.drafts.get(last)
+        if draft is None:
+            draft = Response(text(row.value, "message", "id"), row, last)
+            self.drafts[last] = draft
+            self.queue.append(draft)
+        draft.add(row)
+        fits(self.name, row.position, draft.size)
+
+    def _failed(self, row: Row) -> None:
+        failed, message, status = failure(row.value)
+        self.queue.append(row.place.failed(message, failed, status=status, rest=leftover(row)))
+
+    def _say(self, row: Row, *, by: str, role: Role = Role.USER) -> None:
+        if said := spoken(row.value):
+            self._said(row, said, by=by, role=role)
+        else:
+            known, counts = "content" in table(row.value, "message"), Counted(user=int(role is Role.USER))
+            self.queue.append(row.noise(known=known, counts=counts))
+
+    def _said(
+        self, row: Row, said: str, *, by: str, role: Role = Role.USER, counts: Counted | None = None
+    ) -> None:
+        place = row.place.counting(counts)
+        self.queue.append(place.said(said, by, role=role, rest=leftover(row)))
+
+    def _results(self, row: Row) -> None:
+        rest = leftover(row)
+        # The key is the one that the agent's own file gives. Where a row has several results, nobody says of which it speaks.
+        agent, session = text(row.value, "toolUseResult", "agentId"), text(row.value, "sessionId")
+        returned = results(row.value)
+        began = f"{session}/{agent}" if is_id(agent) and is_id(session) and len(returned) == 1 else ""
+        for index, result in enumerate(returned):
+            call, shown, error = text(result, "tool_use_id"), output(result), error_of(result)
+            # A row is one message, however many results it has.
+            counts = Counted(results=1, errors=int(error is not None)) if index else None
+            place = row.place.counting(counts)
+            self.queue.append(
+                place.returned(
+                    call,
+                    shown,
+                    failed=refuser_of(row.value, result)
+                    or (Refuser.RULE if call in self.outline.denied else error or unfailed(result)),
+                    began=began,
+                    rest=rest,
+                )
+            )
+            if error is ToolError.CANCELLED:
+                self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))
+            rest = ""
+        if beside := spoken(row.value):
+            self.queue.append(row.place.counting(UNCOUNTED).said(beside, "harness"))
+
+    def _other(self, row: Row, place: int) -> None:
+        match remark(row.value):
+            case "failure":
+                self._failed(row)
+            case "attached":
+                said, by = attached(row.value)
+                self._beside(row, by=by, said=said)
+            case "queue" if place in self.outline.fates:
+                self._typed(row, self.outline.fates[place])
+            case "compaction":
+                self.queue.append(row.remarked("compaction"))
+                self.boundary = row.value
+            case "microcompaction":
+                self.queue.append(row.remarked("microcompaction"))
+                calls = rows(row.value, "microcompactMetadata", "compactedToolIds")
+                cleared = {call: CLEARED for call in calls if isinstance(call, str)}
+                self.queue.append(Cut(*row.place.common(), why="microcompaction", head=ALL, cleared=cleared))
+            case what:
+                self.queue.append(row.noise(what, known=what != "unmapped" or is_kept(row.value)))
+
+    def _compacted(self, row: Row) -> None:
+        """A summary, which a later compaction may keep, and behind it what the row before it said is kept."""
+        uuids, between = preserved(self.boundary)
+        tail = only(self.outline.named[uuid] for uuid in uuids if uuid in self.outline.named)
+        common, joins = (
+            row.place.counting(Counted(user=1)).common(leftover(row)),
+            row.place.said(spoken(row.value)),
+        )
+        self.queue.append(Cut(*common, why="compaction", joins=(joins,), tail=tail, between=between))
+        self.boundary = None
+
+    def _typed(self, row: Row, fate: Fate) -> None:
+        if fate.what == "said":
+            self._beside(row, by=by_whom(fate.said), said=fate.said)
+        else:
+            self.queue.append(row.remarked(fate.what))
+
+    def _beside(self, row: Row, *, by: str, said: str) -> None:
+        """A message of a row that the format does not count as one."""
+        self._said(row, said, by=by, counts=Counted(beside=1))
+
+
+def _aside(row: Row, found: Kind) -> Counted | None:
+    """As what a row counts that is no part of any conversation: nobody answered the prompt before it."""
+    match found:
+        case "result":
+            returned = results(row.value)
+            failed = sum(error_of(result) is not None for result in returned)
+            return Counted(tool=1, results=len(returned), errors=failed)
+        case "interrupt" | "summary" | "command" | "meta" | "prompt":
+            return Counted(user=1)
+        case _:
+            return None

@@ -1,0 +1,319 @@
+"""The rows of a Claude Code session as a tree: branches that somebody left, and sub-agents.
+
+Rows are named by their places in the file, from 0.
+
+The last row and all above it are the session. Of what is left then, the last row and all above it are a line, up to the
+row where it forks; and so on. A line with an answer was left, for the agent did something there that no later answer
+was shown; so was one that begins with a prompt, where another was asked in its place. Results of parallel calls
+fork the tree too, each hangs on its own piece of one answer: such a line is of the conversation from which it forks, as is
+what hangs on nothing known.
+
+Older versions wrote their rows beside the others (`isSidechain`), linked to each other and not to the call, which has the words
+with which they begin as its `prompt`. Newer ones wrap each row into a `progress` row, which names the agent and the call. A file of
+an agent's own has nothing else in it, and is read as a session.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from refold.importers.fields import JSON, at, instant, table, text
+from refold.importers.formats.claude_code.rows import Kind, blocks, spoken
+from refold.importers.session_rows import MOST_HELD, Noise, Row
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A conversation that was left: its `number`, `above` that of the one from which it forks, 0 for the session's.
+
+    `fork` is the place of the row behind which it does, `first` that of its first row, `uuid` what names this one, `size`
+    the bytes of all.
+    """
+
+    number: int
+    above: int
+    fork: int
+    first: int
+    uuid: str
+    size: int
+
+    def key(self, session: str) -> str:
+        """The key of its run: the same when the session goes on."""
+        return f"{session}/rewound-{self.uuid}"
+
+
+class Branches(msgspec.Struct, frozen=True):
+    """Those of a file, by their first rows. `of`: the number of each row's, where it is of one.
+
+    `unanswered`: rows behind a prompt that was asked anew before it was answered; they are no branch of their own.
+    """
+
+    heads: dict[int, Branch] = {}
+    of: dict[int, int] = {}
+    unanswered: set[int] = set()
+
+    def join(self, place: int, before: int) -> None:
+        """A row is of the conversation of the one before it."""
+        if number := self.of.get(before):
+            self.of[place] = number
+        if before in self.unanswered:
+            self.unanswered.add(place)
+
+    def read(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[Branch, Iterable[tuple[int, Row]]]]:
+        """Each with its rows, and with the first rows of those that fork from it. A large one is read while it is told."""
+        for batch in _batches(sorted(self.heads.values(), key=lambda branch: branch.first)):
+            if len(batch) == 1:
+                (branch,) = batch
+                yield branch, (place_row for number, place_row in self._told(rows) if number == branch.number)
+                continue
+            held: dict[int, list[tuple[int, Row]]] = {branch.number: [] for branch in batch}
+            for number, place_row in self._told(rows):
+                if number in held:
+                    held[number].append(place_row)
+            yield from ((branch, held.pop(branch.number)) for branch in batch)
+
+    def _told(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[int, tuple[int, Row]]]:
+        """Each row with the number of every branch in whose run it is told of."""
+        for place, row in enumerate(rows):
+            if isinstance(row, Row) and (number := self.of.get(place)):
+                yield number, (place, row)
+                if place in self.heads and (above := self.heads[place].above):
+                    yield above, (place, row)
+
+
+def _batches(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
+    """As many at once as may be held, so that a file of many is not read once for each."""
+    batch: list[Branch] = []
+    size = 0
+    for branch in branches:
+        if batch and size + branch.size > MOST_HELD:
+            yield batch
+            batch, size = [], 0
+        size += branch.size
+        batch.append(branch)
+    if batch:
+        yield batch
+
+
+_NONE = -1
+
+
+class _Line(msgspec.Struct):
+    """Rows that hang on each other: the places of the first and of what that hangs on, and the number of the line of that,
+    as far as all above it is known.
+
+    `answered`: it has an answer of its own; `holds`: it or what forks from it has. `anew`: its prompt was asked in other words.
+    """
+
+    head: int
+    fork: int
+    above: int
+    answered: bool = False
+    holds: bool = False
+    anew: bool = False
+
+
+class Tree:
+    """A tree of rows, filled in the order of their places. `pieces` of an answer are its other rows, with the place of the first."""
+
+    def __init__(self, kinds: Sequence[Kind], pieces: Mapping[int, int]) -> None:
+        self._kinds, self._pieces = kinds, pieces
+        self._places: dict[str, int] = {}
+        self._hidden: dict[int, str] = {}
+        """The ids of rows by their places, where a later row has the same."""
+        self._late: dict[int, str] = {}
+        self._parents, self._sizes = array("q"), array("q")
+        self._ends: dict[bool, list[int]] = {True: [], False: []}
+
+    def __contains__(self, uuid: str) -> bool:
+        """Whether a row has this id."""
+        return uuid in self._places
+
+    def place(self, uuid: str) -> int | None:
+        """The place of the row that has this id."""
+        return self._places.get(uuid)
+
+    def add(self, place: int, uuid: str, parent: str | int, size: int) -> None:
+        """A row that has an id, and what it hangs on. An id means the last row that has it."""
+        if uuid in self._places:
+            self._hidden[self._places[uuid]] = uuid
+        self._places[uuid] = place
+        for values in (self._parents, self._sizes):
+            values.extend([_NONE] * (place + 1 - len(values)))
+        self._sizes[place] = size
+        found = parent if isinstance(parent, int) else self._places.get(parent, _NONE)
+        self._parents[place] = found
+        if isinstance(parent, str) and parent and found == _NONE:
+            self._late[place] = parent
+
+    def behind(self, uuid: str, parent: str | int) -> str | int:
+        """What a row hangs on that has the id of an earlier one: on that one, if both name the same parent."""
+        first = self._places.get(uuid, _NONE)
+        named = parent if isinstance(parent, int) else self._places.get(parent, _NONE)
+        return first if first != _NONE and named in (_NONE, self._parents[first]) else parent
+
+    def end(self, place: int, *, side: bool) -> None:
+        """A conversation may end with this row; `side`: a sub-agent's."""
+        self._ends[side].append(place)
+
+    def last(self, *, side: bool) -> int | None:
+        """The last of those rows."""
+        return self._ends[side][-1] if self._ends[side] else None
+
+    def branches(self, *, side: bool) -> Branches:
+        """What was left of the conversation that ends with the last row, once all rows are there."""
+        for place, parent in self._late.items():
+            self._parents[place] = self._places.get(parent, _NONE)
+        lines, of = self._lines(self._ends[side])
+        if len(lines) < 2:
+            return Branches()
+        for line in reversed(lines):
+            line.holds = line.holds or line.answered
+            if line.above != _NONE:
+                lines[line.above].holds |= line.holds
+        return self._told(lines, of)
+
+    def _lines(self, ends: Sequence[int]) -> tuple[list[_Line], "array[int]"]:
+        """The lines from the last on, and the number of each row's."""
+        of, lines = array("q", [_NONE]) * len(self._parents), list[_Line]()
+        answers: dict[int, int] = {}
+        asked: set[tuple[int, int]] = set()
+        for place in reversed(ends):
+            if of[place] != _NONE:
+                continue
+            number, line = len(lines), _Line(place, place, _NONE)
+            lines.append(line)
+            while line.fork != _NONE and of[line.fork] == _NONE:
+                line.head, line.fork = line.fork, self._parents[line.fork]
+                of[line.head] = number
+                if self._kinds[line.head] == "prompt":
+                    asked.add((number, line.fork))
+                if self._kinds[line.head] == "answer":
+                    piece = self._pieces.get(line.head, line.head)
+                    line.answered |= answers.setdefault(piece, number) == number
+            above = of[line.fork] if line.fork != _NONE else number  # its own number: a circle
+            if above != number and (above == 0 or lines[above].above != _NONE):
+                line.above = above
+                line.anew = self._kinds[line.head] == "prompt" and (line.above, line.fork) in asked
+        return lines, of
+
+    def _told(self, lines: Sequence[_Line], of: "array[int]") -> Branches:
+        """Lines that stay are of the conversation from which they fork; rows with which none ends are of their parents'."""
+        number_of, dropped = [0] * len(lines), [False] * len(lines)
+        sizes, heads = Counter[int](), dict[int, tuple[int, int, int]]()
+        for number, line in enumerate(lines):
+            if line.above == _NONE:
+                continue
+            number_of[number], dropped[number] = number_of[line.above], dropped[line.above] or line.anew
+            if line.answered or (line.anew and line.holds):
+                heads[line.head] = number, number_of[line.above], line.fork
+                number_of[number], dropped[number] = number, False
+        branches, unanswered = dict[int, int](), set[int]()
+        for place, parent in enumerate(self._parents):
+            if of[place] == _NONE and parent != _NONE:
+                of[place] = of[parent]
+            if of[place] == _NONE:
+                continue
+            if number := number_of[of[place]]:
+                branches[place] = number
+                sizes[number] += self._sizes[place]
+            if dropped[of[place]]:
+                unanswered.add(place)
+        names = {place: uuid for uuid, place in self._places.items() if place in heads}
+        names |= {place: f"{uuid}-{place}" for place, uuid in self._hidden.items() if place in heads}
+        return Branches(
+            {place: Branch(*found, place, names[place], sizes[found[0]]) for place, found in heads.items()},
+            branches,
+            unanswered,
+        )
+
+
+class SubAgent(msgspec.Struct):
+    """One of them: its name in the session, the provider's id of the call that began it, "" if nothing says so, and its rows.
+
+    `reported`: its rows came wrapped into rows of the session that count as none.
+    """
+
+    name: str
+    call: str
+    reported: bool
+    rows: list[Row] = []
+
+
+class SubAgents:
+    """Those of a session, collected while its file is read."""
+
+    def __init__(self) -> None:
+        self.found: list[SubAgent] = []
+        self._by_row: dict[str, SubAgent] = {}
+        self._by_name: dict[str, SubAgent] = {}
+        self._calls: dict[str, list[str]] = {}
+        self._seen: set[str] = set()
+
+    def call(self, row: JSON) -> None:
+        """Note the calls of an answer that may begin one."""
+        for block in blocks(row):
+            if (task := text(block, "input", "prompt")) and text(block, "type") == "tool_use":
+                call, asked = text(block, "id"), self._calls.setdefault(task.strip(), [])
+                asked += [call] if call not in self._seen else []  # a row may be written twice
+                self._seen.add(call)
+
+    def beside(self, row: Row, found: Kind) -> None:
+        """Take a row in that stands beside those of the session."""
+        agent, call = self._by_row.get(text(row.value, "parentUuid")), text(row.value, "parent_tool_use_id")
+        agent = self._by_name.get(call) if call else agent
+        if agent is None and call:
+            agent = self._by_name[call] = SubAgent(f"agent-{len(self.found) + 1}", call, reported=False)
+            self.found.append(agent)
+        elif agent is None:
+            begun_by = self._calls.get(spoken(row.value).strip(), []) if found != "other" else []
+            agent = SubAgent(
+                f"agent-{len(self.found) + 1}", begun_by.pop(0) if begun_by else "", reported=False
+            )
+            self.found.append(agent)
+        agent.rows.append(row)
+        if uuid := text(row.value, "uuid"):  # else the next that has no parent would be taken for its child
+            self._by_row[uuid] = agent
+
+    def wrapped(self, row: Row) -> None:
+        """Take the row in that a `progress` row reports."""
+        name = text(row.value, "data", "agentId")
+        agent = self._by_name.get(name)
+        if agent is None:
+            agent = SubAgent(name, text(row.value, "parentToolUseID"), reported=True)
+            self._by_name[name] = agent
+            self.found.append(agent)
+        told, data = table(row.value, "data", "message"), table(row.value, "data")
+        again = text(data, "prompt").strip() in self._calls  # the words of the call, on every row
+        progress: dict[str, JSON] = {
+            key: value for key, value in row.value.items() if key not in ("data", "type", "timestamp")
+        }
+        progress["data"] = {
+            key: value
+            for key, value in data.items()
+            if key != "message" and not (key == "prompt" and (again or not value))
+        }
+        ours: dict[str, JSON] = {
+            "isSidechain": True,
+            "sessionId": text(row.value, "sessionId"),
+            "version": text(row.value, "version"),
+        }
+        if hidden := {
+            key: told[key] for key in (*ours, "progress") if key in told and told[key] != ours.get(key)
+        }:
+            progress["hidden"] = hidden
+        value: dict[str, JSON] = {**told, **ours, "progress": progress}
+        when = instant(told.get("timestamp")) or row.at
+        agent.rows.append(msgspec.structs.replace(row, value=value, at=when))
+
+
+def reports(row: JSON) -> bool:
+    """Whether a row reports one of a sub-agent's."""
+    message = at(row, "data", "message")
+    return (
+        text(row, "data", "type") == "agent_progress"
+        and isinstance(message, dict)
+        and bool(text(row, "data", "agentId"))
+        and isinstance(message.get("message"), dict)
+    )

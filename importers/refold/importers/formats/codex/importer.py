@@ -1,0 +1,322 @@
+"""Codex rollouts: what the model said and saw (`response_item`), between what the screen showed (`event_msg`).
+
+Everything visible is there twice; the items count, the events tell what items lack: tokens, aborts, policies, roll-backs.
+A response has no row of its own: it is the model's items up to the next thing from outside, and the growth of the token
+counter that follows is its usage. So an answer waits for its usage until the next one begins.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from refold.importers.cuts import ALL, BEGINNING, Cut, only
+from refold.importers.drafts import Draft
+from refold.importers.fields import JSON, Times, at, json_text, number, rows, table, take_text, text
+from refold.importers.formats.codex.items import (
+    ITEMS,
+    SAYS,
+    TASK_EVENTS,
+    Kind,
+    Meter,
+    as_told,
+    by,
+    call_of,
+    end_of,
+    failed_of,
+    failure,
+    is_known,
+    is_users,
+    item,
+    kind,
+    left_of,
+    output,
+    role_of,
+    said,
+    take_call,
+    take_said,
+    take_thought,
+)
+from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan
+from refold.importers.registry import Match
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.importers.source import Source, fits
+from refold.reducers.messages import Message, Usage
+from refold.reducers.source_marks import ASKED_FOR_SUMMARY, CALL_UNREAD, NO_SUMMARY, SYSTEM_LABEL
+from refold.reducers.vocabulary import Role
+
+
+class Response(Draft):
+    """A response of which items may follow, or its usage. `asked`: calls of it that count."""
+
+    def __init__(self, first: Row, model: str) -> None:
+        super().__init__(first)
+        self.model, self.closed = model, False
+        self.asked = 0
+
+    def add(self, row: Row, found: JSON) -> None:
+        """Take one more item in."""
+        match kind(found):
+            case "answer":
+                self.texts.append(take_said(found))
+            case "reasoning":
+                self.thoughts.append(take_thought(found))
+            case _:
+                self.calls.append(take_call(found))
+        self.grow(row, left_of(row, found))
+
+    def answered(self) -> Answered:
+        """The answer as it stands."""
+        # A message is a row of text, and a response may have none of them, or several.
+        counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
+        place = self.place.counting(counts)
+        return place.answered(self.message(), self.usage, model=self.model, rest=self.rest)
+
+
+_EVENTS = {
+    "guardian_assessment": "guardrail",
+    "context_compacted": "compaction",
+    "exec_approval_request": "approval",
+    "apply_patch_approval_request": "approval",
+    "request_permissions": "approval",
+    "turn_aborted": "turn_aborted",
+    "sub_agent_activity": "subagent",
+}
+_HEADER = re.compile(rb'^\s*\{[^{}]*"type"\s*:\s*"session_meta"')
+_ROWS = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
+"""Types of rows that are neither items nor events."""
+_LOOK_AHEAD = 1000
+"""Rows in which the session's header and its first turn must stand to be known from the beginning."""
+
+
+class Codex:
+    """The importer of Codex's rollout files."""
+
+    name = "codex"
+
+    def match(self, source: Source) -> Match | None:
+        """By rows with an envelope, or by the bare items of old versions."""
+        found = [row.value for row in first_rows(source, 40) if isinstance(row, Row)]
+        kinds = {text(row, "type") for row in found if isinstance(at(row, "payload"), dict)}
+        if "session_meta" in kinds:
+            return Match(95, "a row session_meta with a payload")
+        if kinds & {"response_item", "event_msg", "turn_context", "compacted", "world_state"}:
+            return Match(85, "rows with type and payload, as response_item")
+        bare = [row for row in found if item(row) is not None]
+        if bare and "parentUuid" not in found[0]:
+            return Match(45, "bare response items")
+        if found and _is_bare_header(found[0]):
+            return Match(25, "the bare header of an old rollout")
+        cut = not found and _HEADER.search(source.head())
+        return Match(25, "cut in its row session_meta") if cut else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_Reading(source).items())
+
+
+class _Reading:
+    """One reading of a rollout."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.rows = source, Rows(source)
+        self.queue: deque[Item | Noise | Response] = deque()
+        self.draft: Response | None = None
+        self.meter, self.times = Meter(), Times()
+        self.task: JSON = None
+        self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
+        self.called = set[str]()
+        self.header: Row | None = None
+        self.model = ""
+        self.names: dict[str, str] = {}
+        self.latest: Response | None = None
+
+    def items(self) -> Iterator[Item | Noise]:
+        """The run, noise not yet gathered."""
+        yield self._began()
+        last = 1
+        for row in self.rows:
+            last = row.line
+            if isinstance(row, Noise):
+                self.queue.append(row)
+            else:
+                self.times.see(row.value.get("timestamp"), row.at)
+                self._row(row)
+            yield from self._ready()
+        self.draft = None
+        yield from self._ready()
+        yield Place(f"line {last}").ended(end_of(self.task), self.times.edges())
+
+    def _began(self) -> RunBegan:
+        first: dict[str, Row] = {}
+        for row in islice(self.rows, _LOOK_AHEAD):
+            if isinstance(row, Row):
+                first.setdefault(text(row.value, "type"), row)
+            if {"session_meta", "turn_context"} <= first.keys():
+                break
+        self.header, turn = first.get("session_meta"), first.get("turn_context")
+        self.model = text(turn.value, "payload", "model") if turn else ""
+        meta = at(self.header.value, "payload") if self.header else None
+        key = text(meta, "id") or text(meta, "session_id") or "session"
+        template = take_text(meta, "base_instructions", "text")
+        base = template or take_text(meta, "instructions")
+        labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
+        labels |= {SYSTEM_LABEL: "template"} if template else {}
+        place = self.header.place if self.header else Place("line 1")
+        return RunBegan(
+            place.position,
+            place.at,
+            rest=self.header.rest() if self.header else "",
+            key=key,
+            messages=(Message(role=Role.SYSTEM, text=base),) if base else (),
+            cuts=None,
+            model=self.model,
+            agent="codex",
+            labels=labels,
+            unsaid=("cache_write_tokens",),
+        )
+
+    def _ready(self) -> Iterator[Item | Noise]:
+        """What need not wait: nothing behind an answer that still waits for its usage."""
+        while self.queue and self.queue[0] is not self.draft:
+            first = self.queue.popleft()
+            yield first.answered() if isinstance(first, Response) else first
+
+    def _row(self, row: Row) -> None:
+        if self.header is not None and row.number == self.header.number:
+            return
+        if (found := item(row.value)) is not None:
+            self._item(row, found)
+            return
+        match text(row.value, "type"):
+            case "event_msg":
+                self._event(row)
+            case "turn_context":
+                self.model = text(row.value, "payload", "model") or self.model
+                self.queue.append(row.remarked("policy"))
+            case "compacted":
+                self._compacted(row)
+            case "session_meta":
+                self.queue.append(row.remarked("session"))
+            case what:
+                self.queue.append(row.noise(known=what in _ROWS or "record_type" in row.value))
+
+    def _item(self, row: Row, found: JSON) -> None:
+        what = kind(found)
+        if what in SAYS:
+            self.queue.extend(unread_parts(row, found, SAYS[what]))
+        match what:
+            case "answer" | "reasoning" | "call":
+                self._answer(row, found)
+            case "message":
+                self._message(row, found)
+            case "result":
+                self._result(row, found)
+            case "hosted":
+                counts = Counted(calls=int(self._is_new("call", found)))
+                self.queue.append(row.noise("hosted_call", counts=counts))
+            case "other":
+                self.queue.append(row.noise(known=text(found, "type") in ITEMS))
+
+    def _answer(self, row: Row, found: JSON) -> None:
+        if self.draft is None or self.draft.closed:
+            self.draft = Response(row, self.model)
+            self.queue.append(self.draft)
+        self.latest = self.draft
+        if kind(found) == "call":
+            self.draft.asked += self._is_new("call", found)
+            name = text(found, "namespace") + text(found, "name")
+            self.names[text(found, "call_id") or text(found, "id")] = name
+        self.draft.add(row, found)
+        fits(self.source.name, row.position, self.draft.size)
+
+    def _is_new(self, what: Kind, found: JSON) -> bool:
+        """Whether a call, or a result, is of an id that none had before: only then it counts."""
+        name, before = text(found, "call_id") or text(found, "id"), self.named[what]
+        new = not name or name not in before
+        before.add(name)
+        self.called.add(name)
+        return new
+
+    def _close(self) -> None:
+        if self.draft is not None:
+            self.draft.closed = True
+
+    def _message(self, row: Row, found: JSON) -> None:
+        self._close()
+        role, who = role_of(found), by(found)
+        approved = said(found).startswith("Approved command prefix") and role is Role.SYSTEM
+        approval = row.remarked("approval:approved") if approved else None
+        shown = take_said(found)
+        self.queue.append(row.place.said(shown, who, role=role, rest=left_of(row, found)))
+        if approval is not None:
+            self.queue.append(approval)
+
+    def _result(self, row: Row, found: JSON) -> None:
+        self._close()
+        counts = None if self._is_new("result", found) else UNCOUNTED
+        shown = output(found)
+        failed = failed_of(found, self.names.get(text(found, "call_id"), ""))
+        asked, _ = take_text(found, "call_id"), take_text(found, "output")
+        place = row.place.counting(counts)
+        self.queue.append(place.returned(asked, shown, failed=failed, rest=left_of(row, found)))
+
+    def _event(self, row: Row) -> None:
+        payload = at(row.value, "payload")
+        self.task = payload if text(payload, "type") in TASK_EVENTS else self.task
+        match text(payload, "type"):
+            case "token_count":
+                self._tokens(row, payload)
+            case "turn_aborted" if text(payload, "reason") in ("", "interrupted"):
+                self._close()
+                self.queue.append(row.place.cancelled(text(payload, "reason"), rest=json_text(row.value)))
+            case "error" | "stream_error":
+                self._close()
+                failed, _, message = failure(payload)
+                self.queue.append(row.place.failed(message, failed, rest=json_text(row.value)))
+            case "thread_rolled_back":
+                self._rolled_back(row, number(payload, "num_turns") or 0)
+            case what:
+                called = call_of(payload)
+                self.queue.append(
+                    row.noise(_EVENTS.get(what, "unmapped"), known=bool(called) or is_known(what))
+                )
+                if called and called not in self.called and not is_users(payload):
+                    self.called.add(called)
+                    self.queue.append(row.place.odd(CALL_UNREAD, f"{what[:40]} of a call that no item has"))
+
+    def _tokens(self, row: Row, payload: JSON) -> None:
+        grown = self.meter.growth(payload)
+        if grown is not None and grown != Usage() and self.draft is not None and self.draft.usage is None:
+            self.draft.usage, grown = grown, None
+            self.draft = None
+        self.queue.append(row.noise(counts=Counted(usage=grown)))
+
+    def _compacted(self, row: Row) -> None:
+        """What a compaction left: recorded as such, or in old versions its summary only."""
+        self._close()
+        history, place = rows(row.value, "payload", "replacement_history"), Place(row.position)
+        summary = text(row.value, "payload", "message")
+        alone = [place.said(summary, "harness")] if summary and not history else []
+        joins = (*alone, *(told for part in history if (told := as_told(part, place)) is not None))
+        self.queue.append(row.remarked("compaction"))
+        if history and not summary:
+            self.queue.append(row.place.remarked(NO_SUMMARY))
+        elif self.latest is not None and self.latest.texts and "\n".join(self.latest.texts) in summary:
+            self.queue.append(row.place.remarked(ASKED_FOR_SUMMARY))
+        self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
+
+    def _rolled_back(self, row: Row, turns: int) -> None:
+        """The last turns of the person were taken back, with all that followed."""
+        self._close()
+        self.queue.append(row.remarked("rollback"))
+        if turns:
+            self.queue.append(Cut(*row.place.common(), why="rollback", turns=turns, head=ALL))
+
+
+def _is_bare_header(row: JSON) -> bool:
+    """Whether a row is the first one of the oldest versions, which has no type."""
+    return {"id", "timestamp", "instructions"} <= table(row).keys() and "type" not in table(row)
+
+
+CODEX = Codex()

@@ -1,0 +1,323 @@
+"""Gemini CLI chats: messages with thoughts, tokens and calls, each result inside its call."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+
+import msgspec
+
+from refold.importers.answers import UsageNames
+from refold.importers.fields import (
+    JSON,
+    Times,
+    at,
+    instant,
+    json_text,
+    rest,
+    rows,
+    table,
+    take,
+    take_each,
+    take_if,
+    take_text,
+    take_time,
+    text,
+)
+from refold.importers.formats.gemini_cli.parts import (
+    INJECTED,
+    Record,
+    Response,
+    failed_of,
+    holds_responses,
+    is_answered,
+    is_context,
+    is_log,
+    records,
+    take_answer,
+    take_responses,
+    take_result,
+    take_said,
+)
+from refold.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan, Unread
+from refold.importers.registry import Match
+from refold.importers.session_rows import Noise, diagnose_apart, gathered
+from refold.importers.source import Source
+from refold.importers.tallies import counted
+from refold.reducers.messages import Message, Usage
+from refold.reducers.source_marks import PARENT_LABEL
+from refold.reducers.vocabulary import Role, ToolError
+
+
+def end_of(last: JSON) -> tuple[str, str]:
+    """The end, and what says so, by the last message that nobody took back."""
+    match text(last, "type"):
+        case "":
+            return "open", "no user or model message"
+        case "user" if holds_responses(last):
+            return "open", "last message is a result, no answer after it"
+        case "user" if is_context(last):
+            return "unknown", "only what the CLI itself puts before a chat: nobody asked anything"
+        case "user":
+            return "open", "last message is a prompt, no answer after it"
+        case _:
+            calls = rows(last, "toolCalls")
+            pending = sum(not is_answered(call) for call in calls)
+            if pending:
+                return "open", f"{pending} tool call(s) without result at the end"
+            if calls:
+                return "open", "last model message has tool calls, no answer after their results"
+            # A call is written only once it has ended: without one an answer may have been cut off in its tool, or amid its words.
+            cut = (
+                " (no token counts: cut off)"
+                if "tokens" in table(last) and at(last, "tokens") is None
+                else ""
+            )
+            return (
+                "unknown",
+                f"last model message is text without tool call, and nothing records why it stopped{cut}",
+            )
+
+
+_TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
+Shown = tuple[str, str]
+"""Whose a message is that the model is shown, and its text."""
+
+
+class GeminiCli:
+    """The importer of Gemini CLI's chat files, documents and logs."""
+
+    name = "gemini_cli"
+
+    def match(self, source: Source) -> Match | None:
+        """By its header, or by messages of type `gemini`."""
+        head = source.head()
+        if not head.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{"):
+            return None
+        if b'"projectHash"' in head and b'"sessionId"' in head:
+            return Match(90, "a header with sessionId and projectHash")
+        typed = b'"type":"gemini"' in head or b'"type": "gemini"' in head
+        if typed and b'"content"' in head:
+            return Match(75, "messages of type gemini")
+        dated = b'"lastUpdated"' in head and b'"messages"' in head and b'"type"' in head
+        return Match(40, "a chat with messages and lastUpdated") if dated and b'"role"' not in head else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_items(source))
+
+
+def _items(source: Source) -> Iterator[Item | Noise]:
+    # A document is in memory whole in any case, and a message of a log counts as it was written last.
+    found = list(records(source))
+    header = next((it for it in found if isinstance(it, Record) and it.what == "header"), None)
+    begin = "line 1" if is_log(source) else "$"
+    yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
+    yield from _Chat(begin).items([record for record in found if record is not header])
+
+
+class _Chat:
+    """One reading of a chat. `answered`: the results that were told, by their calls; `shown`: the keys of what the model is shown.
+
+    `resumed`: the chat was opened again, and nobody said anything since.
+    """
+
+    def __init__(self, begin: str) -> None:
+        self.times, self.end, self.last = Times(), end_of(None), begin
+        self.spoken = self.resumed = False
+        self.answered: dict[str, str] = {}
+        self.told, self.shown = set[str](), list[Shown]()
+
+    def items(self, found: Sequence[Record | Noise | Unread]) -> Iterator[Item | Noise]:
+        """All but the beginning."""
+        for place, record in enumerate(found):
+            if isinstance(record, Record):
+                self.last = record.position
+                behind = map(found.__getitem__, range(place + 1, len(found)))
+                following = (each for each in behind if isinstance(each, Record))
+                yield from self._record(record, following)
+            else:
+                self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
+                yield record
+        yield Place(self.last).ended(self.end, self.times.edges())
+
+    def _record(self, record: Record, following: Iterator[Record]) -> Iterator[Item]:
+        if record.what == "replaced" and self.spoken:
+            yield self._replaced(record, next(following, None))
+            return
+        for message in record.messages():
+            self.times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
+            if text(message, "type") in ("user", "gemini"):
+                self.spoken, self.resumed = True, False
+                self.end = self.end if record.left else end_of(message)
+            yield from self._message(record, message)
+            table(message).clear()
+        if record.what == "replaced" and (left := rest(record.value)):
+            yield Place(self.last).remarked("unmapped", rest=left)
+
+    def _message(self, record: Record, message: JSON) -> Iterator[Item]:
+        place = Place(record.position, instant(at(message, "timestamp")))
+        if record.left:
+            whole, aside = json_text(message), _Chat(record.position)
+            stood = msgspec.structs.replace(record, left=False)
+            counts = counted(aside._message(stood, message))
+            yield place.counting(counts).remarked("rewound", rest=whole)
+            yield from diagnose_apart(place, "rewound", counts)
+            return
+        if text(message, "type") in ("user", "info", "warning", "error"):
+            yield from place.lost({"toolCalls": at(message, "toolCalls")})
+        match text(message, "type"):
+            case "user" if holds_responses(message):
+                yield from self._responses(message, place)
+            case "user":
+                said = take_said(message)
+                self.shown.append(("user", said))
+                by = "harness" if said.startswith(INJECTED) else "user"
+                yield place.said(said, by, rest=_left_of(message))
+            case "gemini":
+                yield from self._answered(message, place)
+            case _:
+                yield from _beside(message, place)
+
+    def _answered(self, message: JSON, place: Place) -> Iterator[Item]:
+        calls = rows(message, "toolCalls")
+        answer, used, model = take_answer(message), _take_usage(message), take_text(message, "model")
+        take(message, "toolCalls")
+        self.shown.append(("gemini", answer.text))
+        yield place.answered(answer, used, model=model, rest=_left_of(message))
+        yield from place.hosted(at(message, "content"))
+        for index, call in enumerate(calls):
+            inside = f".toolCalls[{index}]" if place.position.startswith("$") else ""
+            yield from self._returned(call, Place(place.position + inside, place.at))
+
+    def _returned(self, call: JSON, place: Place) -> Iterator[Item]:
+        status, done = text(call, "status"), is_answered(call)
+        lost = [*place.subagent(at(call, "resultDisplay"))]
+        result = take_result(call)
+        failed = failed_of(status, result) if done else None
+        # It has no message of its own.
+        errors = failed not in (None, False, ToolError.CANCELLED) if done else status == "error"
+        counts = Counted(results=int(done), errors=int(errors))
+        if done:
+            self.answered[result.call or ""] = result.text
+            take_if(call, "status", "success", "error", "cancelled")
+            where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
+            began = take_text(call, "agentId")
+            yield where.returned(
+                result.call, result.text, name=result.name, failed=failed, began=began, rest=rest(call)
+            )
+        elif left := rest(call):
+            yield place.counting(counts).remarked("unanswered", rest=left)
+        yield from lost
+
+    def _is_told(self, result: Response) -> bool:
+        return self.answered.get(result.call) == result.text
+
+    def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
+        """Results as they were sent: those that their calls have already are no news, and none is what a person said."""
+        results = take_responses(message)
+        said = take_said(message)
+        for each in results:
+            if not self._is_told(each):
+                self.answered[each.call] = each.text
+                counts = Counted(results=1, errors=int(each.failed is True))
+                yield place.counting(counts).returned(
+                    each.call, each.text, name=each.name, failed=each.failed
+                )
+        if said:
+            yield place.counting(Counted(tool=1)).said(said, "harness", rest=_left_of(message))
+        else:
+            yield place.counting(Counted(tool=1)).remarked("sent", rest=_left_of(message))
+
+    def _replaced(self, record: Record, following: Record | None) -> Item:
+        """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
+
+        What is left of the messages in it is kept once: they are there each time. The chat may be compressed between the
+        results of a batch and the request that sends them: then they are in the record that follows.
+        """
+        shown, keys = list[Message](), list[Shown]()
+        for message in record.messages():
+            if text(message, "type") == "user":
+                results = take_responses(message)
+                said = take_said(message)
+                shown += map(_shown, results)
+                if said or not results:
+                    shown.append(Message(role=Role.USER, text=said))
+                    keys.append(("user", said))
+            elif text(message, "type") == "gemini":
+                shown.append(take_answer(message))
+                keys.append(("gemini", shown[-1].text))
+                shown += [take_result(call) for call in take_each(message, "toolCalls") if is_answered(call)]
+            if (left := rest(message)) in self.told:
+                table(message).clear()
+            self.told.add(left)
+        waiting = {call.id for call in shown[-1].calls} if shown else set[str]()
+        if waiting and following is not None:
+            sent = (each for each in _sent(following) if each.call in waiting and self._is_told(each))
+            shown += map(_shown, sent)
+        dropped = Counter(self.shown) - Counter(keys)
+        why = "resume" if self.resumed else "compaction" if dropped else "history"
+        self.shown = keys
+        return Place(record.position).prompted(tuple(shown), why, rest(record.value))
+
+
+def _shown(result: Response) -> Message:
+    return Message(role=Role.TOOL, text=result.text, call=result.call, name=result.name)
+
+
+def _sent(record: Record) -> list[Response]:
+    """The results that a message sends, which stay in it."""
+    sends = record.what == "message" and not record.left and holds_responses(record.value)
+    return take_responses(deepcopy(record.value)) if sends else []
+
+
+def _model(found: object) -> str:
+    return text(found.value, "model") if isinstance(found, Record) else ""
+
+
+def _began(header: Record | None, position: str, model: str) -> RunBegan:
+    value = header.value if header else None
+    key, began = take_text(value, "sessionId") or "session", take_time(value, "startTime")
+    return RunBegan(
+        position=header.position if header else position,
+        at=began,
+        rest=rest(value),
+        key=key,
+        model=model,
+        agent="gemini-cli",
+        # Its file does not say whose subagent it is: the result of the call that began it does.
+        labels={PARENT_LABEL: ""} if text(value, "kind") == "subagent" else {},
+        unsaid=("cache_write_tokens",),
+    )
+
+
+def _beside(message: JSON, place: Place) -> Iterator[Item]:
+    shown = text(message, "content")
+    match text(message, "type"):
+        case "error":
+            yield place.failed(take_said(message), rest=_left_of(message))
+        case "info" if shown.startswith("Request cancelled"):
+            yield place.cancelled(take_said(message), rest=_left_of(message))
+        case "info" if "compressed from" in shown:
+            yield place.remarked("compaction", message)
+        case "info" | "warning" as kind:
+            yield place.remarked(kind, message)
+        case kind:
+            problem = f"a message of type {kind[:40]!r}, which is not known here"
+            yield place.unread(UNKNOWN_PART, problem)
+            yield place.remarked("unmapped", message)
+
+
+def _left_of(message: JSON) -> str:
+    """JSON text of what is left of a message beside its type and its time, which its item has."""
+    take(message, "type")
+    take_time(message, "timestamp")
+    return rest(message)
+
+
+def _take_usage(message: JSON) -> Usage | None:
+    """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
+    used = _TOKENS.take(message, "tokens")
+    return used and msgspec.structs.replace(used, output=used.output + used.reasoning)
+
+
+GEMINI_CLI = GeminiCli()

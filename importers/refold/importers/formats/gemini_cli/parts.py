@@ -1,0 +1,393 @@
+"""Messages of Gemini CLI by their parts, the two ways in which it writes a chat, and how its shell ends a result.
+
+In the log a message is written anew whenever it changes (a call gets its result, tokens arrive), under its id; its last
+version counts, in its first place. `$set` changes the header, or replaces what the model is shown; `$rewindTo` takes back a
+message and all after it.
+
+The lines come after the command's own output, so the last block of them is the tool's. Source: `run_shell_command` of
+Gemini CLI 0.61 and of Qwen Code 0.15.
+
+A call and its result may stand in both: in `toolCalls` of the model's message, and since 0.50 or so as `functionCall` and
+`functionResponse` parts of the messages that went over the wire. The ids are the same in a file.
+"""
+
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from refold.importers.content import read_call, take_call, unread, unwrapped
+from refold.importers.documents import document, leading
+from refold.importers.fields import (
+    JSON,
+    at,
+    json_text,
+    rows,
+    table,
+    take,
+    take_each,
+    take_if,
+    take_part,
+    take_rows,
+    take_text,
+    take_words,
+    text,
+    word_of,
+)
+from refold.importers.items import Counted, Unread
+from refold.importers.session_rows import (
+    MOST_KEPT,
+    TOO_DEEP,
+    Noise,
+    Row,
+    Rows,
+    diagnose_apart,
+    first_rows,
+    too_deep,
+)
+from refold.importers.source import BadTranscript, Source
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.text import clean
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+
+MOST_LOOKED = 20
+"""Rows by which a log is told from a document."""
+
+_KEYS = ("sessionId", "id", "type", "$set", "$rewindTo")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A message or a patch of the chat, where it stands. `left`: the person took it back later."""
+
+    what: Literal["header", "message", "replaced"]
+    position: str
+    value: JSON
+    left: bool = False
+
+    def messages(self) -> Iterator[JSON]:
+        """The messages in it, or the one that it is; of which all was taken are gone from it once the last was asked for."""
+        return take_each(self.value, "$set", "messages") if self.what == "replaced" else iter([self.value])
+
+
+def is_log(source: Source) -> bool:
+    """Whether objects of their own stand on the first lines: a document has one, which is all there is.
+
+    Where the first line is no object, the rest of a log may follow a damaged header, or a document goes on over lines,
+    and a line of it may well hold a message: then it is a document if it reads as one beyond that line.
+    """
+    looked = first_rows(source, MOST_LOOKED)
+    found = [isinstance(row, Row) and any(key in row.value for key in _KEYS) for row in looked]
+    if not any(found):
+        return False
+    if isinstance(looked[0], Row):
+        return "messages" not in looked[0].value or len(looked) > 1
+    head = source.head().removeprefix(BOM_UTF8).lstrip()
+    read = leading(head)
+    return read is None or read.read <= head.find(b"\n")
+
+
+def records(source: Source) -> Iterator[Record | Noise | Unread]:
+    """What a chat says, in its order; noise of a log in its place."""
+    return _of_log(source) if is_log(source) else _of_document(source)
+
+
+def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
+    try:
+        read = document(source, ("messages",))
+    except BadTranscript:
+        # Not one bracket of a chat: each line is reported by itself.
+        yield from (found.noise() if isinstance(found, Row) else found for found in Rows(source))
+        return
+    listed, header = take_rows(read.value, "messages"), table(read.value)
+    deep = [key for key, value in header.items() if too_deep(value)]
+    yield Record("header", "$", {key: value for key, value in header.items() if key not in deep})
+    for key in deep:
+        yield Unread(position=f"$.{key}", code="too_deep", problem=TOO_DEEP)
+    for place, message in enumerate(listed):
+        position = f"$.messages[{place}]"
+        if too_deep(message):
+            yield Unread(position=position, code="too_deep", problem=TOO_DEEP)
+        else:
+            yield Record("message", position, message)
+    if read.problem:
+        behind = clean(source.whole()[read.read :][:MOST_KEPT].decode(errors="replace"))
+        problem = f"the document {read.problem}"
+        yield Unread(position="$", code="cut_document", problem=problem, rest=behind)
+
+
+class _Log:
+    """The state of a log as it grows: which messages stand, in order."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, JSON] = {}
+        self.standing: dict[str, None] = {}
+        self.left: set[str] = set()
+
+    def read(self, value: JSON) -> None:
+        """Go on by a row."""
+        if isinstance(target := at(value, "$rewindTo"), str):
+            ids = list(self.standing)
+            # What nobody knows takes all back, as the CLI does.
+            gone = ids[ids.index(target) :] if target in self.standing else ids
+            self.left.update(gone)
+            for id_ in gone:
+                del self.standing[id_]
+        elif id_ := text(value, "id"):
+            self.latest[id_] = value
+            self.standing[id_] = None
+            self.left.discard(id_)
+
+
+def _of_log(source: Source) -> Iterator[Record | Noise | Unread]:
+    log, listed = _Log(), Rows(source)
+    for row in listed:
+        if isinstance(row, Row):
+            log.read(row.value)
+    seen: set[str] = set()
+    begun = False
+    for row in listed:
+        if isinstance(row, Noise):
+            yield row
+            continue
+        found = _record(row, log, seen, begun=begun)
+        yield from _gone(row, log)
+        begun = begun or not isinstance(found, Noise)
+        yield found
+        if isinstance(found, Record) and found.what == "message" and found.value != row.value:
+            yield row.noise("repeated")  # it was written anew: told is what it became
+        if "sessionId" in row.value:
+            yield from _inside(row, seen)
+
+
+def _gone(row: Row, log: _Log) -> Iterator[Unread]:
+    """That calls of an earlier version of a message are not in its last one."""
+    listed = rows(log.latest.get(text(row.value, "id"), row.value), "toolCalls")
+    stayed = {text(call, "id") for call in listed}
+    gone = sum(text(call, "id") not in stayed for call in rows(row.value, "toolCalls"))
+    yield from diagnose_apart(row.place, "rewound", Counted(calls=gone))
+
+
+def _record(row: Row, log: _Log, seen: set[str], *, begun: bool) -> Record | Noise:
+    value, id_ = row.value, text(row.value, "id")
+    if "$rewindTo" in value:
+        return row.noise("rewind")
+    if not id_ and not text(value, "type"):
+        return _patch(row, begun=begun)
+    if id_ in seen:
+        return row.noise("repeated")
+    if id_:
+        seen.add(id_)
+    latest = log.latest.get(id_, value)
+    return Record("message", row.position, latest, left=id_ in log.left)
+
+
+def _inside(row: Row, seen: set[str]) -> Iterator[Record | Noise]:
+    """The messages of a document that stands in a line of a log: it was written as one before."""
+    for place, message in enumerate(rows(row.value, "messages")):
+        if (id_ := text(message, "id")) not in seen:
+            seen.update({id_} - {""})
+            yield Record("message", f"{row.position} $.messages[{place}]", message)
+        else:
+            yield Noise(what="repeated", line=row.line, text=json_text(message))
+
+
+def _patch(row: Row, *, begun: bool) -> Record | Noise:
+    """The header, or a change of it. One with messages says what the model is shown from there on."""
+    if rows(row.value, "$set", "messages"):
+        return Record("replaced", row.position, row.value)
+    if "sessionId" in row.value and not begun:
+        listed = rows(row.value, "messages")
+        header = {key: value for key, value in row.value.items() if value is not listed}
+        return Record("header", row.position, header)
+    return row.noise("resumed") if begun and "sessionId" in row.value else row.noise()
+
+
+TOOL = "run_shell_command"
+"""The name of the shell tool in both."""
+
+_LINE = re.compile(r"^(Error|Exit Code|Signal|Background PIDs|Process Group PGID): (.*)$", re.MULTILINE)
+_CUT_OFF = re.compile(
+    r"(?:<untrusted_context>\s*)?Command (?:(was automatically cancelled|timed out after)|was cancelled by user)"
+)
+_NONE = "(none)"
+_NO_SIGNAL = (_NONE, "0")
+
+
+def shell_failed(output: str) -> ToolError | bool | None:
+    """Whether a command failed, or how it was cut off; None where the output does not say.
+
+    Gemini CLI leaves the exit code out where it is 0, and then still names the process group.
+    """
+    if cut_off := _CUT_OFF.match(output):
+        return ToolError.TIMEOUT if cut_off[1] else ToolError.CANCELLED
+    found = _last_block(output)
+    code, signal = found.get("Exit Code"), found.get("Signal", _NONE)
+    if signal not in _NO_SIGNAL or code == _NONE:
+        return True
+    if code is not None:
+        return code != "0"
+    return False if "Process Group PGID" in found else None
+
+
+def _last_block(output: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    follows = -1
+    for line in reversed(list(_LINE.finditer(output))):
+        if found and line.end() + 1 != follows:
+            break
+        found.setdefault(line[1], line[2].strip())
+        follows = line.start()
+    return found
+
+
+INJECTED = ("<session_context>", "<state_snapshot>")
+"""How messages begin that the CLI puts there in the user's place."""
+
+_BESIDE = (
+    "args", "result", "resultDisplay", "timestamp", "agentId", "displayName", "description",
+    "renderOutputAsMarkdown",
+)  # fmt: skip
+"""Keys of a call in `toolCalls` that hold no arguments, once those were taken."""
+_RESPONSE = "functionResponse"
+_FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
+# The CLI's own words at the beginning of an error: the first that fits holds. Output of a tool never stands there alone.
+_WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
+    (re.compile(r"Tool execution blocked: "), Refuser.HOOK),
+    (re.compile(r"Tool execution (?:for \".{1,200}\" )?denied by policy\."), Refuser.RULE),
+    (re.compile(r"Tool execution for \".{1,200}\" requires user confirmation"), Refuser.RULE),
+    (re.compile(r"\[Operation Cancelled\] Reason: User denied execution\."), Refuser.USER),
+    (re.compile(r"Tool \".{1,200}\" not found\b"), ToolError.UNKNOWN_TOOL),
+    (re.compile(r"params (?:must|/)"), ToolError.BAD_ARGUMENTS),
+)
+
+
+def is_context(message: JSON) -> bool:
+    """Whether a message is what the CLI puts before a chat."""
+    return any(word_of(part).startswith(INJECTED[0]) for part in _parts(message))
+
+
+def take_said(message: JSON) -> str:
+    """The text of a content: text, a part, or parts; a part that is no text is named where it stood."""
+    if part := table(message, "content"):
+        table(message)["content"] = [part]
+    return take_words(message, "content")
+
+
+def is_answered(call: JSON) -> bool:
+    """Whether a call of `toolCalls` has its result: it lies inside it."""
+    result = at(call, "result")
+    return bool(result) if isinstance(result, list | str) else isinstance(result, dict)
+
+
+def holds_responses(message: JSON) -> bool:
+    """Whether parts of a content are results."""
+    return any(table(part, _RESPONSE) for part in _parts(message))
+
+
+def _parts(message: JSON) -> Sequence[JSON]:
+    content = at(message, "content")
+    return [content] if isinstance(content, dict) else rows(message, "content")
+
+
+def _take_parts(message: JSON, name: str) -> list[JSON]:
+    """The parts of a content that have this key, taken out of it."""
+    parts = _parts(message)
+    found = [part for part in parts if table(part, name)]
+    if found:
+        take(message, "content")
+        put_back(message, [part for part in parts if not table(part, name)])
+    return found
+
+
+def put_back(message: JSON, parts: Sequence[JSON]) -> None:
+    """Put what is left of parts behind the content that they were taken from."""
+    if left := [part for part in parts if part]:
+        content = at(message, "content")
+        table(message)["content"] = [*(content if isinstance(content, list) else []), *left]
+
+
+def take_answer(message: JSON) -> Message:
+    """What the model said, thought and asked for; of the calls in `toolCalls` their arguments are taken."""
+    wire = _take_parts(message, "functionCall")
+    said, thought = take_said(message), _take_thoughts(message)
+    listed = [
+        read_call(text(call, "id"), text(call, "name"), take(call, "args"), call, beside=_BESIDE)
+        for call in rows(message, "toolCalls")
+    ]
+    places = {call.id: place for place, call in enumerate(listed)}
+    asked = [take_call(part) for part in wire]
+    put_back(message, wire)
+    for call in asked:
+        if call.id not in places:
+            listed.append(call)
+        elif not _is_same(call, listed[places[call.id]]):
+            listed[places[call.id]] = unread(listed[places[call.id]])
+    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(listed))
+
+
+def _is_same(one: MessageCall, other: MessageCall) -> bool:
+    return one.name == other.name and unwrapped(one.arguments) == unwrapped(other.arguments)
+
+
+def _take_thoughts(message: JSON) -> str:
+    found = [
+        (take_text(thought, "subject"), take_text(thought, "description"))
+        for thought in take_each(message, "thoughts")
+    ]
+    return "\n".join(": ".join(filter(None, pair)) for pair in found)
+
+
+def take_result(call: JSON) -> Message:
+    """What the model was shown of a result in `toolCalls`, which is taken out of the call with its name and its id."""
+    id_, name = take_text(call, "id"), take_text(call, "name")
+    result = at(call, "result")
+    parts = take_each(call, "result") if isinstance(result, list) else [result]
+    said = "\n".join([_take_response(part, id_, name) for part in parts])
+    take_if(call, "result", {}, said)
+    return Message(role=Role.TOOL, text=said, call=id_, name=name)
+
+
+class Response(NamedTuple):
+    """A result as it was sent: `failed` by its own key, None where that does not say."""
+
+    call: str
+    name: str
+    text: str
+    failed: ToolError | bool | None
+
+
+def take_responses(message: JSON) -> list[Response]:
+    """The results among the parts of a content, taken out of it."""
+    parts, found = _take_parts(message, _RESPONSE), list[Response]()
+    for part in parts:
+        id_, name = text(part, _RESPONSE, "id"), text(part, _RESPONSE, "name")
+        failed = True if "error" in table(part, _RESPONSE, "response") else None
+        said = _take_response(part, id_, name)
+        found.append(Response(id_, name, said, failed or (shell_failed(said) if name == TOOL else None)))
+    put_back(message, parts)
+    return found
+
+
+def _take_response(part: JSON, call: str, name: str) -> str:
+    around = table(part, "functionResponse")
+    if at(around, "response") is None:
+        return take_part(part)
+    said = take_text(around, "response", "output") or take_text(around, "response", "error")
+    said = said or json_text(take(around, "response"))
+    take_if(around, "id", call)
+    take_if(around, "name", name)
+    take_if(around, "response", {})
+    take_if(part, "functionResponse", {})
+    return said
+
+
+def failed_of(status: str, result: Message) -> ToolError | Refuser | bool | None:
+    """Whether a call failed, or how, or who refused it; None: nothing says so. A command that fails has the status `success`."""
+    failed = _FAILED.get(status)
+    if failed is False and result.name == TOOL:
+        return shell_failed(result.text)
+    if failed:
+        return next((word for words, word in _WORDS if words.match(result.text)), failed)
+    return failed

@@ -1,0 +1,264 @@
+"""Inspect logs, `.eval` (a zip archive) and `.json` (one document); each sample of each epoch is a run.
+
+Samples are read one at a time. A log that broke off has no header: then its journal's start stands for it, and it is
+`started`. The header's usage may cover other samples than the file holds, so it is taken only where no sample has any;
+then, and with the times of a log without events, it stands with the last run.
+
+A log without samples has no run: its only end is then the log's own.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.importers.documents import ANY, Document, beginning, document, leading
+from refold.importers.fields import JSON, Times, at, json_text, left, number, prefixed, rows, table, text
+from refold.importers.formats.inspect_logs.samples import Sample
+from refold.importers.items import Counted, Item, Place, RunEnded, Tokens, Unread
+from refold.importers.registry import Match
+from refold.importers.source import Archive, BadMember, BadTranscript, Source, decoded, fits, is_archive
+
+_USES = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
+
+
+def used_in(by_model: JSON) -> Tokens | None:
+    """Input, cache read, cache write and output over all models, as recorded; None without any."""
+    used = table(by_model).values()
+    if not used:
+        return None
+    sent, read, written, got = (sum(number(each, name) or 0 for each in used) for name in _USES)
+    return sent, read, written, got
+
+
+def counted(sample: JSON) -> Counted:
+    """As what a sample counts: its final messages, of which the last call of an agent may be none."""
+    messages = rows(sample, "messages")
+    roles = [text(message, "role") for message in messages]
+    results = [message for message in messages if text(message, "role") == "tool"]
+    return Counted(
+        user=roles.count("user"),
+        assistant=roles.count("assistant"),
+        tool=len(results),
+        calls=len({text(call, "id") for message in messages for call in rows(message, "tool_calls")}),
+        results=len({text(message, "tool_call_id") for message in results}),
+        errors=sum(at(message, "error") is not None for message in results),
+    )
+
+
+def times_of(sample: JSON) -> tuple[str, str] | None:
+    """The first and the last time of a sample's events."""
+    return Times(at(event, "timestamp") for event in rows(sample, "events")).edges()
+
+
+def completed(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunEnded:
+    """The last end with the whole log's usage and times, where no sample has any."""
+    stats = at(header, "stats")
+    times = Times((at(stats, "started_at"), at(stats, "completed_at"))).edges()
+    return replace(
+        ended,
+        used=ended.used if used else used_in(at(stats, "model_usage")),
+        times=ended.times if timed else times,
+    )
+
+
+def end_of(sample: JSON, status: str) -> tuple[str, str]:
+    """How a sample ended, and where that stands: its own error or limit, else the log's status.
+
+    A sample that was finished when the log broke off has scores.
+    """
+    log, name = f"log status={status}", _named(at(sample, "id"))
+    error, limit = at(sample, "error"), at(sample, "limit")
+    if error is not None:
+        said = text(error, "message") or (error if isinstance(error, str) else json_text(error))
+        return "error", f"{log}; sample {name} error: {said[:50]}"
+    if limit is not None:
+        kind = text(limit, "type") or (limit if isinstance(limit, str) else "unknown")
+        return prefixed("limit", kind), f"{log}; sample {name} limit {kind}={_named(at(limit, 'limit'))}"
+    if status in ("success", "error") or table(sample, "scores"):
+        return "finished", log
+    return log_end(status), log
+
+
+def log_end(status: str) -> str:
+    """How a log without samples ended, by its status."""
+    return {"success": "finished", "cancelled": "cancelled", "error": "error"}.get(status, "open")
+
+
+def _named(value: JSON) -> str:
+    return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+
+
+_ELEMENTS = (("messages",), ("events",), ("events_data", "messages"), ("message_pool",))
+"""Lists of a sample whose elements count whole or not at all."""
+
+_SAMPLES = "samples/"
+_STARTS = ("header.json", "_journal/start.json")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A sample, where it stands, its name among the runs, and what of it could not be read."""
+
+    sample: JSON
+    place: str
+    key: str
+    problem: str = ""
+
+
+class InspectLogs(msgspec.Struct, frozen=True):
+    """The importer of Inspect logs."""
+
+    name: str = "inspect"
+
+    def match(self, source: Source) -> Match | None:
+        """An archive with a header or a journal, or a document with a task and the samples that ran it."""
+        if is_archive(source.head(4)):
+            members = Archive(source.file).members
+            if any(name in members for name in _STARTS) or any(map(_is_sample, members)):
+                return Match(95, "an archive of samples with a header or a journal")
+            return None
+        found = beginning(source)
+        if "task" in table(found, "eval") and ({"version", "status"} & table(found).keys()):
+            return Match(95, "a log of a task, with its version and status")
+        if {"task", "run_id", "dataset"} <= table(found, "eval").keys():
+            return Match(90, "a log of a task, with its run and its data set")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """Each sample of the log, in the order of the file."""
+        if is_archive(source.head(4)):
+            archive = Archive(source.file)
+            if archive.refused:
+                raise BadTranscript(source.name, "", archive.refused)
+            header, around = _header(archive, source.name)
+            yield from _runs(header, _members(archive), around)
+        else:
+            header, samples, around = _document(source)
+            if not {"eval", "samples", "status"} & table(header).keys():
+                raise BadTranscript(source.name, "$", "no log of Inspect")
+            yield from _runs(header, samples, around)
+
+
+INSPECT = InspectLogs()
+
+
+def _is_sample(name: str) -> bool:
+    return name.startswith(_SAMPLES) and name.endswith(".json")
+
+
+def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
+    """The log's header, and what else the archive has beside its samples."""
+    header: JSON = None
+    extras: list[Item] = []
+    size = 0
+    if archive.problem:
+        extras.append(Place("").unread("cut", archive.problem))
+    for name in archive.members:
+        if _is_sample(name):
+            continue
+        found, problem = _read(archive, name)
+        if problem:
+            extras.append(Place(name).unread("cut", problem))
+        if found is not None:
+            extras.append(Place(name).remarked("log", found))
+            size += len(extras[-1].rest)
+            fits(source, name, size)
+        if name in _STARTS and (header is None or name == _STARTS[0]):
+            header = found
+    if header is None and not any(map(_is_sample, archive.members)):
+        raise BadTranscript(source, "", "an archive without a header, a journal or samples of Inspect")
+    return header, extras
+
+
+def _read(archive: Archive, name: str) -> tuple[JSON, str]:
+    """A member's value, and what of it could not be read."""
+    try:
+        data = archive.read(name)
+    except BadMember as error:
+        return None, f"{name[:80]}: {error}"
+    try:
+        return decoded(data), ""
+    except ValueError as error:
+        found = leading(data, *_ELEMENTS)
+        return (found.value, f"the document {found.problem}") if found else (None, f"no JSON: {error}")
+
+
+def _members(archive: Archive) -> Iterator[Found]:
+    for name in archive.members:
+        if _is_sample(name):
+            sample, problem = _read(archive, name)
+            yield Found(sample, f"{name} $", name.removeprefix(_SAMPLES).removesuffix(".json"), problem)
+
+
+def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
+    """A document's header, its samples, and what is to be told beside them. Samples are decoded one at a time."""
+    try:
+        whole = msgspec.json.decode(source.whole(), type=dict[str, msgspec.Raw])
+        parts = msgspec.json.decode(whole.pop("samples", msgspec.Raw(b"[]")), type=list[msgspec.Raw] | None)
+        header: JSON = {name: decoded(bytes(part)) for name, part in whole.items()}
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # Inspect writes NaN too, which is no JSON; and a document may have been cut.
+        found = document(source, ("samples", ANY, "messages"), ("samples", ANY, "events"))
+        header, samples = left(found.value, "samples"), rows(found.value, "samples")
+        return header, _keyed((sample, "") for sample in samples), _around(header, found)
+    return header, _keyed(_decoded(bytes(part)) for part in parts or ()), _around(header, None)
+
+
+def _around(header: JSON, found: Document | None) -> list[Item]:
+    around: list[Item] = [Place("$").remarked("log", header)] if header else []
+    return [*around, *found.cut()] if found else around
+
+
+def _decoded(data: bytes) -> tuple[JSON, str]:
+    try:
+        return decoded(data), ""
+    except ValueError as error:
+        return None, f"no JSON: {error}"
+
+
+def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
+    """Samples with their names, which are made different where a log repeats one."""
+    seen: set[str] = set()
+    for index, (sample, problem) in enumerate(samples):
+        named = at(sample, "id")
+        key = f"{named if isinstance(named, int | str) else index}_epoch_{number(sample, 'epoch') or 1}"
+        key = key if key not in seen else f"{key} #{index}"
+        seen.add(key)
+        yield Found(sample, f"$.samples[{index}]", key, problem)
+
+
+def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterator[Item]:
+    """Each sample's items. What stands beside the samples is told with the first; each end waits for the next sample."""
+    status = text(header, "status") or "started"
+    waiting: RunEnded | None = None
+    used = timed = False
+    for found in samples:
+        if not table(found.sample):
+            around.append(Place(found.place).unread("cut", found.problem or "no sample"))
+            continue
+        if waiting is not None:
+            yield waiting
+        times, tokens = times_of(found.sample), used_in(at(found.sample, "model_usage"))
+        end, counts = end_of(found.sample, status), counted(found.sample)
+        run = Sample(found.sample, found.place)
+        yield run.began(found.key, header)
+        yield from around
+        around = []
+        yield from run.items()
+        if found.problem:
+            yield Place(found.place).unread("cut", found.problem)
+        used, timed = used or tokens is not None, timed or times is not None
+        left = run.messages.take_unsaid()
+        waiting = Place(found.place, None, counts).ended(end, times, tokens, rest=left)
+    if waiting is None:
+        yield from (item for item in around if isinstance(item, Unread))
+        yield _empty(header, status)
+        return
+    yield from around
+    yield completed(waiting, header, used=used, timed=timed)
+
+
+def _empty(header: JSON, status: str) -> RunEnded:
+    """The end of a log without samples, which is no run's."""
+    ended = Place("$").ended((log_end(status), f"log status={status}"), rest=json_text(header))
+    return completed(ended, header, used=False, timed=False)

@@ -1,0 +1,383 @@
+"""Inspect's messages as ours, and what its adapters send in their place.
+
+Most adapters send the error's message behind `Error: `, and not what the result says besides; Anthropic's, Google's and Bedrock's
+send the message alone, with a mark. Of an answer in parts, as one with reasoning, most adapters send each text behind a line break. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
+
+A text of a hundred characters or more may stand as `attachment://<hash>`, looked up in the sample. A result that failed
+has no text of its own for the model: what providers are sent in its place says `requests`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.importers.answers import UsageNames
+from refold.importers.content import take_calls, unread, words
+from refold.importers.fields import (
+    JSON,
+    at,
+    json_text,
+    nanoseconds,
+    number,
+    rest,
+    rows,
+    table,
+    take,
+    take_each,
+    take_if,
+    take_text,
+    take_words,
+    text,
+)
+from refold.importers.items import UNCOUNTED, Answered, Counted, Place, together
+from refold.importers.source import MOST_SAID
+from refold.reducers.messages import Message, Usage
+from refold.reducers.vocabulary import Role, ToolError
+
+
+def answered(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
+    """An answer: its message, and what its event (None: there is none) says of it."""
+    output = at(event, "output")
+    return place.answered(
+        ours,
+        _usage(at(output, "usage")),
+        stop=text(output, "choices", 0, "stop_reason"),
+        model=text(output, "model") or text(message, "model") or text(event, "model"),
+        response=text(message, "id"),
+        duration=take_duration(event),
+        rest=rest(message if event is None else event),
+    )
+
+
+def take_duration(event: JSON) -> int:
+    """How long the work of an event took, in nanoseconds."""
+    if duration := nanoseconds(at(event, "working_time")):
+        take(event, "working_time")
+    return duration
+
+
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("input_tokens_cache_read",),
+    cache_write=("input_tokens_cache_write",),
+    reasoning=("reasoning_tokens",),
+)
+
+
+def _usage(used: JSON) -> Usage | None:
+    """A request's usage. Where the total adds the cached tokens up, the provider's input left them out."""
+    found = _TOKENS.of(used)
+    cached = found.cache_read + found.cache_write if found else 0
+    if found and number(used, "total_tokens") == found.input + found.output + cached:
+        return msgspec.structs.replace(found, input=found.input + cached)
+    return found
+
+
+def settings(config: JSON) -> dict[str, str]:
+    """What was set of a request's configuration."""
+    return {name: plain(value) for name, value in table(config).items() if value is not None}
+
+
+def labels(sample: JSON, header: JSON) -> dict[str, str]:
+    """Whose sample it is, and under which limits."""
+    named = {"task": at(header, "eval", "task"), "sample": at(sample, "id"), "epoch": at(sample, "epoch")}
+    named["version"] = at(header, "eval", "packages", "inspect_ai")
+    limits = table(header, "eval", "config").items()
+    return settings(named | {f"limit.{name}": limit for name, limit in limits if name.endswith("_limit")})
+
+
+def plain(value: JSON) -> str:
+    """A value as text: itself, or JSON text of it."""
+    return value if isinstance(value, str) else json_text(value)
+
+
+_PREFIXED = frozenset({
+    "azureai", "cloudflare", "deepseek", "fireworks", "grok", "groq", "hf-inference-providers", "litellm-proxy",
+    "llama-cpp-python", "meta", "mistral", "moonshot", "ollama", "openai", "openai-api", "openrouter", "perplexity", "sagemaker",
+    "sambanova", "sglang", "together", "vllm",
+})  # fmt: skip
+"""Providers, the first part of a model's name, whose adapters put `Error: ` before the message of an error."""
+
+_Answer = tuple[tuple[str, ...], str]
+"""The ids of an answer's calls, and its text without the white space around it."""
+
+
+class Requests:
+    """The raw requests of a sample: its events, and the pool that they share."""
+
+    def __init__(
+        self,
+        events: Sequence[JSON],
+        pool: Sequence[JSON],
+        put_back: Callable[[JSON], JSON],
+        look_up: Callable[[str], str],
+    ) -> None:
+        self.model = ""
+        self._events, self._pool, self._put_back, self._look_up = events, pool, put_back, look_up
+        self._results: dict[str, JSON] | None = None
+        self._answers: dict[_Answer, str] | None = None
+
+    def error_text(self, call: str, error: str) -> str:
+        """What was sent in place of the result of a call that failed with this message."""
+        if self._results is None:  # nothing is looked through for a sample without errors
+            self._results = {}
+            for name, content in _results(_messages(self._events, self._pool)):
+                self._results.setdefault(name, content)
+        if call in self._results:
+            return words(self._put_back(self._results[call]))
+        return f"Error: {error}" if self.model.partition("/")[0] in _PREFIXED else error
+
+    def answer_text(self, answer: Message) -> str:
+        """The text of an answer in parts as a later request sends it: white space around it may differ."""
+        if self._answers is None:  # nothing is looked through for a sample without such answers
+            self._answers = {}
+            stripped: dict[str, str] = {}  # an attachment is one text, however many messages name it
+            for calls, content in _answers(_messages(self._events, self._pool)):
+                if content not in stripped:
+                    stripped[content] = self._look_up(content).strip()
+                self._answers.setdefault((calls, stripped[content]), content)
+        calls = tuple(call.id for call in answer.calls)
+        sent = self._answers.get((calls, answer.text.strip()))
+        return answer.text if sent is None else words(self._put_back(sent))
+
+
+def _answers(messages: Iterable[JSON]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The answers in messages of the chat API: the ids of their calls, and their texts."""
+    for message in messages:
+        content = at(message, "content")
+        if text(message, "role") == "assistant" and isinstance(content, str):
+            yield tuple(text(call, "id") for call in rows(message, "tool_calls")), content
+
+
+def _messages(events: Iterable[JSON], pool: Sequence[JSON]) -> Iterator[JSON]:
+    yield from pool
+    for event in events:
+        if text(event, "event") == "model":
+            for name in ("messages", "input"):
+                yield from rows(event, "call", "request", name)
+
+
+def _results(messages: Iterable[JSON]) -> Iterator[tuple[str, JSON]]:
+    """The results in messages of any provider's, by their calls: Google's name none."""
+    for message in messages:
+        if call := text(message, "tool_call_id"):
+            yield call, at(message, "content")
+        elif text(message, "type") == "function_call_output":
+            yield text(message, "call_id"), at(message, "output")
+        for block in rows(message, "content"):
+            if text(block, "type") == "tool_result":
+                yield text(block, "tool_use_id"), at(block, "content")
+
+
+_ATTACHMENT = "attachment://"
+_MISSING = f'"{_ATTACHMENT}'
+"""Where a text of a call's arguments is an attachment that the sample does not have."""
+_DEPTH = 60
+THOUGHTS = frozenset({"reasoning"})
+
+ERRORS = {
+    "parsing": ToolError.BAD_ARGUMENTS,
+    "timeout": ToolError.TIMEOUT,
+    "approval": ToolError.CANCELLED,
+    "cancelled": ToolError.CANCELLED,
+}
+"""Inspect's kinds of a tool's error in ours; any other was raised by the tool."""
+
+
+def error_of(error: JSON) -> ToolError | None:
+    """The kind of a call's error, None where there is none."""
+    if error is None:
+        return None
+    message = text(error, "message")
+    if message.startswith("Tool ") and message.endswith("not found"):
+        return ToolError.UNKNOWN_TOOL
+    return ERRORS.get(text(error, "type"), ToolError.RAISED)
+
+
+class Attachments:
+    """The long texts of a sample, and which of them were asked for."""
+
+    def __init__(self, texts: dict[str, JSON]) -> None:
+        self._texts = texts
+        self._used: set[str] = set()
+        self._size = 0
+
+    def put_back(self, value: JSON, depth: int = 0) -> JSON:
+        """A value with its attachments in their places; one that is not there stays as it is.
+
+        A few bytes may ask for one of megabytes, as often as they like: what is more than one event holds stays, too.
+        """
+        self._size = self._size if depth else 0
+        if isinstance(value, str):
+            name = value.removeprefix(_ATTACHMENT) if value.startswith(_ATTACHMENT) else ""
+            found = self._texts.get(name)
+            if isinstance(found, str) and self._size <= MOST_SAID:
+                self._used.add(name)
+                self._size += len(found)
+                return found
+        elif isinstance(value, list) and depth < _DEPTH:
+            return [self.put_back(each, depth + 1) for each in value]
+        elif isinstance(value, dict) and depth < _DEPTH:
+            return {key: self.put_back(each, depth + 1) for key, each in value.items()}
+        return value
+
+    def look_up(self, value: str) -> str:
+        """The text that a string stands for, which does not count as asked for."""
+        name = value.removeprefix(_ATTACHMENT) if value.startswith(_ATTACHMENT) else ""
+        found = self._texts.get(name)
+        return found if isinstance(found, str) else value
+
+    def unused(self) -> dict[str, JSON]:
+        """Those that no message, call or result has: of states, scores and raw requests, mostly."""
+        return {name: found for name, found in self._texts.items() if name not in self._used}
+
+
+def said(content: JSON) -> str:
+    """The text of a content. Reasoning is none."""
+    return words(content, beside=THOUGHTS)
+
+
+def _take_reasoning(message: JSON) -> str:
+    """The reasoning of an answer: parts of its content, in old logs a field."""
+    thoughts: list[str] = []
+    for part in take_each(message, "content"):
+        if text(part, "type") in THOUGHTS:
+            thoughts.append(take_text(part, "reasoning") or take_text(part, "summary"))
+            take_if(part, "type", *THOUGHTS)
+    return "\n".join(filter(None, thoughts)) or take_text(message, "reasoning")
+
+
+def result_text(message: JSON, requests: Requests, call: str, content: str = "content") -> str:
+    """What was sent of a result: its words, or what stands for them where it failed."""
+    words, error = said(at(message, content)), text(message, "error", "message")
+    return requests.error_text(call, error) if error else words
+
+
+def take_ours(message: JSON, requests: Requests) -> Message:
+    """One message, taken out of its row, in which its attachments were put back."""
+    word = text(message, "role")
+    role = Role(word) if word in set(Role) else Role.USER
+    words = said(at(message, "content"))
+    shown = result_text(message, requests, text(message, "tool_call_id")) if role is Role.TOOL else words
+    if words == shown or not words:  # of a result that failed its own words were not sent, and stay beside it
+        take_words(message, "content", beside=THOUGHTS)
+    take_if(message, "role", role.value)
+    if role is Role.TOOL:
+        name, call = take_text(message, "function") or None, take_text(message, "tool_call_id")
+        return Message(role=role, text=shown, call=call, name=name)
+    if role is not Role.ASSISTANT:
+        return Message(role=role, text=shown)
+    calls = tuple(unread(call) if _MISSING in call.arguments else call for call in take_calls(message))
+    return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=calls)
+
+
+class Messages:
+    """The messages of a sample, as ours: of its pool, of the events that have them, and those at its end.
+
+    Each is read once as long as it stays the same, however many prompts it is in; what of it no message of ours says is
+    told once.
+    """
+
+    def __init__(self, pool: Sequence[JSON], attachments: Attachments, requests: Requests) -> None:
+        self.pool = pool
+        self._requests = requests
+        self._attachments = attachments
+        self._pooled: dict[int, Message] = {}
+        self._sent: dict[Message, Message] = {}
+        self._same: dict[str | int, tuple[JSON, Message]] = {}
+        self._told: set[str] = set()
+        self._unsaid: list[str] = []
+
+    def of(self, event: JSON) -> tuple[Message, ...] | None:
+        """The messages of a request, None where they were not recorded."""
+        inputs, refs = rows(event, "input"), rows(event, "input_refs")
+        if inputs:
+            return tuple(
+                self._as_sent(message, self.read(message, place=place))
+                for place, message in enumerate(inputs)
+            )
+        if not refs or not self.pool:
+            return None
+        return tuple(self._of_pool(place) for ref in refs for place in _range(ref, len(self.pool)))
+
+    def _of_pool(self, place: int) -> Message:
+        if place not in self._pooled:
+            self._pooled[place] = self._as_sent(self.pool[place], self.read(self.pool[place]))
+        return self._pooled[place]
+
+    def _as_sent(self, message: JSON, ours: Message) -> Message:
+        """A message as the adapter sent it: an answer in parts may have white space around its text."""
+        if ours.role is not Role.ASSISTANT or not isinstance(at(message, "content"), list):
+            return ours
+        if ours not in self._sent:
+            self._sent[ours] = replace(ours, text=self._requests.answer_text(ours))
+        return self._sent[ours]
+
+    def read(self, message: JSON, *, place: int | None = None, told: bool = False) -> Message:
+        """One message, which stays as it is; `place`: its own in a prompt. `told`: it is kept whole where it stands."""
+        name = text(message, "id") or place  # old messages have no ids
+        known = self._same.get(name) if name is not None else None
+        if known is not None and known[0] == message:
+            return known[1]
+        own = self._attachments.put_back(message)
+        ours, unsaid = take_ours(own, self._requests), rest(own)
+        if unsaid and unsaid not in self._told and not told:
+            self._unsaid.append(unsaid)
+        self._told.add(unsaid)
+        if name is not None:
+            self._same[name] = (message, ours)
+        return ours
+
+    def take_unsaid(self) -> str:
+        """JSON text of what is left of the messages that were read since the last time, "" for nothing."""
+        unsaid, self._unsaid = self._unsaid, []
+        return f"[{','.join(unsaid)}]" if unsaid else ""
+
+    def unread(self) -> list[JSON]:
+        """The messages of the pool that no prompt of the agents has: a scorer's, mostly."""
+        return [message for place, message in enumerate(self.pool) if place not in self._pooled]
+
+
+def _range(ref: JSON, size: int) -> range:
+    """A half-open range of the pool, `[first, end]`; a single number is one message."""
+    first, end = at(ref, 0), at(ref, 1)
+    if isinstance(ref, int) and not isinstance(ref, bool):
+        first, end = ref, ref + 1
+    if not isinstance(first, int) or not isinstance(end, int):
+        return range(0)
+    return range(max(0, first), min(end, size))
+
+
+def results_of(messages: Iterable[JSON]) -> dict[str, JSON]:
+    """The messages that are results, by their own id and by their call's: the first, for later ones may be cleared."""
+    found: dict[str, JSON] = {}
+    for message in messages:
+        if text(message, "role") == "tool":
+            for name in (text(message, "id"), text(message, "tool_call_id")):
+                if name and table(message):
+                    found.setdefault(name, message)
+    return found
+
+
+_CHOICES = ("output", "choices")
+
+
+def within(event: JSON) -> Counted:
+    """Count the calls of an event of a subagent, and of the events nested in it: those of its model, and tools that ran."""
+    inner = nested(event)
+    match text(event, "event"):
+        case "model":
+            choices = rows(event, *_CHOICES)
+            calls = sum(len(rows(choice, "message", "tool_calls")) for choice in choices)
+            return together([inner, Counted(calls=calls)]) or UNCOUNTED
+        case "tool":
+            return together([inner, Counted(results=1)]) or UNCOUNTED
+        case _:
+            return inner
+
+
+def nested(event: JSON) -> Counted:
+    """Count the calls in the events that stand in an event, as those of a tool that asked a model, or of a subtask."""
+    return together(map(within, rows(event, "events"))) or UNCOUNTED

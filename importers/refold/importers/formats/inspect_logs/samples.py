@@ -1,0 +1,378 @@
+"""One sample of an Inspect log as a run: its events told in order, each prompt right before the answer that it got.
+
+The conversation is that of the agents: what a scorer asked a model, and what an agent did inside another's tool call, is
+kept as a remark. Without events the sample's final messages are told instead.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+
+import msgspec
+
+from refold.importers.content import take_tools
+from refold.importers.fields import (
+    JSON,
+    at,
+    instant,
+    joined,
+    json_text,
+    known_or,
+    number,
+    prefixed,
+    rest,
+    rows,
+    table,
+    take,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    take_words,
+    text,
+)
+from refold.importers.formats.inspect_logs.messages import (
+    THOUGHTS,
+    Attachments,
+    Messages,
+    Requests,
+    answered,
+    error_of,
+    labels,
+    nested,
+    result_text,
+    results_of,
+    said,
+    settings,
+    take_duration,
+    take_ours,
+    within,
+)
+from refold.importers.items import (
+    UNCOUNTED,
+    Item,
+    Place,
+    Returned,
+    RunBegan,
+    Said,
+    message_of,
+)
+from refold.importers.session_rows import diagnose_apart
+from refold.reducers.messages import Message
+from refold.reducers.source_marks import CALL_UNREAD
+from refold.reducers.vocabulary import Role
+
+_BOOKKEEPING = ("span_begin", "span_end", "step")
+_KINDS = frozenset({
+    "anchor", "approval", "branch", "checkpoint", "compaction", "error", "info", "input", "interrupt",
+    "logger", "model", "sample_init", "sample_limit", "sandbox", "score", "score_edit", "span_begin",
+    "span_end", "state", "step", "store", "subtask", "tool"
+})  # fmt: skip
+
+
+class Sample:
+    """The items of one sample. `place` is where it stands, `samples/1_epoch_1.json $` or `$.samples[0]`."""
+
+    def __init__(self, sample: JSON, place: str) -> None:
+        self.sample, self.place = sample, place
+        self.events, self.final = take_rows(sample, "events"), take_rows(sample, "messages")
+        texts = take(sample, "attachments") if table(sample, "attachments") else None
+        self.attachments = Attachments(table(texts))
+        # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
+        pool = take_rows(sample, "events_data", "messages") or take_rows(sample, "message_pool")
+        self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
+        put_back, look_up = self.attachments.put_back, self.attachments.look_up
+        self.requests = Requests(self.events, rows(self.data, "calls"), put_back, look_up)
+        self.messages = Messages(pool, self.attachments, self.requests)
+        self.results = results_of((*pool, *self.final))
+        self.model = ""
+        self.tools: JSON = None
+        self.last: Message | None = None
+        self.answered: set[str] = set()
+        self.heard: set[Message] = set()
+        self.spans: dict[str, tuple[str, str]] = {}
+        self.owners: dict[str, str] = {}
+        self.scoring = 0
+
+    def began(self, key: str, header: JSON) -> RunBegan:
+        """The run's beginning: the first prompt of the agent, else the messages before the first answer."""
+        self.requests.model = text(header, "eval", "model")
+        messages, event = self._first()
+        self.model, self.tools = text(event, "model") or text(header, "eval", "model"), at(event, "tools")
+        own: dict[str, JSON] = {"tools": deepcopy(self.tools)}
+        tools = take_tools(own, "tools")
+        return RunBegan(
+            position=self.place,
+            at=instant(at(self.events[0], "timestamp")) if self.events else None,
+            key=key,
+            messages=messages,
+            model=self.model,
+            agent="inspect",
+            tools=tools,
+            settings=settings(at(event, "config")),
+            labels=labels(self.sample, header),
+            rest=joined(rest(self.sample), rest(own), self.messages.take_unsaid()),
+        )
+
+    def items(self) -> Iterator[Item]:
+        """What happened, in order; then what was scored, and what nothing referred to."""
+        if self._talks():
+            yield from self._told()
+            yield from self._left()
+        else:
+            yield from self._untold()
+            yield from self._final()
+        yield from self._kept("scores", self.scores)
+        yield from self._kept("attachments", {**self.attachments.unused()})
+        # The pool's other parts: the raw requests, as the provider was sent them.
+        yield from self._kept("events_data", {key: value for key, value in table(self.data).items() if value})
+        yield from self._kept("events_data.messages", self.messages.unread())
+
+    def _kept(self, name: str, value: JSON) -> Iterator[Item]:
+        if value:
+            what = "score" if name == "scores" else "unmapped"
+            yield Place(f"{self.place}.{name}").remarked(what, value)
+
+    def _first(self) -> tuple[tuple[Message, ...], JSON]:
+        self._enter_all()
+        for event in self.events:
+            if text(event, "event") == "model" and not self._aside(event):
+                prompt = self.messages.of(event)
+                if prompt is not None:
+                    return prompt, event
+        return tuple(map(self.messages.read, self._leading())), None
+
+    def _talks(self) -> bool:
+        """Whether the events have the conversation: not where only a scorer, or a tool, asked a model."""
+        self._enter_all()
+        return any(
+            text(event, "event") == "model" and not self._owner(text(event, "span_id"))
+            for event in self.events
+        )
+
+    def _enter_all(self) -> None:
+        for event in self.events:
+            if text(event, "event") == "span_begin":
+                self.spans[text(event, "id")] = (text(event, "type"), text(event, "parent_id"))
+
+    def _leading(self) -> Sequence[JSON]:
+        answers = (n for n, row in enumerate(self.final) if text(row, "role") in ("assistant", "tool"))
+        return self.final[: next(answers, len(self.final))]
+
+    def _aside(self, event: JSON) -> str:
+        """Whose event it is, if not the agents': a scorer's, or a sub-agent's inside a tool."""
+        if self.scoring:
+            return "scorer"
+        return self._owner(text(event, "span_id"))
+
+    def _owner(self, span: str) -> str:
+        """Whose a span is, by the first span around it that says so. Each is asked once, however deep it lies."""
+        walked: list[str] = []
+        owner = ""
+        while span in self.spans and span not in self.owners:
+            walked.append(span)
+            self.owners[span] = ""  # spans that contain each other belong to nobody else
+            kind, span = self.spans[span]
+            owner = {"scorer": "scorer", "scorers": "scorer", "tool": "subagent"}.get(kind, "")
+            if owner:
+                break
+        owner = owner or self.owners.get(span, "")
+        self.owners.update(dict.fromkeys(walked, owner))
+        return owner
+
+    def _told(self) -> Iterator[Item]:
+        index = 0
+        while index < len(self.events):
+            event = self.events[index]
+            kind = text(event, "event")
+            if kind in _BOOKKEEPING:
+                first = index
+                while index < len(self.events) and text(self.events[index], "event") in _BOOKKEEPING:
+                    self._step(self.events[index])
+                    index += 1
+                yield self._range(first, index)
+                continue
+            yield from self._event(event, self._where(index), kind)
+            index += 1
+
+    def _step(self, event: JSON) -> None:
+        """Old logs have steps instead of spans: a scorer's begins and ends."""
+        if text(event, "event") == "step" and text(event, "type") == "scorer":
+            self.scoring += 1 if text(event, "action") == "begin" else -1
+
+    def _range(self, first: int, end: int) -> Item:
+        where = self._where(first)
+        place = where if end == first + 1 else Place(f"{self.place}.events[{first}:{end}]", where.at)
+        return place.remarked("span", list(self.events[first:end]))
+
+    def _where(self, index: int) -> Place:
+        return Place(f"{self.place}.events[{index}]", instant(at(self.events[index], "timestamp")))
+
+    def _event(self, event: JSON, place: Place, kind: str) -> Iterator[Item]:
+        aside = self._aside(event) if kind in ("model", "tool") else ""
+        if aside:
+            apart = within(event) if aside == "subagent" else UNCOUNTED
+            yield place.remarked(aside, event)
+            yield from diagnose_apart(place, aside, apart)
+        elif kind == "model":
+            yield from self._model(event, place)
+        elif kind == "tool":
+            apart = nested(event)
+            yield self._tool(event, place)
+            yield from diagnose_apart(place, "subagent", apart)
+        elif kind == "sample_limit":
+            yield place.remarked(prefixed("limit", text(event, "type") or "unknown"), event)
+        elif kind == "interrupt":
+            yield place.cancelled(by="operator", rest=json_text(event))
+        else:
+            called = self.last is None or bool(self.last.calls)
+            yield from self._beside(event, place, kind, called=called)
+
+    def _beside(self, event: JSON, place: Place, kind: str, *, called: bool) -> Iterator[Item]:
+        """An event that no message tells of; `called`: the agent may have called a tool, which did what the sandbox did."""
+        yield place.remarked(known_or(kind, _KINDS), event, known=kind in _KINDS)
+        yield from diagnose_apart(place, "subagent", nested(event))
+        ran = kind == "sandbox" and text(event, "action") == "exec"
+        if ran and not called and not self._aside(event):
+            problem = "a command ran in the sandbox after an answer in which no call is recorded"
+            yield place.odd(CALL_UNREAD, problem)
+
+    def _untold(self) -> Iterator[Item]:
+        """Events that do not have the conversation; a call of theirs that no final message has is in no run."""
+        asked = {text(call, "id") for message in self.final for call in rows(message, "tool_calls")}
+        called = bool(asked) or not any(text(message, "role") == "assistant" for message in self.final)
+        for index, event in enumerate(self.events):
+            place, kind = self._where(index), text(event, "event")
+            self._step(event)
+            yield from self._beside(event, place, kind, called=called)
+            if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
+                yield place.odd(CALL_UNREAD, "a call that no message has")
+            elif self._aside(event) == "subagent":
+                yield from diagnose_apart(place, "subagent", within(event))
+
+    def _model(self, event: JSON, place: Place) -> Iterator[Item]:
+        prompt = self.messages.of(event)
+        if prompt is not None:
+            yield from self._new(prompt, f"{place.position}.input", place.at)
+            left = self.messages.take_unsaid()
+            yield Place(f"{place.position}.input", place.at).prompted(prompt, rest=left)
+            self.heard.update(map(_key, prompt))
+        if number(event, "retries"):
+            retries = {"retries": at(event, "retries")}
+            yield Place(f"{place.position}.retries", place.at).remarked("retry", retries)
+        message = at(event, "output", "choices", 0, "message")
+        if message is None and at(event, "error") is None:
+            yield place.remarked("pending", event)
+            return
+        if prompt is not None:
+            if not take_rows(event, "input"):
+                take_rows(event, "input_refs")
+            take_time(event, "timestamp")
+        done = Place(place.position, _take_end(event) or place.at)
+        if message is None:
+            problem = said(self.attachments.put_back(at(event, "error")))
+            yield done.failed(problem, rest=rest(event))
+            return
+        # The tools that are offered are told where they change.
+        take_if(event, "tools", self.tools)
+        take_if(event, "model", self.model)
+        self.tools = at(event, "tools") or self.tools
+        self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
+        self.heard.add(_key(self.last))
+        yield answered(event, message, self.last, done)
+        yield from done.hosted(at(message, "content"))
+
+    def _new(
+        self, prompt: tuple[Message, ...], position: str, moment: int | None
+    ) -> Iterator[Said | Returned]:
+        """What stands in a prompt behind the last answer, and no event told: results, and what was said."""
+        if self.last is None:
+            return
+        place = next((n for n in range(len(prompt) - 1, -1, -1) if _same(prompt[n], self.last)), None)
+        if place is None:
+            return  # the harness showed something else: the prompt says what
+        for index, message in enumerate(prompt[place + 1 :], place + 1):
+            where = Place(f"{position}[{index}]", moment)
+            if message.role is Role.TOOL and message.call not in self.answered:
+                self.answered.add(message.call or "")
+                # Whoever ran it was none of the harness, which writes an event of each call that it runs.
+                error = error_of(at(self.results.get(message.call or ""), "error"))
+                yield where.returned(message.call, message.text, name=message.name, failed=error)
+            elif message.role in (Role.USER, Role.SYSTEM):
+                yield where.said(message.text, "harness", role=message.role)
+
+    def _tool(self, event: JSON, place: Place) -> Item:
+        call = text(event, "id")
+        shown = self.results.get(text(event, "message_id")) or self.results.get(call)
+        if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
+            return place.remarked("tool_failed" if at(event, "failed") else "pending", event)
+        if shown is None:
+            output = result_text(self.attachments.put_back(event), self.requests, call, "result")
+        else:
+            output = self.messages.read(shown).text
+            take_if(event, "message_id", at(shown, "id"))
+        self.answered.add(call)
+        self.heard.add(_key(Message(role=Role.TOOL, text=output)))
+        # The event's own result is told if what the model was shown is all of it.
+        result = {"result": self.attachments.put_back(at(event, "result"))}
+        if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
+            event["result"] = result.get("result", {})
+        failed = error_of(self.attachments.put_back(at(event, "error"))) or _crashed(event)
+        where = Place(place.position, _take_end(event) or place.at)
+        name, duration = take_text(event, "function"), take_duration(event)
+        take_text(event, "id")
+        left = joined(rest(event), self.messages.take_unsaid())
+        return where.returned(call, output, name=name, failed=failed, duration=duration, rest=left)
+
+    def _left(self) -> Iterator[Item]:
+        """Final messages that no event told: what was said behind the last answer, and any other as a remark."""
+        messages = tuple(map(self.messages.read, self.final))
+        for item in self._new(messages, f"{self.place}.messages", None):
+            self.heard.add(_key(message_of(item)))
+            yield item
+        for index, message in enumerate(messages):
+            if _key(message) not in self.heard:
+                known = text(self.final[index], "role") in {*Role}
+                place = Place(f"{self.place}.messages[{index}]")
+                yield place.remarked("unmapped", self.final[index], known=known)
+
+    def _final(self) -> Iterator[Item]:
+        """The final messages, where no event tells how they came about."""
+        for index in range(len(self._leading()), len(self.final)):
+            message = self.attachments.put_back(self.final[index])
+            place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
+            if text(message, "role") not in {*Role}:
+                yield from place.lost(message)
+            content, read = at(message, "content"), take_ours(message, self.requests)
+            if read.role is Role.ASSISTANT:
+                yield answered(None, message, read, place)
+                yield from place.hosted(content)
+            elif read.role is Role.TOOL:
+                yield place.returned(
+                    read.call, read.text, name=read.name, failed=error or False, rest=rest(message)
+                )
+            else:
+                yield place.said(read.text, "harness", role=read.role, rest=rest(message))
+
+
+def _crashed(event: JSON) -> bool | None:
+    """Whether a call without an error of its own brought its sample down; None while it was under way."""
+    if at(event, "failed") is True:
+        return True
+    return None if at(event, "pending") is True else False
+
+
+def _same(one: Message, other: Message) -> bool:
+    """Whether two messages say the same, ids of calls included. An adapter may send white space around a text."""
+    same = one.role is other.role and one.calls == other.calls
+    return same and one.text.strip() == other.text.strip()
+
+
+def _key(message: Message) -> Message:
+    """What a message says, whatever it is called and whatever white space its adapter sent around it."""
+    return msgspec.structs.replace(message, text=message.text.strip(), name=None, call=None)
+
+
+def _take_end(event: JSON) -> int | None:
+    """When an event was over, if it says so; else when it was. What it was its item says."""
+    take_if(event, "event", "model", "tool")
+    return take_time(event, "completed") or take_time(event, "timestamp")

@@ -1,0 +1,303 @@
+"""Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is shown.
+
+On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and stand behind
+the answer here. Why a step was interrupted, by a person or by an error, is not said. What a compaction left is not on the
+wire. A context has neither times nor usage, and no mark of a failed result; it is written anew by a compaction.
+
+Counted: on the wire turns and what was typed meanwhile, steps that brought something, and results; in a context messages by
+their role. The input there leaves out what was cached.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from refold.importers.answers import UsageNames
+from refold.importers.content import calling, take_call, take_calls
+from refold.importers.drafts import Draft
+from refold.importers.fields import (
+    JSON,
+    at,
+    json_text,
+    rest,
+    table,
+    take,
+    take_each,
+    take_flag,
+    take_if,
+    take_number,
+    take_part,
+    take_text,
+    take_time,
+    take_words,
+    text,
+)
+from refold.importers.items import Counted, Item, Place, Returned, RunBegan
+from refold.importers.registry import Match
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, lines
+from refold.importers.source import Source, fits
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import FailureClass, Role
+
+_TOKENS = UsageNames(
+    input=("input_other",),
+    output=("output",),
+    cache_read=("input_cache_read",),
+    cache_write=("input_cache_creation",),
+    beside=True,
+)
+_MARKS = ("_system_prompt", "_checkpoint", "_usage")
+_ROLES = ("user", "system", "assistant", "tool")
+_TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
+"""Kinds of rows that their items say by what they are."""
+_INTERRUPTED = "interrupted, by a person or by an error: the source does not say"
+_REMARKS = {
+    "ApprovalRequest": "approval",
+    "ApprovalResponse": "approval",
+    "ApprovalRequestResolved": "approval",
+    "CompactionBegin": "compaction",
+    "CompactionEnd": "compaction",
+    "HookTriggered": "hook",
+    "HookResolved": "hook",
+    "SubagentEvent": "subagent",
+}
+_KINDS = frozenset({
+    *_REMARKS, "BtwBegin", "BtwEnd", "HookRequest", "MCPLoadingBegin", "MCPLoadingEnd", "Notification", "PlanDisplay",
+    "QuestionRequest", "StatusUpdate", "StepBegin", "ToolCallRequest", "TurnEnd"
+})  # fmt: skip
+_LOOKED = 20
+
+
+class KimiCli:
+    """The importer of Kimi CLI's two session files."""
+
+    name = "kimi_cli"
+
+    def match(self, source: Source) -> Match | None:
+        """By messages of the wire, or by the marks of a context."""
+        found = [row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row)]
+        if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
+            return Match(95, "messages of the wire")
+        if any(text(row, "role") in _MARKS for row in found):
+            return Match(95, "a context with checkpoints")
+        bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
+        return Match(60, "the header of the wire") if bare else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_Reading(source).items())
+
+
+KIMI_CLI = KimiCli()
+
+
+class _Step(Draft):
+    """A step of which rows may follow, and what came between them: results, remarks."""
+
+    def __init__(self, first: Row) -> None:
+        super().__init__(first)
+        self.response, self.between = "", list[Item | Noise]()
+        self.said = first
+
+    def add(self, row: Row, kind: str, said: JSON) -> None:
+        """Take one more row in."""
+        match kind:
+            case "ContentPart" if text(said, "type") == "think":
+                self.thoughts.append(_take_thought(said))
+            case "ContentPart":
+                self.texts.append(take_part(said))
+            case "ToolCall":
+                self.calls.append(take_call(said))
+            case "ToolCallPart" if self.calls:
+                last = self.calls[-1]
+                self.calls[-1] = replace(last, arguments=last.arguments + take_text(said, "arguments_part"))
+            case _:
+                self.usage = _TOKENS.take(said, "token_usage")
+                self.response = take_text(said, "message_id")
+                self.grow(row, _left_of(row))
+                return
+        self.grow(row, _left_of(row))
+        self.said = row
+
+    @property
+    def place(self) -> Place:
+        """Where it stands, and when its last part came: its usage may come behind results."""
+        return Place(lines(self.first.line, self.last.line), self.said.at)
+
+
+class _Reading:
+    """One reading of either file."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.rows = source.name, Rows(source)
+        self.step: _Step | None = None
+        self.names: dict[str, str] = {}
+        self.open: dict[str, None] = {}
+        self.times: list[float] = []
+        self.end = "open", "no prompt and no answer"
+        found = (row for row in self.rows if isinstance(row, Row))
+        self.system = next((row for row in found if text(row.value, "role") == "_system_prompt"), None)
+        first = next((row for row in self.rows if isinstance(row, Row)), None)
+        self.version = text(first.value, "protocol_version") if first else ""
+        self.wire = any(isinstance(row, Row) and "role" not in row.value for row in self.rows)
+
+    def items(self) -> Iterator[Item | Noise]:
+        """The run, noise not yet gathered."""
+        system = text(self.system.value, "content") if self.system else ""
+        yield RunBegan(
+            self.system.position if self.system else "line 1",
+            key="session",
+            messages=(Message(role=Role.SYSTEM, text=system),) if system else (),
+            agent="kimi-cli",
+            labels={"version": self.version} if self.version else {},
+            unsaid=() if self.wire else ("tool_errors",),
+        )
+        line = 1
+        for row in self.rows:
+            line = row.line
+            if isinstance(row, Noise):
+                yield from self._beside(row)
+            elif "role" in row.value:
+                yield from self._said(row)
+            else:
+                yield from self._event(
+                    row, text(row.value, "message", "type"), at(row.value, "message", "payload")
+                )
+        yield from self._ready()
+        edges = (str(self.times[0]), str(self.times[-1])) if self.times else None
+        yield Place(f"line {line}").ended(self._end(), edges)
+
+    def _said(self, row: Row) -> Iterator[Item | Noise]:
+        """A row of a context."""
+        role = text(row.value, "role")
+        if role not in _ROLES:
+            yield row.noise(known=role in _MARKS)
+            return
+        said = take_words(row.value, "content", beside=frozenset({"think"}))
+        take(row.value, "role")
+        match role:
+            case "assistant":
+                thoughts = [_take_thought(part) for part in take_each(row.value, "content")]
+                calls = take_calls(row.value)
+                self._asked(calls)
+                thought = "\n".join(filter(None, thoughts))
+                answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
+                yield row.place.answered(answer, rest=rest(row.value))
+            case "tool":
+                yield self._result(row, take_text(row.value, "tool_call_id"), said)
+            case _:
+                self.end = "open", "last message is a prompt, no answer after it"
+                by = "harness" if role == "system" or said.startswith("<system") else "user"
+                yield row.place.said(said, by, role=Role(role), rest=rest(row.value))
+
+    def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
+        """A row of the wire."""
+        if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
+            self.times = [min([*self.times, written]), max([*self.times, written])]
+        match kind:
+            case "ContentPart" | "ToolCall" | "ToolCallPart":
+                self.step = self.step or _Step(row)
+                self.step.add(row, kind, said)
+                self.names |= {call.id: call.name for call in self.step.calls[-1:]}
+            case "StatusUpdate" if table(said, "token_usage"):
+                self.step = self.step or _Step(row)
+                self.step.add(row, kind, said)
+            case "ToolResult":
+                yield from self._beside(self._returned(row, said))
+            case "TurnBegin" | "SteerInput":
+                yield from self._ready()
+                self.end = "open", "last message is a prompt, no answer after it"
+                yield row.place.said(take_words(said, "user_input"), rest=_left_of(row))
+            case "StepInterrupted":
+                yield from self._interrupted(row)
+            case "StepRetry":
+                yield from self._ready()
+                problem, status = take_text(said, "error_type"), take_number(said, "status_code")
+                yield row.place.failed(problem, status=status, rest=_left_of(row))
+            case _:
+                if kind in ("StepBegin", "TurnEnd"):
+                    yield from self._ready()
+                known = kind in _KINDS or text(row.value, "type") == "metadata"
+                apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
+                yield from self._beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
+
+    def _beside(self, found: Item | Noise) -> Iterator[Item | Noise]:
+        if self.step is None:
+            yield found
+        else:
+            self.step.between.append(found)
+
+    def _ready(self) -> Iterator[Item | Noise]:
+        step, self.step = self.step, None
+        if step is None:
+            return
+        fits(self.name, step.place.position, step.size)
+        self._asked(step.calls)
+        yield step.place.answered(step.message(), step.usage, response=step.response, rest=step.rest)
+        for found in step.between:
+            if isinstance(found, Returned):
+                self._settled(found.id)
+            yield found
+
+    def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
+        """A step that broke off: with calls it is an answer, for they were asked."""
+        step = self.step
+        if step is not None and (step.calls or step.usage):
+            yield from self._ready()
+            yield row.noise("interrupted")
+        else:
+            self.step = None
+            where = replace(row.place, position=lines(step.first.line, row.line)) if step else row.place
+            partial, between = (step.message().text, step.between) if step else ("", ())
+            step = step or _Step(row)
+            step.left += [json_text({"think": thought}) for thought in step.thoughts]
+            step.grow(row, _left_of(row))
+            yield where.failed(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
+            yield from between
+        self.end = "unknown", "last step was interrupted, by a person or by an error"
+
+    def _returned(self, row: Row, said: JSON) -> Item:
+        failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
+        return self._result(row, call, _take_shown(said, failed=failed is True), failed=failed)
+
+    def _result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
+        if self.step is None:
+            self._settled(call)
+        name = self.names.get(call, "")
+        return row.place.returned(call, said, name=name, failed=failed, rest=_left_of(row))
+
+    def _asked(self, calls: Sequence[MessageCall]) -> None:
+        self.names |= {call.id: call.name for call in calls}
+        self.open = dict.fromkeys(call.id for call in calls)
+        self.end = "finished", "last answer has no call"
+
+    def _settled(self, call: str) -> None:
+        self.open.pop(call, None)
+        self.end = "open", "last row of the conversation is a result, no answer after it"
+
+    def _end(self) -> tuple[str, str]:
+        """How it ended, and what says so."""
+        return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
+
+
+def _left_of(row: Row) -> str:
+    """JSON text of what is left of a row beside its time, and its kind where its item is what it says."""
+    message = row.value.get("message")
+    take_time(row.value, "timestamp")
+    take_if(message, "type", *_TOLD)
+    take_if(message, "payload", {})
+    return rest(row.value)
+
+
+def _take_thought(part: JSON) -> str:
+    if text(part, "type") != "think":
+        return ""
+    take_if(part, "type", "think")
+    return take_text(part, "think")
+
+
+def _take_shown(said: JSON, *, failed: bool) -> str:
+    """What the model is shown of a result: the tool's remark on it in a tag, then the output."""
+    remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
+    told = f"ERROR: {remark}" if failed else remark
+    return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])

@@ -1,0 +1,283 @@
+"""Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each framework's own shape.
+
+Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum), failed calls the TOOLs
+at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR says that something went wrong.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from refold.importers.answers import UsageNames
+from refold.importers.content import call_of, manifests, plain, unwrap, unwrapped
+from refold.importers.documents import ANY, Value, values
+from refold.importers.fields import (
+    JSON,
+    Times,
+    at,
+    instant,
+    json_text,
+    known_or,
+    left,
+    nano_usd,
+    number,
+    prefixed,
+    rest,
+    rows,
+    table,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    text,
+)
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
+from refold.importers.message_shapes import Read, instructed, take_messages
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.importers.traces import Step, Trace, answer_of, time_of
+from refold.reducers.events import Manifest
+from refold.reducers.messages import MessageCall
+from refold.reducers.vocabulary import Role
+
+_KINDS = frozenset(
+    ["agent", "chain", "embedding", "evaluator", "event", "guardrail", "observation", "retriever", "span"]
+)
+_TOKENS = UsageNames(
+    input=("input",),
+    output=("output",),
+    cache_read=(
+        "input_cache_read",
+        "input_cached_tokens",
+        "prompt_details.cache_read",
+        "cache_read_input_tokens",
+    ),
+    cache_write=("input_cache_creation", "cache_creation_input_tokens", "prompt_details.cache_write"),
+    reasoning=("output_reasoning", "output_reasoning_tokens", "completion_details.reasoning"),
+)
+
+_SYSTEM = "gen_ai.system_instructions"
+_UNSAID = (
+    "user_messages", "tool_messages", "tool_calls", "tool_results", "cache_read_tokens", "cache_write_tokens"
+)  # fmt: skip
+
+
+class Observation(msgspec.Struct, frozen=True, gc=False):
+    """One observation and where it stands."""
+
+    position: str
+    row: JSON
+
+    @property
+    def kind(self) -> str:
+        """`GENERATION`, `TOOL`, `AGENT`, …"""
+        return text(self.row, "type")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is at level ERROR."""
+        return text(self.row, "level") == "ERROR"
+
+    @property
+    def attributes(self) -> dict[str, JSON]:
+        """The span's attributes, where the trace came by OpenTelemetry."""
+        return table(self.row, "metadata", "attributes")
+
+    def moment(self, name: str) -> int | None:
+        """One of its times, in nanoseconds since the Unix epoch."""
+        return instant(at(self.row, name))
+
+
+class Langfuse:
+    """A trace with its observations: one document, a list of them, or one a line."""
+
+    name = "langfuse"
+
+    def match(self, source: Source) -> Match | None:
+        """By the names that observations have and nothing else has."""
+        head = source.head()
+        if b'"observations"' in head and b'"trace"' in head:
+            return Match(95, "a trace with observations")
+        if b'"parentObservationId"' in head or (b'"observations"' in head and b'"traceId"' in head):
+            return Match(90, "observations")
+        return Match(70, "a trace of Langfuse") if b'"trace"' in head and b'"projectId"' in head else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a trace."""
+        keys: set[str] = set()
+        loose: dict[str, list[Observation]] = {}
+        for value in values(source, (), ("observations",), (ANY, "observations")):
+            if isinstance(value, Unread):
+                yield value
+            elif "observations" in table(value.value) or "trace" in table(value.value):
+                place = f"{value.position}.observations"
+                listed = take_rows(value.value, "observations")
+                observed = [Observation(f"{place}[{index}]", row) for index, row in enumerate(listed)]
+                yield from _Run(observed, value, keys).items()
+            elif "type" in table(value.value) and "startTime" in table(value.value):
+                own = loose.setdefault(text(value.value, "traceId"), [])
+                own.append(Observation(value.position, value.value))
+            else:
+                yield value.place.unread("no_trace", "no trace with observations", value.value)
+        for trace, own in loose.items():
+            yield from _Run(own, Value(own[0].position, {"trace": {"id": trace}}), keys).items()
+        if not keys:
+            raise BadTranscript(source.name, "", "no trace with observations in it")
+
+
+LANGFUSE = Langfuse()
+
+
+class _Run:
+    """One trace, told by the starts of its observations."""
+
+    def __init__(self, listed: Sequence[Observation], value: Value, keys: set[str]) -> None:
+        self.position = value.position
+        self.around = table(value.value)
+        self.trace = table(self.around, "trace") or self.around
+        key = take_text(self.trace, "id") or "trace"
+        self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
+        keys.add(self.key)
+        seen: dict[str, JSON] = {}
+        self.odd: list[Item] = []
+        self.all: list[Observation] = []
+        for one in listed:
+            name = text(one.row, "id")
+            if not isinstance(one.row, dict) or (name and name in seen):
+                same = "repeated" if seen.get(name) == one.row else "other_span"
+                code = same if isinstance(one.row, dict) else "no_observation"
+                self.odd.append(Place(one.position).unread(code, "not told", one.row))
+                continue
+            seen[name] = one.row
+            self.all.append(one)
+        self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
+        self.answers = [one for one in self.all if one.kind == "GENERATION"]
+        self._by_id = {text(one.row, "id"): one for one in self.all}
+        self.copies = self._copies()
+        for one in self.all:
+            unwrap(one.row, "metadata")
+        self.left = set[str]()
+        self.prompts = {id(one): self._prompt(one) for one in self.answers}
+
+    def _prompt(self, one: Observation) -> Read:
+        """The prompt of a request. OpenTelemetry has the instructions in an attribute, its own or that of an agent above."""
+        given, around, seen = take_messages(one.row, "input", told=self.left), one, set[str]()
+        while not (system := around.attributes.get(_SYSTEM)):
+            above = text(around.row, "parentObservationId")
+            if above in seen or above not in self._by_id:
+                return given
+            seen.add(above)
+            around = self._by_id[above]
+        # An agent's are those of each of its requests: they stay with it.
+        shown = instructed({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
+        return replace(given, messages=shown)
+
+    def items(self) -> Iterator[Item]:
+        """Beginning, what happened, end."""
+        trace = Trace([self._step(one) for one in self.all])
+        agent = next((one for one in self.all if one.kind == "AGENT"), None)
+        labels = {"session": take_text(self.trace, "sessionId"), "user": take_text(self.trace, "userId")}
+        labels |= {
+            name: take_text(self.trace, name) for name in ("name", "environment", "release", "version")
+        }
+        beside = [*self._beside()]
+        yield RunBegan(
+            position=f"{self.position}.trace",
+            at=take_time(self.trace, "timestamp"),
+            rest=rest(self.around),
+            key=self.key,
+            messages=trace.opening(),
+            model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
+            agent=text(agent.row, "name") if agent else "",
+            tools=next((tools for one in self.answers if (tools := self._tools(one))), ()),
+            labels={name: label for name, label in labels.items() if label},
+            unsaid=_UNSAID if any(one.kind == "TOOL" for one in self.all) else (*_UNSAID, "tool_errors"),
+            counts=UNCOUNTED,
+        )
+        yield from self.odd
+        yield from beside
+        yield from trace.items()
+        yield Place(self.position).ended(self._end(), self._times())
+
+    def _tools(self, one: Observation) -> tuple[Manifest, ...]:
+        """The tools that a request offered, by the first of four places that has any."""
+        unread = list(self.prompts[id(one)].unknown)
+        asked = unread or at(one.row, "input", "tools")
+        named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
+        return next((tools for value in named if (tools := manifests(value))), ())
+
+    def _beside(self) -> Iterator[Item]:
+        """Scores, and the trace's own copy of its observations, which says nothing new."""
+        place = f"{self.position}.trace"
+        for index, score in enumerate(take_rows(self.trace, "scores")):
+            where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
+            yield where.remarked(prefixed("score", text(score, "name") or "score"), score)
+        if self.copies:
+            yield Place(f"{place}.observations").remarked("repeated", self.copies)
+
+    def _copies(self) -> dict[str, JSON]:
+        """The trace's own copy of its observations, as far as those do not say the same."""
+        copied = take_rows(self.trace, "observations")
+        for row in copied:
+            own = self._by_id.get(text(row, "id"))
+            for name in left(row, "id"):
+                take_if(row, name, at(own.row if own else None, name), None, "{}")
+        ids = [text(row, "id") for row in copied]
+        new = [row for row, id_ in zip(copied, ids, strict=True) if row != {"id": id_}]
+        return {"ids": [*ids], "more": new} if copied else {}
+
+    def _step(self, one: Observation) -> Step:
+        start = Place(one.position, one.moment("startTime"))
+        done, took = time_of(start.at, one.moment("endTime"))
+        place, problem = Place(one.position, done), text(one.row, "statusMessage")
+        if one.kind == "GENERATION":
+            return self._request(one, start, place, took)
+        if one.kind == "TOOL":
+            own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
+            name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
+            call, failed = text(own, "gen_ai.tool.call.id"), one.failed if text(one.row, "level") else None
+            place = place.counting(Counted(errors=int(one.failed)))
+            tool = place.returned(
+                call, output, name=name, failed=failed, duration=took, rest=json_text(one.row)
+            )
+            return Step(tool=tool, problem=problem)
+        kind = one.kind.lower() or "observation"
+        return Step(remark=start.remarked(known_or(kind, _KINDS), one.row, known=kind in _KINDS))
+
+    def _request(self, one: Observation, start: Place, place: Place, took: int) -> Step:
+        counts = Counted(assistant=1, usage=_TOKENS.of(at(one.row, "usageDetails")))
+        place, whole = place.counting(counts), rest(one.row) if one.failed else ""
+        failure = place.failed(text(one.row, "statusMessage"), rest=whole) if one.failed else None
+        output = take_messages(one.row, "output", role=Role.ASSISTANT)
+        answer = answer_of(Read(tuple(said for said in output.messages if said.role is Role.ASSISTANT)))
+        beside = [to_builtins(said) for said in output.messages if said.role is not Role.ASSISTANT]
+        told = place.answered(
+            answer if answer.calls else replace(answer, calls=_listed_calls(one)),
+            counts.usage,
+            quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
+            stop=output.stop,
+            cost=nano_usd(table(one.row, "costDetails").get("total", at(one.row, "totalCost"))),
+            model=text(one.row, "model"),
+            duration=took,
+            rest=rest({**table(one.row), "beside": beside}),
+        )
+        prompt = self.prompts[id(one)].messages
+        return Step(place=start, prompt=prompt, answer=told, failure=failure, unknown=output.unknown)
+
+    def _end(self) -> tuple[str, str]:
+        failed = next((one for one in self.all if one.failed), None)
+        if failed is None:
+            return "unknown", "the format records no end; no observation has level ERROR"
+        return "error", f"level ERROR of {failed.position}"
+
+    def _times(self) -> tuple[str, str] | None:
+        return Times(at(one.row, name) for one in self.all for name in ("startTime", "endTime")).edges()
+
+
+def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:
+    """`toolCalls` of an observation: JSON texts of calls, their names in a list beside them."""
+    found = [unwrapped(call) for call in rows(one.row, "toolCalls")]
+    names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)
+    return tuple(call_of(call, name) for call, name in zip(found, names, strict=False))

@@ -1,0 +1,234 @@
+"""Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each or in a list.
+
+A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span with usage shows
+that the model answered, and the functions under it what it asked for. Spans are written when they end: told by their start.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from refold.importers.answers import UsageNames
+from refold.importers.content import arguments
+from refold.importers.documents import values
+from refold.importers.fields import (
+    JSON,
+    Times,
+    at,
+    instant,
+    json_text,
+    known_or,
+    rest,
+    rows,
+    table,
+    take_if,
+    take_rows,
+    take_text,
+    text,
+)
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
+from refold.importers.message_shapes import Read, take_messages
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.importers.traces import Step, Trace, answer_of, time_of
+from refold.reducers.events import Manifest
+from refold.reducers.vocabulary import Role
+
+_ANSWERS = ("generation", "response")
+_GUARDRAIL = "Guardrail tripwire triggered"
+_MAX_TURNS = "Max turns exceeded"
+_UNSAID = ("user_messages", "tool_messages", "cache_read_tokens", "cache_write_tokens")
+_KINDS = frozenset({
+    "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
+    "speech", "speech_group", "task", "transcription", "turn"
+})  # fmt: skip
+_TOKENS = UsageNames(
+    input=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cached_input_tokens",),
+    cache_write=("cache_write_input_tokens",),
+)
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`, `task`)."""
+
+    position: str
+    row: JSON
+
+    @property
+    def kind(self) -> str:
+        """Its type."""
+        kind = text(self.data, "type")
+        return text(self.data, "data", "sdk_span_type") or kind if kind == "custom" else kind
+
+    @property
+    def data(self) -> dict[str, JSON]:
+        """What the span is of."""
+        return table(self.row, "span_data")
+
+    @property
+    def error(self) -> str:
+        """What went wrong in it, "" for nothing."""
+        return text(self.row, "error", "message")
+
+    @property
+    def used(self) -> dict[str, JSON]:
+        """The usage of an answer's span, or of a turn's."""
+        return table(self.data, "usage") or table(self.data, "data", "usage")
+
+    def moment(self, name: str) -> int | None:
+        """One of its times, in nanoseconds since the Unix epoch."""
+        return instant(at(self.row, name))
+
+
+class OpenAIAgents:
+    """Rows of traces and spans."""
+
+    name = "openai_agents"
+
+    def match(self, source: Source) -> Match | None:
+        """By the object names of its rows."""
+        head = source.head().replace(b'": "', b'":"')
+        if b'"object":"trace' in head:
+            return Match(95, 'rows of object "trace" and "trace.span"')
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a trace, in the order in which the traces begin."""
+        traces: dict[str, tuple[list[Span], list[Span]]] = {}
+        seen: dict[str, JSON] = {}
+        for position, row in _rows(source):
+            if isinstance(row, Unread):
+                yield row
+            elif text(row, "object") == "trace":
+                traces.setdefault(text(row, "id"), ([], []))[0].append(Span(position, row))
+            elif text(row, "object") == "trace.span":
+                mark = text(row, "id") if text(row, "ended_at") else json_text(row)
+                if mark and mark in seen:
+                    code = "repeated" if seen[mark] == row else "other_span"
+                    yield Place(position).unread(code, f"span {mark[:80]} again", row)
+                    continue
+                seen[mark] = row
+                traces.setdefault(text(row, "trace_id"), ([], []))[1].append(Span(position, row))
+            else:
+                yield Place(position).unread("no_span", "neither a trace nor a span", row)
+        if not traces:
+            raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK in it")
+        for key, (heads, spans) in traces.items():
+            yield from _run(key or "trace", heads, spans)
+
+
+OPENAI_AGENTS = OpenAIAgents()
+
+
+def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
+    for value in values(source, (), ("data",)):
+        if isinstance(value, Unread):
+            yield value.position, value
+        elif "object" not in table(value.value) and (
+            inner := take_rows(value.value, "data") or rows(value.value)
+        ):
+            place = f"{value.position}.data" if isinstance(value.value, dict) else value.position
+            yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
+            if isinstance(value.value, dict) and (around := rest(value.value)):
+                yield value.position, value.place.unread("no_span", "beside the rows", rest=around)
+        else:
+            yield value.position.removesuffix(" $"), value.value
+
+
+def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Item]:
+    """One trace, told by the starts of its spans; `heads` are its rows `trace`."""
+    whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
+    # A row that says only that a span began is told by the row that says all of it.
+    begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
+    spans = sorted((span for span in every if span not in begun), key=_start)
+    told = any(span.kind in _ANSWERS for span in spans)
+    left = set[str]()
+    trace = Trace([_step(span, left, told=told) for span in spans])
+    agent = next((span for span in spans if span.kind == "agent"), None)
+    first = heads[0] if heads else Span(spans[0].position, None)
+    labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
+    take_if(first.row, "object", "trace")
+    take_if(first.row, "id", key)
+    tools = (tool for tool in rows(agent.data if agent else None, "tools") if isinstance(tool, str))
+    yield RunBegan(
+        first.position,
+        spans[0].moment("started_at") if spans else None,
+        rest(first.row),
+        key=key,
+        messages=trace.opening(),
+        model=next((name for span in spans if (name := text(span.data, "model"))), ""),
+        agent=text(agent.data, "name") if agent else "",
+        tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
+        labels={name: value for name, value in labels.items() if value},
+        unsaid=_UNSAID if told else (*_UNSAID, "assistant_messages"),
+        counts=UNCOUNTED,
+    )
+    for span in begun:
+        yield Place(span.position, span.moment("started_at")).remarked("begun", span.row)
+    yield from trace.items()
+    for head in heads[1:]:
+        yield Place(head.position).remarked("trace", head.row)
+    last = heads[-1] if heads else spans[-1]
+    times = Times(at(span.row, name) for span in spans for name in ("started_at", "ended_at")).edges()
+    yield Place(last.position).ended(_end(spans), times)
+
+
+def _start(span: Span) -> int:
+    return span.moment("started_at") or span.moment("ended_at") or 0
+
+
+def _step(span: Span, left: set[str], *, told: bool) -> Step:
+    """A span as a step; `told`: spans of their own have the answers, so turns are none. `left`: of the prompts before."""
+    start = Place(span.position, span.moment("started_at"))
+    done, took = time_of(start.at, span.moment("ended_at"))
+    place, data = Place(span.position, done), span.data
+    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(data, "data", "usage")):
+        asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
+        said = take_messages(data, "output", role=Role.ASSISTANT)
+        used = _TOKENS.of(span.used or None)
+        answer = place.counting(Counted(assistant=1, usage=used) if told else UNCOUNTED).answered(
+            answer_of(said),
+            used,
+            model=text(data, "model"),
+            response=text(data, "response_id"),
+            duration=took,
+            stop=said.stop,
+            rest=rest(span.row),
+        )
+        return Step(
+            place=start,
+            prompt=asked.messages,
+            answer=answer,
+            captured=bool(said.messages),
+            unknown=said.unknown,
+        )
+    if span.kind == "function":
+        output = "" if data.get("output") is None else arguments(data.get("output"))
+        ended, broke = bool(text(span.row, "ended_at")), bool(at(span.row, "error"))
+        counts = Counted(calls=1, results=int(ended), errors=int(broke))
+        failed = broke or (False if ended else None)
+        name = text(data, "name")
+        place = place.counting(counts)
+        tool = place.returned("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
+        given = None if data.get("input") is None else arguments(data.get("input"))
+        return Step(tool=tool, arguments=given, problem=span.error)
+    known = not span.kind or span.kind in _KINDS
+    remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row, known=known)
+    return Step(remark=remark, turn=span.kind == "turn")
+
+
+def _end(spans: Sequence[Span]) -> tuple[str, str]:
+    failed = [span for span in spans if span.error and span.kind in ("agent", "turn", "task")]
+    for span in failed:
+        if span.error.startswith(_GUARDRAIL):
+            return "guardrail", f"span error: {_GUARDRAIL}"
+        if span.error.startswith(_MAX_TURNS):
+            return "limit:turns", f"span error: {_MAX_TURNS}"
+    if failed:
+        return "error", f"error of a span of type {failed[-1].kind}"
+    roots = [span for span in spans if not text(span.row, "parent_id")]
+    if not roots or not all(text(span.row, "ended_at") for span in roots):
+        return "open", "the outermost span has no end"
+    return "finished", "the outermost span ended without an error"

@@ -1,0 +1,149 @@
+"""Chat message lists as the OpenAI API takes them, told as a conversation: what was given, asked, answered, returned.
+
+Such a list has no times, no usage and no prompts; a call's result stands behind it, and the id that it names may repeat.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from refold.importers.content import calling, take_tools
+from refold.importers.documents import ANY, Value, beginning, values
+from refold.importers.fields import JSON, at, left, rest, rows, table, take_rows, take_text
+from refold.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
+from refold.importers.message_shapes import take_messages
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Role
+
+_READ = ("role", "content", "tool_call_id", "name")
+_LIST = re.compile(rb'\s*\[\s*\{\s*"(?:role|content)"\s*:')
+_OBJECT = re.compile(
+    rb'\s*\{\s*(?:"[^"\\]*+"\s*:\s*(?:"[^"\\]*+"|null|true|false|-?\d++)\s*,\s*)*"(?:messages|tools)"\s*:\s*\['
+)
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One message of the list, read: where it stands, what it is, what of it no item says.
+
+    `lost` names what looks like a call or its result, in a form that these lists do not have.
+    """
+
+    place: Place
+    said: tuple[Message, ...]
+    rest: str = ""
+    lost: str = ""
+
+
+def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
+    """The messages of a list that stands at `position`, taken out of it."""
+    found: list[Row] = []
+    for index, row in enumerate(listed):
+        said = take_messages(row)
+        known = (*_READ, "tool_calls") if any(message.calls for message in said.messages) else _READ
+        lost = calling([left(said.left, *known), *said.unknown])
+        found.append(Row(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
+    return found
+
+
+def conversation(listed: Sequence[Row], began: RunBegan, odd: Sequence[Unread] = ()) -> Iterator[Item]:
+    """The run `began`, with what stands before the first answer, then what happened. `odd` is told at its beginning."""
+    answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
+    first = next(answered, len(listed))
+    given = tuple(message for row in listed[:first] for message in row.said)
+    where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
+    yield msgspec.structs.replace(began, position=where, messages=given)
+    yield from odd
+    for index, row in enumerate(listed):
+        if row.lost:
+            problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
+            yield row.place.unread(UNKNOWN_PART, problem)
+        if index < first:
+            if row.rest:
+                yield row.place.remarked("unmapped", rest=row.rest)
+            continue
+        for part, message in enumerate(row.said):
+            yield _item(message, row.place, "" if part else row.rest)
+        if not row.said:
+            yield row.place.unread("no_message", "not a message", rest=row.rest)
+
+
+def _is_given(message: Message) -> bool:
+    return message.role not in (Role.ASSISTANT, Role.TOOL)
+
+
+def _item(message: Message, place: Place, rest: str) -> Item:
+    match message.role:
+        case Role.ASSISTANT:
+            return place.answered(message, rest=rest)
+        case Role.TOOL:
+            return place.returned(message.call, message.text, name=message.name, rest=rest)
+        case role:
+            by = "user" if role is Role.USER else "harness"
+            return place.said(message.text, by, role=role, rest=rest)
+
+
+class OpenAIMessages:
+    """A list of chat messages, an object with `messages`, or one of either a line."""
+
+    name = "openai_messages"
+
+    def match(self, source: Source) -> Match | None:
+        """A weak sign: many formats are made of such messages, and know themselves better."""
+        head = source.head()
+        if b'"role"' not in head:
+            return None
+        found = beginning(source)
+        first = at(found, 0) if isinstance(found, list) else found
+        if _LIST.match(head) or _OBJECT.match(head) or _is_request(first):
+            return Match(30, "a list of messages with roles")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a list; a bare list of messages is one run."""
+        bare: list[JSON] = []
+        count = 0
+        for value in values(source, (), ("messages",), (ANY, "messages")):
+            if isinstance(value, Unread):
+                yield value
+            elif "role" in table(value.value):
+                bare.append(value.value)
+            elif rows(value.value, "messages") or rows(value.value):
+                yield from _run(value, count)
+                count += 1
+            else:
+                yield value.place.unread("no_messages", "no list of messages", value.value)
+        if bare:
+            yield from _run(Value("$", bare), count)
+        if not bare and not count:
+            raise BadTranscript(source.name, "", "no list of messages in it")
+
+
+OPENAI_MESSAGES = OpenAIMessages()
+
+
+def _is_request(value: JSON) -> bool:
+    """Whether it is an object around messages; one with `info` of the run is a format of its own."""
+    return {"role", "content"} <= table(value, "messages", 0).keys() and "info" not in table(value)
+
+
+def _run(value: Value, count: int) -> Iterator[Item]:
+    around: JSON = table(value.value)
+    place = f"{value.position}.messages" if around else value.position
+    found = read_rows(take_rows(around, "messages") or rows(value.value), place)
+    head = RunBegan(
+        position=place,
+        key=take_text(around, "id") or str(count),
+        model=take_text(around, "model"),
+        tools=take_tools(around, "tools"),
+        unsaid=("tool_errors",),
+        rest=rest(around),
+    )
+    yield from conversation(found, head)
+    last = next((row.said[-1] for row in reversed(found) if row.said), None)
+    done = last is not None and last.role is Role.ASSISTANT and not last.calls
+    end = ("finished", "last message is an answer without calls")
+    end = end if done else ("open", "last message is no answer, or asks for tools")
+    yield found[-1].place.ended(end)

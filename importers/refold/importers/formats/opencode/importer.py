@@ -1,0 +1,171 @@
+"""OpenCode sessions as it exports them: `{info, messages: [{info, parts}]}`, or the list of messages alone.
+
+What was called and what came of it are one part, `tool`, with its state. A message is one response as a rule; where more
+than one `step-finish` stands in it, it is as many. A message that fails before anything of it arrived is a failed request.
+
+A compaction is a part of a person's message, and the answer with `summary` behind it: later requests show that, and what
+stands before it from `tail_start_id` on. What a person took back stands from `revert` of the session on until the next
+prompt drops it: it is counted, and kept beside the log.
+
+Counted: messages by their role, an answer for each response; results have no messages of their own. Tokens as each
+`step-finish` tells them; there the input leaves out what was cached, and the output what was thought. Times are milliseconds.
+"""
+
+from collections.abc import Iterator
+
+from refold.importers.answers import end_of
+from refold.importers.cuts import ALL, Cut, since
+from refold.importers.documents import ANY, beginning, document
+from refold.importers.fields import (
+    JSON,
+    at,
+    instant,
+    json_text,
+    number,
+    rest,
+    rows,
+    table,
+    take_if,
+    take_rows,
+    take_text,
+    text,
+)
+from refold.importers.formats.opencode.messages import ABORTED, DONE, is_empty, read_message
+from refold.importers.items import (
+    Item,
+    Place,
+    RunBegan,
+)
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import counted
+from refold.reducers.source_marks import ASKED_FOR_SUMMARY, PARENT_LABEL
+
+_LABELS = ("version", "agent")
+
+
+class OpenCode:
+    """The importer of OpenCode's exports."""
+
+    name = "opencode"
+
+    def match(self, source: Source) -> Match | None:
+        """By messages with parts of a session, or by the session's own header."""
+        head = beginning(source)
+        first = at(head, 0) if isinstance(head, list) else at(head, "messages", 0)
+        if {"info", "parts"} <= table(first).keys() and text(first, "info", "role"):
+            return Match(95, "messages with info and parts")
+        if {"id", "projectID", "directory"} <= table(head, "info").keys():
+            return Match(80, "info of a session")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the document."""
+        read = document(source, ("messages",), ("messages", ANY, "parts"), (), (ANY, "parts"))
+        run = _Run(read.value)
+        if not (run.messages or read.problem or "info" in table(read.value)):
+            raise BadTranscript(source.name, "$", "no session and no messages in it")
+        yield from run.items()
+        # What could not be read is told before the end.
+        yield from read.cut()
+        yield run.ended
+
+
+OPENCODE = OpenCode()
+
+
+class _Run:
+    """A session, and where its messages stand. `standing`: how many of them nobody took back."""
+
+    def __init__(self, value: JSON) -> None:
+        self.value, self.info = value, at(value, "info")
+        listed = isinstance(value, list)
+        self.messages = rows(value) if listed else take_rows(value, "messages")
+        self.place = "$" if listed else "$.messages"
+        self.ids = [text(message, "info", "id") for message in self.messages]
+        first = next(iter(self.messages), None)
+        self.key = text(self.info, "id") or text(first, "info", "sessionID") or "session"
+        taken = text(self.info, "revert", "messageID")
+        self.standing = self.ids.index(taken) if taken and taken in self.ids else len(self.ids)
+        # The message itself stays where only some parts of it were taken back.
+        self.standing += bool(text(self.info, "revert", "partID"))
+        self.ended = self._ended()
+
+    def items(self) -> Iterator[Item]:
+        """All of it but its end."""
+        models = (text(message, "info", "modelID") for message in self.messages)
+        take_if(self.info, "id", self.key)
+        labels = {name: label for name in _LABELS if (label := take_text(self.info, name))}
+        if parent := take_text(self.info, "parentID"):
+            labels[PARENT_LABEL] = parent
+        yield RunBegan(
+            "$.info" if self.info else "$",
+            instant(at(self.info, "time", "created")),
+            rest(table(self.value)),
+            key=self.key,
+            model=next(filter(None, models), ""),
+            agent="opencode",
+            cuts=None,
+            labels=labels,
+        )
+        for index, message in enumerate(self.messages):
+            created = instant(at(message, "info", "time", "created"))
+            where = Place(f"{self.place}[{index}]", created, row=index + 1)
+            if index >= self.standing:
+                whole, counts = json_text(message), counted(read_message(message, where, self.key))
+                yield where.counting(counts).remarked("rewound", rest=whole)
+            else:
+                summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
+                yield from read_message(message, where, self.key, overflowed=self._overflowed(index))
+                if summed_up:
+                    yield where.remarked(ASKED_FOR_SUMMARY)
+                    yield self._compacted(message, where)
+
+    def _compacted(self, message: JSON, where: Place) -> Item:
+        """What a summary leaves: the prompt that asked for it, itself, and before them what was to stay."""
+        asked = self._index(text(message, "info", "parentID"))
+        parts = rows(self.messages[asked], "parts") if asked is not None else ()
+        tails = (self._index(text(part, "tail_start_id")) for part in parts)
+        first = next((place for place in tails if place is not None), asked)
+        tail = ALL if first is None else since(first + 1)
+        return Cut(*where.common(), why="compaction", tail=tail)
+
+    def _overflowed(self, index: int) -> bool:
+        """Whether the message behind this one asks for a compaction because a request was too long."""
+        following = self.messages[index + 1] if index + 1 < len(self.messages) else None
+        return any(at(part, "overflow") is True for part in rows(following, "parts"))
+
+    def _index(self, id_: str) -> int | None:
+        return self.ids.index(id_) if id_ and id_ in self.ids else None
+
+    def _ended(self) -> Item:
+        """How it ended."""
+        told = (at(message, "info", "time") for message in self.messages)
+        said = [count for time in told for name in ("created", "completed") if (count := number(time, name))]
+        place = Place(f"{self.place}[{len(self.ids) - 1}]" if self.ids else self.place)
+        return place.ended(self._end(), (str(min(said)), str(max(said))) if said else None)
+
+    def _end(self) -> tuple[str, str]:
+        last = self.messages[self.standing - 1] if self.messages[: self.standing] else None
+        error, finish = text(last, "info", "error", "name"), text(last, "info", "finish")
+        tools = [part for part in rows(last, "parts") if text(part, "type") == "tool"]
+        pending = sum(text(part, "state", "status") not in DONE for part in tools)
+        match text(last, "info", "role"):
+            case "assistant" if error:
+                return "cancelled" if error == ABORTED else "error", f"last answer: {error[:60]}"
+            case "assistant" if pending:
+                return "open", f"{pending} tool call(s) without result at the end"
+            case "assistant" if finish == "length":
+                return "limit:token", "last answer: finish=length"
+            case "assistant" if is_empty(last):
+                return "unknown", "last answer holds nothing: its request failed, or was cut off"
+            case "assistant" if not finish:
+                return "open", "last answer has no finish: cut while it was being written"
+            case "assistant" if finish == "tool-calls" or (tools and finish != "stop"):
+                return "open", f"last answer asks for tools, finish={finish[:20]}"
+            case "assistant":
+                return end_of("" if finish == "unknown" else finish), f"last answer: finish={finish[:20]}"
+            case "user":
+                return "open", "last message is a prompt, no answer after it"
+            case _:
+                return "open", "no message in it"

@@ -1,0 +1,337 @@
+"""Messages of OpenCode: a person's with its parts, and answers with their calls, each with its state and what came of it.
+
+OpenCode calls `invalid` where the model asked for a tool that is not there, or with arguments that do not fit, and later
+requests show that. Here the call is what the model asked for, and a cut says what was sent instead.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from refold.importers.answers import UsageNames
+from refold.importers.content import UnreadCall, arguments, read_call
+from refold.importers.cuts import BEGINNING, Cut
+from refold.importers.fields import (
+    JSON,
+    at,
+    instant,
+    json_text,
+    number,
+    rest,
+    rows,
+    table,
+    take,
+    take_cost,
+    take_each,
+    take_if,
+    take_part,
+    take_text,
+    take_words,
+    text,
+)
+from refold.importers.items import (
+    UNKNOWN_PART,
+    Answered,
+    Counted,
+    Item,
+    Place,
+    Returned,
+)
+from refold.reducers.messages import Message, MessageCall, Usage
+from refold.reducers.source_marks import CALL_UNREAD
+from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
+
+_TOKENS = UsageNames(
+    input=("input",),
+    output=("output",),
+    cache_read=("cache/read",),
+    cache_write=("cache/write",),
+    reasoning=("reasoning",),
+    beside=True,
+)
+ABORTED = "MessageAbortedError"
+_NOT_RUN = "Tool execution aborted"
+_SAYS = ("text", "reasoning", "tool")
+_BESIDE = (
+    "step-start", "step-finish", "snapshot", "patch", "file", "agent", "subtask", "retry", "compaction",
+)  # fmt: skip
+_AS_TEXT = ("text/plain", "application/x-directory")
+_TASK = "task"
+"""The tool that starts a subagent, in a session of its own."""
+_INVALID = "invalid"
+"""The tool that OpenCode calls in place of one that is not there, or whose arguments do not fit."""
+_UNAVAILABLE = "Model tried to call unavailable tool"
+_OWN_TOOLS = frozenset(
+    (
+        "bash",
+        "edit",
+        "glob",
+        "grep",
+        "list",
+        "patch",
+        "read",
+        "skill",
+        "task",
+        "todowrite",
+        "webfetch",
+        "write",
+    )
+)
+"""Tools whose errors are OpenCode's own words: what others say in theirs, they choose themselves."""
+_REFUSED: tuple[tuple[str, Refuser], ...] = (
+    ("The user rejected permission to use this specific tool call", Refuser.USER),
+    ("The user has specified a rule which prevents you from using this specific tool call", Refuser.RULE),
+)
+_PLACEHOLDERS = {
+    "compaction": "What did we do so far?",
+    "subtask": "The following tool was executed by the user",
+}
+"""What OpenCode sends for parts that have no words of their own."""
+_BESIDE_ARGUMENTS = (
+    "callID", "tool", "messageID", "sessionID", "state", "metadata", "status", "output", "time", "error",
+    "attachments",
+)  # fmt: skip
+"""Keys of a tool part and of its state that hold no arguments."""
+DONE = ("completed", "error")
+"""The states of calls that have ended."""
+
+
+def read_message(message: JSON, where: Place, session: str, *, overflowed: bool = False) -> Iterator[Item]:
+    """What a message of the session says. `overflowed`: what comes next says that its request was too long."""
+    parts = rows(message, "parts")
+    strange = sorted({text(part, "type") for part in parts} - {*_SAYS, *_BESIDE})
+    if strange or not isinstance(at(message, "parts"), list):
+        told = ", ".join(kind[:40] or "none" for kind in strange[:5])
+        yield where.unread(UNKNOWN_PART, f"parts of a message that are not known here: {told}")
+    match text(message, "info", "role"):
+        case "user":
+            typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
+            lost = [*where.lost([part for part in parts if text(part, "type") == "tool"])]
+            said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
+            take(message, "info", "role")
+            rest_ = _left_of(message, session, text(message, "info", "id"))
+            yield where.said(said, "user" if typed else "harness", rest=rest_)
+            yield from lost
+        case "assistant":
+            yield from _answer(message, where, session, overflowed=overflowed)
+        case _:
+            yield where.remarked("unmapped", message, known=False)
+
+
+def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> Iterator[Item]:
+    info, steps = at(message, "info"), _steps(message)
+    name, problem = text(info, "error", "name"), text(info, "error", "data", "message")
+    meant = _meant(message)
+    told = [
+        item
+        for step in steps
+        for item in (_response(info, step, where, meant), *_results(step, where, meant, session))
+    ]
+    if told:
+        failed = None if name in ("", ABORTED) else where.remarked("error", take(info, "error"))
+        id_ = take_text(info, "id")
+        take_text(info, "modelID")
+        take(info, "role")
+        yield replace(told[0], rest=_left_of(message, session, id_))
+        yield from told[1:]
+        if failed:
+            yield failed
+    if name == ABORTED:
+        yield where.cancelled(problem, rest="" if told else json_text(message))
+    elif name and not told:
+        status = number(info, "error", "data", "statusCode")
+        yield where.failed(problem or name, status=status, rest=json_text(message))
+    elif not told and is_empty(message):
+        why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
+        yield where.failed("nothing of a response is recorded", why, rest=json_text(message))
+    elif not told:
+        yield where.remarked("unmapped", message)
+    if meant:
+        sent = tuple(_sent(item, meant) for item in told if isinstance(item, Answered | Returned))
+        yield Cut(
+            where.position, why="repaired", head=((BEGINNING, where.row - 1),), joins=sent, row=where.row
+        )
+
+
+def _meant(message: JSON) -> dict[str, str]:
+    """The tools that the model called where OpenCode called `invalid` instead, by the ids of the calls."""
+    tools = (part for part in rows(message, "parts") if text(part, "tool") == _INVALID)
+    return {
+        text(part, "callID"): name
+        for part in tools
+        if (name := text(part, "state", "input", "tool")) and text(part, "state", "input", "error")
+    }
+
+
+def _sent(item: Answered | Returned, meant: Mapping[str, str]) -> Answered | Returned:
+    """What later requests show of an answer, or of a result: calls of `invalid`."""
+    if isinstance(item, Returned):
+        return replace(item, name=_INVALID) if item.id in meant else item
+    calls = (replace(call, name=_INVALID) if call.id in meant else call for call in item.calls)
+    return replace(item, calls=tuple(calls))
+
+
+def is_empty(message: JSON) -> bool:
+    """Whether an answer is over, and nothing of it was kept: no part, no error, no reason for its end."""
+    info = at(message, "info")
+    over = at(info, "time", "completed") is not None
+    return over and not (rows(message, "parts") or text(info, "finish") or table(info, "error"))
+
+
+Step = list[tuple[int, JSON]]
+"""The parts of one response, each with its place in the message."""
+
+
+def _steps(message: JSON) -> list[Step]:
+    """The responses of a message that say something: what stands behind a `step-finish` is of another."""
+    steps: list[Step] = [[]]
+    for place, part in enumerate(rows(message, "parts")):
+        if _finish(steps[-1]) and text(part, "type") in ("step-start", *_SAYS):
+            steps.append([])
+        steps[-1].append((place, part))
+    return [step for step in steps if any(text(part, "type") in (*_SAYS, "step-finish") for _, part in step)]
+
+
+def _finish(step: Step) -> JSON:
+    return next((part for _, part in step if text(part, "type") == "step-finish"), None)
+
+
+def _response(info: JSON, step: Step, where: Place, meant: Mapping[str, str]) -> Item:
+    finish = _finish(step)
+    said, why = (finish, "reason") if finish else (info, "finish")
+    place = replace(where, at=_whole(step) or instant(at(info, "time", "completed")) or where.at)
+    for name, same in (("tokens", "tokens"), ("cost", "cost"), ("finish", "reason")):
+        take_if(info, name, *([at(finish, same)] if finish else []))
+    take_if(finish, "type", "step-finish")
+    return place.answered(
+        _take_said(step, meant),
+        _take_usage(said, counted=finish is not None),
+        stop="" if text(said, why) == "unknown" else take_text(said, why),
+        cost=take_cost(said, "cost") if at(said, "cost") else None,  # 0 where it knows no price
+        model=text(info, "modelID"),
+        response=text(info, "id"),
+    )
+
+
+def _whole(step: Step) -> int | None:
+    """When a response had been said: its message is complete only once its tools are, too."""
+    ends = (instant(at(part, "time", "end")) for _, part in step)
+    calls = (instant(at(part, "state", "time", "start")) for _, part in step)
+    return max((time for time in (*ends, *calls) if time is not None), default=None)
+
+
+def _take_usage(said: JSON, *, counted: bool) -> Usage | None:
+    """The usage of a response; None where it broke off before anybody counted."""
+    used = _TOKENS.of(at(said, "tokens"))
+    if used is None or (not counted and used == Usage()):
+        return None
+    _TOKENS.take(said, "tokens")
+    return replace(used, output=used.output + used.reasoning)
+
+
+def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
+    """What a response says, thinks and asks for; of its calls their arguments are taken."""
+    texts, thoughts, calls = list[str](), list[str](), list[MessageCall]()
+    for _, part in step:
+        match text(part, "type"):
+            case "text":
+                texts.append(take_part(part))
+            case "reasoning":
+                thoughts.append(take_text(part, "text"))
+                take(part, "type")
+            case "tool":
+                calls.append(_take_call(part, meant))
+            case _:
+                take_if(part, "type", "step-start")
+    said, thought = "\n".join(texts), "\n".join(thoughts)
+    return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(calls))
+
+
+def _take_call(part: JSON, meant: Mapping[str, str]) -> MessageCall:
+    """The call of a tool part, of which only the arguments are taken. While a model still writes them, they are not `input`."""
+    given, id_ = take(part, "state", "input"), text(part, "callID")
+    name = meant.get(id_, text(part, "tool"))
+    if not table(part, "state"):
+        return UnreadCall(id_, name, arguments(given))
+    return read_call(id_, name, given, part, table(part, "state"), beside=_BESIDE_ARGUMENTS)
+
+
+def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -> Iterator[Item]:
+    for index, part in step:
+        if text(part, "type") != "tool":
+            continue
+        take(part, "type")
+        call, name, state = take_text(part, "callID"), take_text(part, "tool"), take(part, "state")
+        name, began = meant.get(call, name), text(state, "metadata", "sessionId")
+        begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
+        place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
+        lost = [*place.subagent(at(state, "metadata"))] if name == _TASK else []
+        if not table(state) or (text(state, "raw") and not table(state, "input")):
+            lost.append(place.odd(CALL_UNREAD, "a call without its arguments"))
+        if text(state, "status") not in DONE:
+            yield place.remarked("unanswered", rest=json_text(state))
+            yield from lost
+            continue
+        failed = _failed(state, name, invalid=call in meant)
+        take_if(state, "status", "completed")
+        yield place.counting(Counted(results=1, errors=int(failed not in (None, False)))).returned(
+            call,
+            _take_output(state),
+            name=name,
+            failed=failed,
+            duration=max(0, ended - begun) if begun and ended else 0,
+            began=began if began != session else "",
+            rest=rest(state),
+        )
+        yield from lost
+
+
+def _take_output(state: JSON) -> str:
+    """What the model is shown of a result."""
+    if text(state, "status") != "error":
+        return take_words(state, "output")
+    if at(state, "metadata", "interrupted") is True:
+        return take_text(state, "metadata", "output")
+    return take_words(state, "error")
+
+
+def _failed(state: JSON, name: str, *, invalid: bool) -> ToolError | Refuser | bool | None:
+    """Whether a call failed, or how, or who refused it; None: a command of which no exit code is known."""
+    if invalid:
+        unavailable = text(state, "output").find(_UNAVAILABLE) >= 0
+        return ToolError.UNKNOWN_TOOL if unavailable else ToolError.BAD_ARGUMENTS
+    error, metadata = text(state, "error"), table(state, "metadata")
+    if text(state, "status") == "error":
+        stopped = metadata.get("interrupted") is True or error == _NOT_RUN
+        by = [by for words, by in _REFUSED if name in _OWN_TOOLS and error.startswith(words)]
+        return ToolError.CANCELLED if stopped else by[0] if by else ToolError.RAISED
+    if "exit" not in metadata:
+        return False
+    code = metadata["exit"]
+    return code != 0 if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+def _take_shown(part: JSON) -> str:
+    """What the model is shown of a part of a person's message."""
+    return _PLACEHOLDERS.get(text(part, "type")) or take_part(part)
+
+
+def _is_shown(part: JSON) -> bool:
+    """Whether the model is shown a part of a person's message."""
+    match text(part, "type"):
+        case "text":
+            return at(part, "ignored") is not True
+        case "file":  # the text of others stands in parts of their own
+            return text(part, "mime") not in _AS_TEXT
+        case kind:
+            return kind in ("compaction", "subtask")
+
+
+def _left_of(message: JSON, session: str, id_: str) -> str:
+    """JSON text of what is left of a message beside the ids that its parts have of it and of its session."""
+    for part in take_each(message, "parts"):
+        take_if(part, "sessionID", session)
+        take_if(part, "messageID", id_)
+    take_if(at(message, "info"), "sessionID", session)
+    take_if(message, "info", {})
+    return rest(message)

@@ -1,0 +1,340 @@
+"""Events of OpenHands V1, what its SDK makes of a result, and the conversation of either version.
+
+Source: `to_llm_content` of its observations, and `maybe_truncate`, in openhands-sdk 1.58.
+
+What the model is shown is a list of events, from which a condensation forgets some and puts a summary there.
+
+Each `ActionEvent` is one call; those of one answer share `llm_response_id`. A `Condensation` names the events that it
+forgets, and puts its summary at a place of what is left: the next prompt is made from that.
+
+Counted: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an exit code that
+is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all of its uses.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.importers.content import agree, read_call, unread, words
+from refold.importers.cuts import BEGINNING, Cut, only
+from refold.importers.fields import (
+    JSON,
+    at,
+    instant,
+    joined,
+    json_text,
+    left,
+    rest,
+    rows,
+    table,
+    take_if,
+    take_text,
+    take_time,
+    take_words,
+    text,
+)
+from refold.importers.items import Answered, Counted, Item, Place, Remarked, Returned, Said, message_of
+from refold.importers.session_rows import diagnose_apart
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import FailureClass, Refuser, Role
+
+ERROR = "[An error occurred during execution.]\n"
+REJECTED = "Action rejected: "
+
+MOST_SHOWN = 30_000
+"""Characters of a command's output that the model is shown; of more, the middle is cut."""
+
+_CLIPPED = "<response clipped><NOTE>Due to the max output limit, only part of the full response has been shown to you."
+_SAVED = " The complete output has been saved to {path} - you can use other tools to view the full content (truncated part starts around line {line})."
+_NOTE_ENDS = "</NOTE>"
+
+
+def render_observation(seen: JSON, said: str) -> str:
+    """What the model is shown of an observation that says this: an error under its heading, a command with how it went."""
+    if isinstance(at(seen, "metadata"), dict) and "exit_code" in table(seen, "metadata"):
+        said = _render_command(seen, said)
+    return f"{ERROR}\n{said}" if at(seen, "is_error") is True else said
+
+
+def _render_command(seen: JSON, said: str) -> str:
+    how = at(seen, "metadata")
+    shown = f"{text(how, 'prefix')}{said}{text(how, 'suffix')}"
+    if folder := text(how, "working_dir"):
+        shown += f"\n[Current working directory: {folder}]"
+    if interpreter := text(how, "py_interpreter_path"):
+        shown += f"\n[Python interpreter: {interpreter}]"
+    if (code := at(how, "exit_code")) != -1:
+        shown += f"\n[Command finished with exit code {code}]"
+    return _clip(shown, text(seen, "full_output_save_dir"))
+
+
+def _clip(shown: str, folder: str) -> str:
+    """Head and tail of what is too long, and between them a note, which names the file that has all of it, if one does."""
+    if len(shown) <= MOST_SHOWN:
+        return shown
+    head = (MOST_SHOWN - len(_CLIPPED + _NOTE_ENDS) + 1) // 2
+    note = _CLIPPED
+    if folder:
+        digest = hashlib.sha256(shown.encode(errors="replace")).hexdigest()[:8]
+        path = f"{folder}/terminal_output_{digest}.txt"
+        note += _SAVED.format(path=path, line=len(shown[:head].splitlines()) + 1)
+    note += _NOTE_ENDS
+    left = max(0, MOST_SHOWN - len(note))
+    head = min(head, left)
+    return shown[:head] + note + (shown[-(left - head) :] if left > head else "")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but the first.
+
+    `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation `cut` says
+    which events are left out, with those numbered within `between`, and `offset` is the place of its `summary`.
+    """
+
+    id: str
+    item: Item
+    response: str = ""
+    again: Remarked | None = None
+    more: Item | None = None
+    placed: bool = False
+    cut: frozenset[str] | None = None
+    between: tuple[int, int] = (0, -1)
+    summary: str = ""
+    offset: int | None = None
+
+
+def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)) -> Event:
+    """A condensation, which says by the same names in both versions what it leaves out."""
+    offset, ids = at(said, "summary_offset"), frozenset(map(str, rows(said, "forgotten_event_ids")))
+    place = offset if isinstance(offset, int) else None
+    return Event(id=id_, item=item, cut=ids, between=between, summary=text(said, "summary"), offset=place)
+
+
+class Conversation:
+    """The events of a run, told in their order. Each is numbered by its place; those of one answer by the place of the first."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+        self._calls: defaultdict[str, list[MessageCall]] = defaultdict(list)
+        for event in events:
+            if isinstance(event.item, Answered) and event.response:
+                self._calls[event.response] += event.item.calls
+        self._answered: dict[str, int] = {}
+        self._shown: list[int] = []
+
+    def begin(self) -> tuple[Message, ...]:
+        """The run begins with its first event: its system prompt."""
+        first = self._events[0].item
+        self._shown.append(BEGINNING)
+        return (message_of(first) if isinstance(first, Said) else Message(role=Role.SYSTEM),)
+
+    def items(self, begin: int) -> Iterator[Item]:
+        """What happened, in order, from event `begin` on."""
+        for place, event in enumerate(self._events[begin:], begin):
+            yield from self._items(event, place)
+
+    def _items(self, event: Event, place: int) -> Iterator[Item]:
+        item = event.item
+        if event.placed or isinstance(item, Said | Answered | Returned):
+            self._shown.append(place)
+        if isinstance(item, Answered) and event.response:
+            again = event.again if event.response in self._answered else None
+            self._answered.setdefault(event.response, place)
+            item = again or msgspec.structs.replace(item, calls=tuple(self._calls[event.response]))
+        yield item
+        if event.cut is not None:
+            yield self._condensed(event, event.cut, place)
+        if event.more:
+            yield event.more
+
+    def _condensed(self, event: Event, ids: frozenset[str], place: int) -> Item:
+        """It forgets the events, and says its summary (as a user's message) at that place of what is left."""
+        first, last = event.between
+        named = ((number, self._events[number].id) for number in self._shown)
+        self._shown = [
+            number for number, id_ in named if id_ not in ids and not first <= _number(id_) <= last
+        ]
+        offset = event.offset or 0
+        head, tail = self._rows(self._shown[:offset]), self._rows(self._shown[offset:])
+        where = Place(event.item.position, event.item.at, row=place)
+        joins = (where.said(event.summary, "harness"),) if event.summary and event.offset is not None else ()
+        self._shown[offset:offset] = [place] if joins else []
+        return Cut(*where.common(), why="condensation", head=only(head), joins=joins, tail=only(tail - head))
+
+    def _rows(self, shown: Sequence[int]) -> set[int]:
+        """The numbers of events, where those of one answer have one."""
+        return {self._answered.get(self._events[number].response, number) for number in shown}
+
+
+def _number(event: str) -> int:
+    return int(event) if event.isdecimal() and len(event) < 19 else -1
+
+
+RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
+"""Kinds that answer a call."""
+
+REMARKS = {
+    "ConversationStateUpdateEvent": "state",
+    "CondensationRequest": "condensation_request",
+    "PauseEvent": "pause",
+    "HookExecutionEvent": "hook",
+    "CondensationSummaryEvent": "unmapped",
+    "LLMCompletionLogEvent": "unmapped",
+    "SecurityAnalysisEvent": "unmapped",
+    "StreamingDeltaEvent": "unmapped",
+    "TokenEvent": "unmapped",
+}
+"""Kinds that are no turns, and what they are called among the remarks; any other is `unmapped`."""
+
+
+_ACP = "ACPToolCallEvent"
+"""A call by an agent that OpenHands ran over ACP. Neither the name of its tool nor, always, its arguments are recorded."""
+
+
+def is_answer(event: JSON) -> bool:
+    """Whether the model said it: a call, or a message of the agent."""
+    kind = text(event, "kind")
+    return kind == "ActionEvent" or (kind == "MessageEvent" and not is_user(event))
+
+
+def is_user(event: JSON) -> bool:
+    """Whether a message is on the user's side."""
+    return text(event, "llm_message", "role") == "user" or text(event, "source") in (
+        "user",
+        "environment",
+        "hook",
+    )
+
+
+def failed_of(event: JSON) -> bool | None:
+    """Whether a result says that it failed; None: it says nothing."""
+    seen = at(event, "observation")
+    codes = (at(seen, "exit_code"), at(seen, "metadata", "exit_code"))
+    code = next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), None)
+    marks = [mark for mark in (at(seen, "is_error"), code) if isinstance(mark, int)]
+    return text(event, "kind") == "AgentErrorEvent" or (any(marks) if marks else None)
+
+
+def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
+    """The events of one run; `places` has the position of each."""
+    return [
+        _event(event, Place(position, instant(at(event, "timestamp")), row=row))
+        for row, (event, position) in enumerate(zip(events, places, strict=True))
+    ]
+
+
+def _event(event: JSON, place: Place) -> Event:
+    kind, own = text(event, "kind"), text(event, "id")
+    if is_answer(event):
+        again, response = place.remarked("call", event), text(event, "llm_response_id")
+        return Event(id=own, item=_answer(event, place), response=response, again=again)
+    if kind in RESULTS:
+        more = place.remarked("approval", event) if kind == "UserRejectObservation" else None
+        return Event(id=own, item=_result(event, place), more=more)
+    if kind == _ACP:
+        where = Place(place.position, place.at)
+        lost = next(diagnose_apart(where, "subagent", Counted(calls=1)), None)
+        return Event(id=own, item=place.remarked("subagent", event), more=lost)
+    if kind == "Condensation":
+        return condensed(own, place.remarked("condensation", event), event)
+    return Event(id=own, item=_other(event, kind, place))
+
+
+def _other(event: JSON, kind: str, place: Place) -> Item:
+    match kind:
+        case "MessageEvent" | "SystemPromptEvent":
+            return _said(event, place)
+        case "InterruptEvent":
+            return place.cancelled(rest=json_text(event))
+        case "ConversationErrorEvent":
+            said = f"{text(event, 'code')}: {text(event, 'detail')}"
+            return place.failed(said, FailureClass.OTHER, rest=json_text(event))
+        case _:
+            what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
+            return place.remarked(what, event, known=known)
+
+
+def _said(event: JSON, place: Place) -> Item:
+    system = text(event, "kind") == "SystemPromptEvent"
+    parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
+    said = take_text(event, "system_prompt", "text") if system else words(parts)
+    for path in () if system else (("llm_message", "content"), ("extended_content",)):
+        if rows(event, *path):
+            take_words(event, *path)
+    role, by = Role.SYSTEM if system else Role.USER, "user" if text(event, "source") == "user" else "harness"
+    take_if(event, "source", "user")
+    return place.said(said, by, role=role, rest=_left_of(event))
+
+
+def _answer(event: JSON, place: Place) -> Item:
+    call, message = _asked(event), at(event, "llm_message")
+    said = take_words(event, "thought") if call else take_words(message, "content")
+    thought = take_text(event, "reasoning_content") or take_text(message, "reasoning_content")
+    calls = (call,) if call else ()
+    return place.answered(
+        Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
+        response=take_text(event, "llm_response_id"),
+        rest=_left_of(event),
+    )
+
+
+def _result(event: JSON, place: Place) -> Item:
+    rejected = text(event, "kind") == "UserRejectObservation"
+    by = Refuser.HOOK if text(event, "rejection_source") == "hook" else Refuser.USER
+    failed = by if rejected else failed_of(event)
+    counts = Counted(tool=1, results=1, errors=int(failed_of(event) is True)) if rejected else None
+    call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
+    output = _take_output(event)
+    return place.counting(counts).returned(call, output, name=name, failed=failed, rest=_left_of(event))
+
+
+_BESIDE_ARGUMENTS = (
+    "id", "timestamp", "source", "thought", "reasoning_content", "thinking_blocks",
+    "responses_reasoning_item", "action", "tool_name", "tool_call_id", "tool_call", "llm_response_id",
+    "security_risk", "summary", "critic_result",
+)  # fmt: skip
+"""Keys of an action's event that hold no arguments, but for the action and the call that are read."""
+
+
+def _asked(event: JSON) -> MessageCall | None:
+    """The call that an action is: the model's own text of the arguments, else the action's fields."""
+    if text(event, "kind") != "ActionEvent":
+        return None
+    called, action = at(event, "tool_call"), left(at(event, "action"), "kind")
+    inner, given = table(called, "function"), at(called, "arguments")
+    call = read_call(
+        text(event, "tool_call_id"),
+        text(event, "tool_name") or text(called, "name"),
+        at(inner, "arguments") if given is None else given,
+        called,
+        inner,
+        left(event, *_BESIDE_ARGUMENTS),
+        beside=("arguments", "function", "origin"),
+    )
+    if given is None and at(inner, "arguments") is None:
+        return replace(call, arguments=json_text(action))
+    return call if agree(call, action) and agree(call, at(action, "data")) else unread(call)
+
+
+def _take_output(event: JSON) -> str:
+    kind = text(event, "kind")
+    if kind == "AgentErrorEvent":
+        return take_text(event, "error")
+    if kind == "UserRejectObservation":
+        return REJECTED + take_text(event, "rejection_reason")
+    seen = at(event, "observation")
+    if at(seen, "content") is not None:
+        said = render_observation(seen, take_words(seen, "content"))
+    else:
+        own = left(seen, "kind")
+        said = words(at(seen, "output")) or (json_text(own) if own else "")
+    return joined(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
+
+
+def _left_of(event: JSON) -> str:
+    take_if(event, "kind", "ActionEvent", "MessageEvent", "SystemPromptEvent", *RESULTS)
+    take_time(event, "timestamp")
+    return rest(event)

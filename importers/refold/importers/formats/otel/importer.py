@@ -1,0 +1,269 @@
+"""OpenTelemetry spans of agents, by the GenAI semantic conventions, from any of the field's files of them.
+
+Counted: runs are the agents' spans, responses and tokens the chat spans' (an agent repeats its chats' usage), calls the tool
+spans, failed ones by their status. Contents are there only where somebody turned their capture on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from refold.importers.answers import end_of, summed
+from refold.importers.content import take_tools
+from refold.importers.fields import JSON, json_text, take_if, text
+from refold.importers.formats.otel import names as otel_names
+from refold.importers.formats.otel import spans as otel_database
+from refold.importers.formats.otel import spans as otel_spans
+from refold.importers.formats.otel.forest import Member, Tree, trees
+from refold.importers.formats.otel.names import operation
+from refold.importers.formats.otel.spans import Span, stamp
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RequestFailed, RunBegan
+from refold.importers.message_shapes import Read
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.importers.traces import Step, Trace, answer_of, time_of
+from refold.reducers.events import Manifest
+from refold.reducers.failures import classify
+from refold.store.foreign import MAGIC
+
+
+def times_of(tree: Tree) -> tuple[str, str] | None:
+    """The first and the last time of a run's spans, the agent's too."""
+    spans = [member.span for member in tree.members] + ([tree.agent] if tree.agent else [])
+    times = [time for span in spans for time in (span.start, span.end) if time is not None]
+    return (stamp(min(times)), stamp(max(times))) if times else None
+
+
+def unsaid(tree: Tree) -> tuple[str, ...]:
+    """What no chat of a run says, and what spans never say: whose messages there were."""
+    chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
+    return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
+
+
+def ended(tree: Tree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that happened.
+
+    `answers` by the identities of their spans.
+    """
+    if tree.agent is not None:
+        if tree.agent.end is None:
+            return "open", "the agent's span has no end"
+        return ("error" if tree.agent.failed else "finished"), "status of the agent's span"
+    happened = [member.span for member in tree.members if operation(member.span) in {"chat", "tool"}]
+    if not happened:
+        return "unknown", "no agent's span, no chat, no tool"
+    last = happened[-1]
+    if operation(last) == "tool" or last.end is None:
+        return "open", "no agent's span; the last span is a tool's or has no end"
+    if last.failed:
+        return "error", "no agent's span; the last chat failed"
+    given = answers.get(id(last))
+    if given and any(message.calls for message in given.messages):
+        return "open", "no agent's span; the last answer asks for tools"
+    # Not every exporter says why an answer stopped; the span of each was ended when it was there.
+    return end_of(
+        otel_names.stop(last.attributes) or "stop"
+    ), "no agent's span; the last chat asks for no tool"
+
+
+_SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
+
+
+class OpenTelemetry:
+    """Spans in a SQLite database, in lists of the SDKs' exporters, in OTLP/JSON: whole documents or a value a line."""
+
+    name = "otel"
+
+    def match(self, source: Source) -> Match | None:
+        """By OTLP's outermost key, by a span's own keys, by the tables of a database."""
+        head = source.head()
+        if head.startswith(MAGIC):
+            return (
+                Match(90, "a SQLite database with a table of spans") if b"span_attributes" in head else None
+            )
+        if head.lstrip()[:1] not in (b"{", b"["):
+            return None
+        if b'"resourceSpans"' in head:
+            return Match(95, "OTLP resourceSpans")
+        ids = any(
+            key in head for key in (b'"spanContext"', b'"trace_state"', b'"parentSpanId"', b'"span_id"')
+        )
+        if ids and any(
+            name in head for name in (b'"gen_ai.', b'"ai.operationId"', b'"openinference.span.kind"')
+        ):
+            return Match(90, "spans with attributes of the GenAI conventions")
+        return Match(40, "spans") if ids and b'"attributes"' in head else None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The runs one after the other; what is no span, or is one twice, before them."""
+        read = otel_database.spans(source) if source.head(len(MAGIC)) == MAGIC else otel_spans.spans(source)
+        spans, seen = list[Span](), dict[tuple[str, str], Span]()
+        for found in read:
+            if not isinstance(found, Span):
+                yield found
+            elif found.id and (found.trace, found.id) in seen:
+                first = replace(seen[found.trace, found.id], position=found.position)
+                code, problem = (
+                    ("repeated", "again") if first == found else ("other_span", "is another span's id")
+                )
+                yield Place(found.position).unread(code, f"span {found.id} {problem}", _span(found))
+            else:
+                seen[found.trace, found.id] = found
+                spans.append(found)
+        if not spans:
+            raise BadTranscript(source.name, "", "no spans in it")
+        forest = trees(spans)
+        for tree in forest:
+            yield from _Run(tree).items()
+        if not forest:
+            yield Place("").unread("no_run", "no span is an agent's, a chat's or a tool's")
+            for span in spans:
+                yield Place(span.position, span.start).remarked("span", _span(span))
+
+
+OTEL = OpenTelemetry()
+
+
+class _Run:
+    """One run, told in the order of its spans' starts."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        own = [member.span for member in tree.members if not member.helper]
+        self.chats = [span for span in own if operation(span) == "chat"]
+        self.told = set[str]()
+        self.prompts = {id(span): otel_names.take_prompt(span, self.told) for span in self.chats}
+        self.answers: dict[int, Read | None] = {}
+        self.tools = self._take_tools([*self.chats, *([tree.agent] if tree.agent else [])])
+
+    def _take_tools(self, offering: Sequence[Span]) -> tuple[Manifest, ...]:
+        """The tools of the first that names any; where others name the same, that is taken, too."""
+        named = [span.attributes for span in offering if otel_names.TOOLS in span.attributes]
+        for own in named[1:]:
+            take_if(own, otel_names.TOOLS, named[0][otel_names.TOOLS])
+        return take_tools(named[0], otel_names.TOOLS) if named else ()
+
+    def items(self) -> Iterator[Item]:
+        """Beginning, what happened, end."""
+        agent = self.tree.agent
+        trace = Trace([self._step(member) for member in self.tree.members])
+        head = agent or self.tree.members[0].span
+        own = (self.chats[0] if self.chats else head).attributes
+        labels = {"trace": head.trace, "conversation": text(head.attributes, "gen_ai.conversation.id")}
+        settings = {name: own.get(f"gen_ai.request.{name}") for name in _SETTINGS}
+        yield RunBegan(
+            head.position,
+            head.start,
+            json_text(_left(agent)) if agent else "",
+            key=self.tree.key,
+            messages=trace.opening(otel_names.take_prompt(agent, self.told) if agent else ()),
+            model=text(otel_names.first(own, otel_names.MODEL)),
+            agent=text(head.attributes, "gen_ai.agent.name"),
+            tools=self.tools,
+            settings={name: json_text(value) for name, value in settings.items() if value is not None},
+            labels={name: value for name, value in labels.items() if value},
+            unsaid=unsaid(self.tree),
+            counts=UNCOUNTED,
+        )
+        yield from trace.items()
+        last = agent or self.tree.members[-1].span
+        yield Place(last.position, last.end).ended(ended(self.tree, self.answers), times_of(self.tree))
+
+    def _step(self, member: Member) -> Step:
+        span, kind = member.span, operation(member.span)
+        start = Place(span.position, span.start, _counted(span))
+        if member.helper:
+            known = bool(kind) or not otel_names.names_tool(span)
+            what = f"helper:{kind}" if kind else "span"
+            return Step(remark=start.remarked(what, _span(span), known=known))
+        match kind:
+            case "chat":
+                return self._chat(span, start)
+            case "tool" if span.end is not None:
+                return _tool(span, start)
+            case "agent":
+                # A sub-agent is a run of its own and keeps its span's attributes there.
+                return Step(remark=start.remarked("subagent", {"run": span.id, "name": span.name}))
+            case _:
+                what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
+                known = bool(kind) or not otel_names.names_tool(span)
+                return Step(remark=start.remarked(what, _span(span), known=known))
+
+    def _chat(self, span: Span, start: Place) -> Step:
+        own, failure = span.attributes, _failure(span) if span.failed else None
+        said = self.answers[id(span)] = otel_names.take_answer(span)
+        done, took = time_of(span.start, span.end)
+        answer = Place(span.position, done, start.counts).answered(
+            answer_of(said),
+            otel_names.usage(span),
+            quality="reported"
+            if summed([otel_names.counted(span)], *otel_names.TOKENS.input) is not None
+            else "",
+            stop=(said.stop if said else "") or otel_names.stop(own),
+            cost=otel_names.cost(span),
+            model=text(own, "gen_ai.response.model") or text(own, "ai.response.model"),
+            response=text(own, "gen_ai.response.id") or text(own, "ai.response.id"),
+            duration=took,
+            rest=json_text(_left(span)),
+        )
+        return Step(
+            place=start,
+            prompt=self.prompts[id(span)],
+            before=otel_names.before(span),
+            answer=answer,
+            captured=said is not None,
+            unknown=said.unknown if said else (),
+            failure=failure,
+        )
+
+
+def _failure(span: Span) -> RequestFailed:
+    raised = next((event.attributes for event in span.events if event.name == "exception"), None)
+    said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
+    failure = classify(None, f"{text(raised, 'exception.type')} {said}")
+    place = Place(span.position, span.end, _counted(span))
+    return place.failed(said, failure, rest=json_text(_left(span)))
+
+
+def _counted(span: Span) -> Counted | None:
+    """As what a span counts, a helper's too: it costs tokens as well."""
+    match operation(span):
+        case "chat":
+            return Counted(assistant=1, usage=otel_names.usage(span))
+        case "tool":
+            return Counted(calls=1, results=int(span.end is not None), errors=int(span.failed))
+        case _:
+            return None
+
+
+def _tool(span: Span, start: Place) -> Step:
+    """A tool that the harness ran by itself has no id, and no call waits for it: its result is no message."""
+    own = span.attributes
+    given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
+    done, took = time_of(span.start, span.end)
+    tool = Place(span.position, done, start.counts).returned(
+        text(otel_names.first(own, otel_names.CALL_ID)),
+        otel_names.call_text(span, otel_names.CALL_RESULT),
+        name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
+        failed=span.failed or (None if span.end is None else False),
+        duration=took,
+        rest=json_text(_left(span)),
+    )
+    alone = start.remarked("tool", _span(span))
+    return Step(tool=tool, arguments=given or None, problem=span.message, alone=alone)
+
+
+def _span(span: Span) -> dict[str, JSON]:
+    """A span whole, its times in nanoseconds since the Unix epoch."""
+    return {**_left(span), "start": span.start, "end": span.end}
+
+
+def _left(span: Span) -> dict[str, JSON]:
+    """A span beside its times, without what was taken of it."""
+    whole: dict[str, JSON] = {"name": span.name, "id": span.id, "trace": span.trace, "parent": span.parent}
+    whole["message"], whole["failed"] = span.message, span.failed
+    whole["attributes"], whole["row"] = span.attributes, span.left
+    whole["events"] = [
+        {"name": event.name, "at": event.at, "attributes": event.attributes} for event in span.events
+    ]
+    return {name: value for name, value in whole.items() if value}

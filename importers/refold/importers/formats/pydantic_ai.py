@@ -1,0 +1,317 @@
+"""Message histories of Pydantic AI: `[{kind: request | response, parts: [{part_kind, …}], usage, …}]`.
+
+A request with results is a tool's message, one without a person's. A `retry-prompt` that names a tool is how a failed call
+came back; one that names none is the framework asking for another answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from refold.importers.answers import UsageNames, end_of
+from refold.importers.content import take_call
+from refold.importers.documents import ANY, Value, values
+from refold.importers.fields import (
+    JSON,
+    Times,
+    at,
+    instant,
+    json_text,
+    rest,
+    rows,
+    table,
+    take,
+    take_cost,
+    take_each,
+    take_if,
+    take_rows,
+    take_text,
+    take_time,
+    text,
+)
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, together
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import Role, ToolError
+
+GIVEN = ("system-prompt", "user-prompt")
+"""Kinds of parts that begin a run."""
+
+TOKENS = UsageNames(
+    input=("input_tokens", "request_tokens"),
+    output=("output_tokens", "response_tokens"),
+    cache_read=("cache_read_tokens",),
+    cache_write=("cache_write_tokens",),
+    reasoning=("output_reasoning_tokens", "details/reasoning_tokens"),
+)
+_TOLD = ("text", "thinking", "tool-call")
+_OUTCOMES: Mapping[str, ToolError | bool] = {
+    "": False,
+    "success": False,
+    "failed": True,
+    "denied": ToolError.CANCELLED,
+}
+"""What outcomes say. A tool that asks to be called again (`retried`) may have done what it was called for, or not."""
+
+
+def take_opening(row: JSON) -> Iterator[Message]:
+    """What a request before the first answer gives the model."""
+    if instructions := take_text(row, "instructions"):
+        yield Message(role=Role.SYSTEM, text=instructions)
+    for part in rows(row, "parts"):
+        if (kind := text(part, "part_kind")) in GIVEN:
+            yield Message(
+                role=Role.SYSTEM if kind == "system-prompt" else Role.USER, text=_take_content(part)
+            )
+
+
+def asked_of(place: Place, part: JSON) -> Item:
+    """A part of a request."""
+    kind, failed, result = text(part, "part_kind"), failed_of(part), is_result(part)
+    if not result and kind not in (*GIVEN, "retry-prompt"):
+        return place.unread("no_part", f"part_kind {kind[:40]!r}", part)
+    place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
+    said = _take_content(part)
+    if result:
+        name, call = take_text(part, "tool_name"), take_text(part, "tool_call_id")
+        return place.returned(call, said, name=name, failed=failed, rest=left_of(part, kind))
+    role = Role.SYSTEM if kind == "system-prompt" else Role.USER
+    by = "user" if kind == "user-prompt" else "harness"
+    return place.said(said, by, role=role, rest=left_of(part, kind))
+
+
+def answered(place: Place, row: JSON) -> Item:
+    """A response as the answer that it is."""
+    said: dict[str, list[str]] = {"text": [], "thinking": []}
+    calls: list[MessageCall] = []
+    for part in take_each(row, "parts"):
+        kind = text(part, "part_kind")
+        if kind == "tool-call":
+            calls.append(take_call(part))
+        elif kind in said:
+            said[kind].append(_take_content(part))
+        if kind in _TOLD and not _beside(part).keys() - {"part_kind"}:
+            table(part).clear()
+    cost, used = take_cost(row, "usage", "cost"), TOKENS.take(row, "usage") if at(row, "usage") else None
+    # Of a kind of tokens that was not used its item says nothing, nor does a count of none.
+    if isinstance(row, dict) and not any(table(row, "usage").values()):
+        take(row, "usage")
+    return place.answered(
+        Message(
+            role=Role.ASSISTANT,
+            text="\n".join(said["text"]),
+            reasoning="\n".join(said["thinking"]),
+            calls=tuple(calls),
+        ),
+        used,
+        stop=take_text(row, "finish_reason"),
+        cost=cost,
+        model=take_text(row, "model_name"),
+        response=take_text(row, "provider_response_id"),
+        rest=left_of(row, "response"),
+    )
+
+
+def untold(row: JSON) -> list[JSON]:
+    """The parts of a response of which its answer says nothing."""
+    return [part for part in rows(row, "parts") if text(part, "part_kind") not in _TOLD]
+
+
+def is_result(part: JSON) -> bool:
+    """Whether a part answers a call."""
+    kind = text(part, "part_kind")
+    return kind == "tool-return" or (kind == "retry-prompt" and bool(text(part, "tool_name")))
+
+
+def failed_of(part: JSON) -> ToolError | bool | None:
+    """How the format marks a result: by its kind, or by its outcome; None: that tells neither.
+
+    Before there were outcomes a result of the other kind did well.
+    """
+    retried = text(part, "part_kind") == "retry-prompt"
+    failed = True if retried else _OUTCOMES.get(text(part, "outcome"))
+    # The validator's list of complaints: the arguments did not fit.
+    complaints = failed is True and isinstance(table(part).get("content"), list)
+    return ToolError.BAD_ARGUMENTS if complaints else failed
+
+
+def _take_content(part: JSON) -> str:
+    content = at(part, "content")
+    if isinstance(content, list) and text(part, "part_kind") == "user-prompt":
+        said = [
+            piece if isinstance(piece, str) else take_text(piece, "content") or f"[{text(piece, 'kind')}]"
+            for piece in content
+        ]
+        content[:] = [piece for piece in content if not isinstance(piece, str)]
+        return "\n".join(said)
+    take(part, "content")
+    return content if isinstance(content, str) else "" if content is None else json_text(content)
+
+
+def left_of(value: JSON, *kinds: str) -> str:
+    """JSON text of what is left of a message or a part of one of these kinds; nulls say nothing."""
+    take_if(value, "kind", *kinds)
+    take_if(value, "part_kind", *kinds)
+    return rest(_beside(value))
+
+
+def _beside(value: JSON) -> dict[str, JSON]:
+    return {name: inner for name, inner in table(value).items() if inner is not None}
+
+
+_LISTS = ("messages", "all_messages", "message_history")
+_ENDS = ("tool-call", "tool-return")
+_OUTPUT = "Final result processed."  # what the framework returns for a call of an output tool: the run's end
+_IDS = ("conversation_id", "run_id")
+
+
+class PydanticAI:
+    """A list of the messages of one conversation, alone or in an object, or a message a line."""
+
+    name = "pydantic_ai"
+
+    def match(self, source: Source) -> Match | None:
+        """By the discriminators of messages and parts."""
+        head = source.head()
+        if b'"part_kind"' in head and b'"parts"' in head:
+            return Match(95, "messages with parts of a part_kind")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a list of messages."""
+        loose: list[tuple[str, JSON]] = []
+        runs = 0
+        for value in values(source, (), *((name,) for name in _LISTS), (ANY,)):
+            if isinstance(value, Unread):
+                yield value
+            elif "parts" in table(value.value):
+                loose.append((value.position, value.value))
+            elif conversations := list(_conversations(value)):
+                for listed, key, around in conversations:
+                    yield from _Conversation(listed, key or str(runs), around).items()
+                    runs += 1
+            else:
+                yield value.place.unread("no_message", "no message", value.value)
+        if loose:
+            yield from _Conversation(loose, str(runs)).items()
+        elif not runs:
+            raise BadTranscript(source.name, "", "no messages of Pydantic AI in it")
+
+
+PYDANTIC_AI = PydanticAI()
+
+
+def _conversations(value: Value) -> Iterator[tuple[list[tuple[str, JSON]], str, str]]:
+    """The conversations of a value, each with its name and what stands around it.
+
+    They are its own messages, or those of the runs that it lists; a run without any is told with the first.
+    """
+    around = table(value.value)
+    listed = _take_listed(value.value, value.position)
+    found = [
+        (run, _take_listed(run, f"{value.position}.runs[{index}]"))
+        for index, run in enumerate(take_rows(around, "runs"))
+    ]
+    if silent := [run for run, inner in found if not inner]:
+        around["runs"] = silent
+    if listed:
+        yield listed, "", rest(around)
+        around = {}
+    for run, inner in found:
+        if inner:
+            own: dict[str, JSON] = {**table(run), "around": around}
+            yield inner, text(run, "id"), rest(own)
+            around = {}
+
+
+def _take_listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
+    name = next((name for name in _LISTS if rows(value, name)), "")
+    listed = take_rows(value, name) if name else rows(value)
+    place = f"{position}.{name}" if name else position
+    return [(f"{place}[{index}]", row) for index, row in enumerate(listed)]
+
+
+class _Conversation:
+    """One conversation: its messages with their places. Each repeats the ids of the first, which are told once."""
+
+    def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:
+        first = table(listed[0][1])
+        told = {name: first.get(name) for name in _IDS if isinstance(first.get(name), str | None)}
+        told["state"] = "complete"
+        for _, row in listed:
+            for name, value in told.items():
+                take_if(row, name, value)
+        self.listed, self.key, self.around = listed, key, around
+        self.labels = {name: label for name in _IDS if (label := text(told, name))}
+        answers = (index for index, (_, row) in enumerate(listed) if text(row, "kind") == "response")
+        self.first = next(answers, len(listed))
+
+    def items(self) -> Iterator[Item]:
+        """Beginning, what happened, end."""
+        head = [row for _, row in self.listed]
+        end, times, counts = self._end(), self._times(), together(map(_message, head[: self.first]))
+        yield RunBegan(
+            position=self.listed[0][0],
+            at=instant(at(head[0], "timestamp")),
+            key=self.labels.get("conversation_id", self.key),
+            messages=tuple(message for row in head[: self.first] for message in take_opening(row)),
+            model=next((name for row in head if (name := text(row, "model_name"))), ""),
+            labels=self.labels,
+            rest=self.around,
+            counts=counts,
+            unsaid=TOKENS.unsaid(at(row, "usage") for row in head),
+        )
+        for index, (position, row) in enumerate(self.listed):
+            given = index < self.first
+            # What the run began with has one time, that of the first.
+            place = Place(
+                position, instant(at(row, "timestamp")) if given and index else take_time(row, "timestamp")
+            )
+            if text(row, "kind") == "request" or given:
+                yield from self._request(place, row, given=given)
+            elif text(row, "kind") == "response":
+                kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in untold(row)]
+                yield answered(place, row)
+                yield from place.hosted(kinds)
+            else:
+                yield place.unread("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
+        yield Place(self.listed[-1][0]).ended(end, times)
+
+    def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
+        """A request; `given`: it stands before the first answer, so its prompts and instructions begin the run."""
+        message = _message(row)
+        for index, part in enumerate(take_rows(row, "parts")):
+            where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
+            if not given or text(part, "part_kind") not in GIVEN:
+                own = Counted(
+                    results=int(is_result(part)), errors=int(is_result(part) and bool(failed_of(part)))
+                )
+                whole = [own] if given or index else [own, message]
+                yield asked_of(where.counting(together(whole)), part)
+            elif unsaid := left_of(part, *GIVEN):
+                yield where.remarked("unmapped", rest=unsaid)
+        if unsaid := left_of(row, "request"):
+            yield place.remarked("unmapped", rest=unsaid)
+
+    def _end(self) -> tuple[str, str]:
+        row = self.listed[-1][1]
+        parts = {
+            kind: [part for part in rows(row, "parts") if text(part, "part_kind") == kind] for kind in _ENDS
+        }
+        if text(row, "kind") == "response" and not parts["tool-call"]:
+            finish = text(row, "finish_reason")  # of older versions no response has one
+            said = f", finish_reason={finish}" if finish else ""
+            return end_of(finish or "stop"), f"last message is a response without tool call{said}"
+        if any(text(part, "content") == _OUTPUT for part in parts["tool-return"]):
+            return "finished", "last message is the result of an output tool"
+        return "open", "last message is a request or asks for tools"
+
+    def _times(self) -> tuple[str, str] | None:
+        messages = [row for _, row in self.listed]
+        parts = [part for row in messages for part in rows(row, "parts")]
+        return Times(at(row, "timestamp") for row in (*messages, *parts)).edges()
+
+
+def _message(row: JSON) -> Counted:
+    """As what message a request counts: a tool's if it has results, else a person's."""
+    results = any(is_result(part) for part in rows(row, "parts"))
+    return Counted(user=int(not results), tool=int(results)) if text(row, "kind") == "request" else UNCOUNTED

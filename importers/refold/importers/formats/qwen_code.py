@@ -1,0 +1,375 @@
+"""Qwen Code sessions: rows that form a tree, each with the content that went to the model or came from it.
+
+A row is of the person, of the model, a tool's result, or the system's: telemetry, compressions, commands. A request that
+failed stands in the telemetry only (`api_error`), with those of sub-agents, which are told by their prompt's id. Up to
+0.13 a call that the person declined has no result. What a compression left the model with stands in its row whole. Two
+processes may write one file: then the one that wrote last is the session, and the other a branch.
+
+An answer that Qwen Code could not use is dropped from its history and asked for again, but its row stays: another row of the
+model follows it, and no result and no prompt between. Its calls may have run all the same; their results come later in the file,
+and the model is shown neither. A stream that broke off leaves an answer without `usageMetadata`.
+
+Counted: rows of each kind that the path and its branches hold, calls and results once; tokens as the answers tell them. The
+thoughts are among the candidates' tokens but where the total says that they stand beside.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from copy import copy, deepcopy
+
+from msgspec.structs import replace
+
+from refold.importers.answers import UsageNames
+from refold.importers.cuts import BEGINNING, Cut
+from refold.importers.fields import (
+    JSON,
+    Times,
+    at,
+    json_text,
+    number,
+    rows,
+    table,
+    take,
+    take_each,
+    take_first,
+    take_if,
+    take_text,
+    text,
+)
+from refold.importers.formats.gemini_cli.parts import TOOL, shell_failed
+from refold.importers.items import Counted, Item, Place, RunBegan
+from refold.importers.message_shapes import take_messages
+from refold.importers.registry import Match
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.importers.source import Source
+from refold.importers.tallies import counted
+from refold.importers.trees import branches, diagnose_repeat, find_repeats, path_to
+from refold.reducers.messages import Message, Usage
+from refold.reducers.vocabulary import Refuser, Role, ToolError
+
+_TOKENS = UsageNames(
+    input=("promptTokenCount",),
+    output=("candidatesTokenCount",),
+    cache_read=("cachedContentTokenCount",),
+    reasoning=("thoughtsTokenCount",),
+)
+_FAILED: Mapping[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
+_LABELS = ("sessionId", "version", "cwd", "gitBranch")
+"""What rows repeat of the first one."""
+_PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
+_SPOKE = ("user", "assistant", "tool_result")
+_MAIN = "########"
+"""Stood in the ids of a session's own prompts up to 0.13. Those of sub-agents have their names behind a `#`."""
+_ERRORS: Mapping[str, ToolError] = {
+    "tool_not_registered": ToolError.UNKNOWN_TOOL,
+    "invalid_tool_params": ToolError.BAD_ARGUMENTS,
+}
+# An `execution_denied` with other words may be a hook's that spoke after the call had run.
+_DENIED: tuple[tuple[re.Pattern[str], Refuser], ...] = (
+    (re.compile(r"Qwen Code requires permission to use "), Refuser.RULE),
+    (re.compile(r"Tool \"[^\"\n]{1,200}\" (?:is denied|requires permission, but)"), Refuser.RULE),
+    (re.compile(r"Permission denied by hook for \""), Refuser.HOOK),
+    (re.compile(r"Tool execution blocked by hook$"), Refuser.HOOK),
+)
+_LOOKED = 20
+
+
+class QwenCode:
+    """The importer of Qwen Code's chat files."""
+
+    name = "qwen_code"
+
+    def match(self, source: Source) -> Match | None:
+        """By rows of a tree whose messages have parts, or that have a payload of the system's."""
+        found = (row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row))
+        linked = [row for row in found if {"uuid", "parentUuid", "sessionId"} <= row.keys()]
+        if any(isinstance(at(row, "message", "parts"), list) or "systemPayload" in row for row in linked):
+            return Match(95, "rows with parentUuid whose messages have parts")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        return gathered(_Reading(source).items())
+
+
+QWEN_CODE = QwenCode()
+
+
+class _Reading:
+    """One reading of a session."""
+
+    def __init__(self, source: Source) -> None:
+        self.rows = Rows(source)
+        self.times = Times()
+        self.last, self.stopped = "", ""
+        self.open: dict[str, str] = {}
+        self.withdrawn, self.late = dict[int, tuple[str, ...]](), dict[str, Row]()
+        self.counted = True
+        self.told, self.labels = set[str](), dict[str, str]()
+        self.head: Row | None = None
+        self.model, self.alone = "", True
+        self.left = self._look_ahead()
+
+    def _look_ahead(self) -> frozenset[str]:
+        """The ids of rows on branches that were left, if somebody spoke there; and what the header has to tell."""
+        parents: dict[str, str] = {}
+        spoke, repeated = set[str](), set[str]()
+        for row in (row for row in self.rows if isinstance(row, Row)):
+            self.head = self.head or (row if "sessionId" in row.value else None)
+            self.model = self.model or text(row.value, "model")
+            if id_ := text(row.value, "uuid"):
+                repeated.update({id_} & parents.keys())
+                parents.setdefault(id_, text(row.value, "parentUuid"))
+            if text(row.value, "type") in _SPOKE:
+                spoke.add(id_)
+                self.alone = self.alone and _is_side(row.value)
+        self.repeats = find_repeats(self.rows, "uuid", repeated, _says)
+        path = path_to(parents, next(reversed(parents), ""))
+        off = (branch.rows for branch in branches(parents, path))
+        left = frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
+        self._find_withdrawn(left)
+        return left
+
+    def _find_withdrawn(self, left: frozenset[str]) -> None:
+        """The numbers of answers that another follows at once, each with its calls, and the rows that have their results."""
+        last: Row | None = None
+        calls = set[str]()
+        for row in self.rows:
+            if not isinstance(row, Row) or text(row.value, "type") not in _SPOKE:
+                continue
+            if text(row.value, "uuid") in left or (_is_side(row.value) and not self.alone):
+                continue
+            if text(row.value, "type") == "tool_result":
+                named = [call for call in _responses(row.value) if call in calls]
+                self.late.update({call: row for call in named if call not in self.late})
+                last = None if len(named) < len(_responses(row.value)) else last
+            elif text(row.value, "type") == "user":
+                last = None
+            else:
+                # A row that repeats the id of the one before it is a part of that answer.
+                if last is not None and text(last.value, "uuid") != text(row.value, "uuid"):
+                    asked = _called(last.value)
+                    if asked or "usageMetadata" not in last.value:
+                        self.withdrawn[last.number] = asked
+                        calls.update(asked)
+                last = row
+
+    def items(self) -> Iterator[Item | Noise]:
+        """The run, noise not yet gathered."""
+        head, line = self.head.value if self.head else None, 1
+        place = self.head.place if self.head else Place("line 1")
+        self.labels = {name: label for name in _LABELS if (label := text(head, name))}
+        yield RunBegan(
+            place.position,
+            place.at,
+            key=text(head, "sessionId") or "session",
+            model=self.model,
+            agent="qwen-code",
+            labels={name: label for name, label in self.labels.items() if name != "sessionId"},
+            unsaid=("cache_write_tokens",),
+            cuts=len(self.withdrawn),
+        )
+        for row in self.rows:
+            line = row.line
+            if isinstance(row, Noise):
+                yield row
+            else:
+                yield from self._row(row)
+        yield Place(f"line {line}").ended(self._end(), self.times.edges())
+
+    def _row(self, row: Row) -> Iterator[Item | Noise]:
+        id_ = text(row.value, "uuid")
+        if row.number in self.repeats.again:
+            yield row.noise("repeated")
+            return
+        other = row.number in self.repeats.others
+        if other:
+            yield diagnose_repeat(row, "uuid")
+        self.times.see(row.value.get("timestamp"), row.at)
+        if id_ in self.left and not other:
+            noise = row.noise("rewound")  # encoded before anything is taken from it
+            counts = self._counted(row)
+            yield replace(noise, counts=counts, apart=counts)
+        elif _is_side(row.value) and not self.alone:
+            noise = row.noise("subagent")
+            yield replace(noise, apart=self._counted(row))
+        else:
+            yield from self._main(row)
+
+    def _counted(self, row: Row) -> Counted | None:
+        """As what a row counts on a branch that was left; nothing else follows from it."""
+        beside = copy(self)
+        beside.open = {}
+        return counted(item for item in beside._main(row) if not isinstance(item, Noise))
+
+    def _main(self, row: Row) -> Iterator[Item | Noise]:
+        message, kind = row.value.get("message"), text(row.value, "type")
+        if kind in _SPOKE:
+            self.last, self.stopped = kind, ""
+            keys = (key for part in rows(message, "parts") for key in table(part))
+            yield from unread_parts(row, message, ("parts",), keys, _PARTS)
+        match kind:
+            case "user":
+                subtype = text(row.value, "subtype")
+                by = "user" if subtype in ("", "mid_turn_user_message") else "harness"
+                said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
+                yield row.place.said(said, by, rest=self._left_of(row))
+            case "assistant":
+                yield self._answer(row)
+                if row.number in self.withdrawn:
+                    yield from self._withdrawn(row)
+            case "tool_result" if self._is_late(row):
+                yield row.noise("late_result")
+            case "tool_result":
+                yield from self._results(row, message)
+            case "system":
+                yield self._system(row)
+            case _:
+                yield row.noise(known=False)
+
+    def _left_of(self, row: Row) -> str:
+        """JSON text of what is left of a row beside what each row says of the session."""
+        for name, label in self.labels.items():
+            take_if(row.value, name, label)
+        return row.rest()
+
+    def _answer(self, row: Row) -> Item:
+        answer, used = _take_answer(row.value), _take_usage(row.value)
+        self.open = {call.id: call.name for call in answer.calls}
+        model, self.counted = take_text(row.value, "model"), used is not None
+        return row.place.answered(answer, used, model=model, rest=self._left_of(row))
+
+    def _is_late(self, row: Row) -> bool:
+        """Whether all results of a row are of answers that were withdrawn: they were told with those."""
+        named = _responses(row.value)
+        return bool(named) and all(
+            self.late.get(call) is not None and self.late[call].number == row.number for call in named
+        )
+
+    def _withdrawn(self, row: Row) -> Iterator[Item]:
+        """What became of the calls of an answer that was withdrawn, and that no later request shows any of it."""
+        for call in self.withdrawn[row.number]:
+            if (late := self.late.get(call)) is not None and self._is_late(late):
+                value = deepcopy(late.value)
+                part = next(
+                    each
+                    for each in rows(value, "message", "parts")
+                    if text(each, "functionResponse", "id") == call
+                )
+                # When it came is known, but the next answer came before that: the log cannot have both.
+                place = Place(late.position, row=row.number)
+                yield self._result(Row(late.line, value, None, late.size, row.number), part, place)
+        yield Cut(row.position, why="withdrawn", head=((BEGINNING, row.number - 1),), row=row.number)
+
+    def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
+        lost = [*row.place.subagent(at(row.value, "toolCallResult", "resultDisplay"))]
+        listed = take_each(message, "parts")
+        told = [self._result(row, part) for part in listed if table(part, "functionResponse")]
+        if not told:
+            yield row.noise(known=False)
+        take_if(message, "role", "user", "tool")
+        for index, result in enumerate(told):
+            yield result if index else replace(result, rest=self._left_of(row))
+        yield from lost
+
+    def _result(self, row: Row, part: JSON, place: Place | None = None) -> Item:
+        call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
+        take_if(at(part, "functionResponse"), "name", self.open.pop(call, None))
+        output = _take_output(part)
+        failed = _failed_of(row.value, name, output)
+        return (place or row.place).returned(call, output, name=name, failed=failed)
+
+    def _system(self, row: Row) -> Item | Noise:
+        event = at(row.value, "systemPayload", "uiEvent")
+        if text(row.value, "subtype") == "chat_compression":
+            shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
+            return row.place.prompted(shown, "compaction", rest=self._left_of(row))
+        if not text(event, "event.name").endswith(".api_error") or not _is_main(event):
+            return row.noise()
+        problem = take_first(event, "error_message", "error")
+        if "Abort" in text(event, "error_type"):
+            self.stopped = "cancelled"
+            return row.place.cancelled(problem, rest=self._left_of(row))
+        self.stopped = "error"
+        return row.place.failed(problem, status=number(event, "status_code"), rest=self._left_of(row))
+
+    def _end(self) -> tuple[str, str]:
+        """How it ended, and what says so."""
+        match self.last:
+            case _ if self.stopped:
+                return self.stopped, f"last row of telemetry: the request was {self.stopped}"
+            case "assistant" if self.open:
+                return "open", f"{len(self.open)} tool call(s) without result at the end"
+            case "assistant" if self.counted:
+                return "finished", "last row of the model has no call"
+            case "assistant":
+                return (
+                    "unknown",
+                    "last row of the model has no call and no usage: its stream may have broken off",
+                )
+            case "tool_result":
+                return "open", "last row is a tool result, no answer after it"
+            case "user":
+                return "open", "last row is a prompt, no answer after it"
+            case _:
+                return "open", "no row of a person or a model"
+
+
+def _is_main(event: JSON) -> bool:
+    """Whether telemetry is of a request of the session's own."""
+    prompt = text(event, "prompt_id")
+    return (_MAIN in prompt or "#" not in prompt) and not text(event, "subagent_name")
+
+
+def _called(row: JSON) -> tuple[str, ...]:
+    calls = (table(part, "functionCall") for part in rows(row, "message", "parts"))
+    return tuple(id_ for call in calls if (id_ := text(call, "id")))
+
+
+def _responses(row: JSON) -> list[str]:
+    return [
+        text(part, "functionResponse", "id")
+        for part in rows(row, "message", "parts")
+        if table(part, "functionResponse")
+    ]
+
+
+def _failed_of(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
+    """Whether a call failed, or how, or who refused it; None: nothing says so. A command that fails has the status `success`."""
+    failed = _FAILED.get(text(row, "toolCallResult", "status"))
+    if failed is False and name == TOOL:
+        return shell_failed(output)
+    if failed is not True:
+        return failed
+    kind = text(row, "toolCallResult", "errorType")
+    denied = (by for words, by in _DENIED if words.match(output)) if kind in ("", "execution_denied") else ()
+    return next(iter(denied), None) or _ERRORS.get(kind, True)
+
+
+def _is_side(row: JSON) -> bool:
+    return at(row, "isSidechain") is True
+
+
+def _says(row: JSON) -> JSON:
+    """What tells one row from another that has its id."""
+    return [at(row, name) for name in ("type", "subtype", "message", "systemPayload")]
+
+
+def _take_answer(row: JSON) -> Message:
+    found = take_messages(row, "message", role=Role.ASSISTANT).messages
+    return next((said for said in found if said.role is Role.ASSISTANT), Message(role=Role.ASSISTANT))
+
+
+def _take_usage(row: JSON) -> Usage | None:
+    total, used = number(row, "usageMetadata", "totalTokenCount"), _TOKENS.take(row, "usageMetadata")
+    beside = used is not None and total == used.input + used.output + used.reasoning
+    return replace(used, output=used.output + used.reasoning) if used and beside else used
+
+
+def _take_output(part: JSON) -> str:
+    """What the model is shown of a result."""
+    response = table(part, "functionResponse", "response")
+    inner = [name for name in ("output", "error") if name in response][:1]
+    said = take(part, "functionResponse", "response", *inner)
+    take_if(part, "functionResponse", {})
+    return said if isinstance(said, str) else "" if said is None else json_text(said)

@@ -1,0 +1,418 @@
+"""SWE-agent trajectories (`.traj`), versions 0.x to 1.1: one JSON document a run.
+
+`trajectory` has the steps: what the model answered, what was run, what came back. `history` has the messages, and is the
+better witness of what the model saw: an observation there ends with the prompt of the shell. The two are laid side by
+side; a step that the history lacks (the last one, often; a request that was repeated because it could not be parsed)
+speaks for itself, and so does a history without steps. From 1.0 on each step's exact prompt can be had (`messages`, in
+1.1 `query`).
+
+Where the model calls no functions, its action is text: it becomes a call of `bash`, and the observation its result, though
+the model was shown it as a user's message. In prompts the same is done, so both sides say the same.
+
+Counted: messages by role without demonstrations; calls = steps; results = steps with an observation; tokens as
+`info.model_stats` has them. There is no time, and no mark of a failed command.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from refold.importers.content import calls_of, take_calls, words
+from refold.importers.documents import beginning, document
+from refold.importers.fields import (
+    JSON,
+    at,
+    joined,
+    json_text,
+    nanoseconds,
+    number,
+    rest,
+    rows,
+    table,
+    take,
+    take_if,
+    take_rows,
+    take_text,
+    take_words,
+    text,
+)
+from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, together
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source, decoded
+from refold.reducers.messages import Message, MessageCall
+from refold.reducers.vocabulary import Role
+
+SHELL = "bash"
+"""The tool whose calls are text."""
+
+AHEAD = 64
+"""Steps that are looked through for the one that a message belongs to: requests that had to be repeated lie between."""
+
+
+class Turn(NamedTuple):
+    """An answer: its step, its message in the history, and the messages up to the next answer, all as indices."""
+
+    step: int | None
+    answer: int | None
+    following: range
+
+
+def turns(history: Sequence[JSON], begin: int, steps: Sequence[JSON]) -> Iterator[Turn]:
+    """Each answer once, in order. `begin`: the first answer of the history.
+
+    A message belongs to the next step that says the same; steps before that one are in no history. Where no step
+    says the same, it speaks for itself.
+    """
+    answers = [index for index in range(begin, len(history)) if text(history[index], "role") == "assistant"]
+    step = 0
+    for answer, end in pairwise([*answers, len(history)]):
+        ahead = range(step, min(step + AHEAD, len(steps)))
+        found = next((n for n in ahead if _same(history[answer], steps[n])), None)
+        if found is not None:
+            yield from (Turn(alone, None, range(0)) for alone in range(step, found))
+            step = found + 1
+        yield Turn(found, answer, range(answer + 1, end))
+    yield from (Turn(alone, None, range(0)) for alone in range(step, len(steps)))
+
+
+def _same(answer: JSON, step: JSON) -> bool:
+    """Whether a message of the history is a step's answer."""
+    said = words(at(answer, "content"))
+    if said and said in (text(step, "response"), text(step, "thought")):
+        return text(answer, "action") in ("", text(step, "action"))
+    return bool(text(step, "action").strip()) and all(
+        text(answer, key) == text(step, key) for key in ("action", "thought")
+    )
+
+
+def first_answer(history: Sequence[JSON]) -> int:
+    """Where a run's own messages begin: behind the system prompt, demonstrations and the task."""
+    for index, row in enumerate(history):
+        if text(row, "role") == "assistant" and at(row, "is_demo") is not True:
+            return index
+    return len(history)
+
+
+class _Read(NamedTuple):
+    row: JSON
+    ours: Message
+    waiting: MessageCall | None
+
+
+class Conversation:
+    """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its result.
+
+    A prompt repeats most of the one before, which is read once; what of it no message of ours says is told once a run.
+    """
+
+    def __init__(self) -> None:
+        self._read: list[_Read] = []
+        self._told: set[str] = set()
+        self._unsaid: list[str] = []
+
+    def read(self, messages: Sequence[JSON]) -> tuple[Message, ...]:
+        """These messages, which stay as they are."""
+        pairs = enumerate(zip(self._read, messages, strict=False))
+        shorter = min(len(self._read), len(messages))
+        del self._read[next((place for place, (read, row) in pairs if read.row != row), shorter) :]
+        for place in range(len(self._read), len(messages)):
+            self._read.append(self._add(messages[place], place))
+        return tuple(read.ours for read in self._read)
+
+    def _add(self, row: JSON, place: int) -> _Read:
+        own = deepcopy(row)
+        message, waiting = take_message(own, place), self._read[-1].waiting if self._read else None
+        if message.role is Role.ASSISTANT:
+            waiting = message.calls[-1] if message.calls else None
+        elif waiting is not None and message.role is not Role.SYSTEM:
+            take_if(own, "tool_call_ids", [waiting.id])
+            message = Message(role=Role.TOOL, text=message.text, call=waiting.id, name=waiting.name)
+            waiting = None
+        elif message.role is Role.TOOL:
+            message = Message(role=Role.USER, text=message.text)
+        self._keep(own)
+        return _Read(row, message, waiting)
+
+    def pass_by(self, messages: Sequence[JSON]) -> None:
+        """See that messages of a step are told, though no prompt has them: those that are not at their place in the last one."""
+        for place, row in enumerate(messages):
+            if place >= len(self._read) or self._read[place].row != row:
+                self._keep(row)
+
+    def _keep(self, row: JSON) -> None:
+        if (unsaid := rest(row)) and unsaid not in self._told:
+            self._told.add(unsaid)
+            self._unsaid.append(unsaid)
+
+    def left_of(self, row: JSON) -> str:
+        """JSON text of what is left of a message of the history, which no prompt need tell again."""
+        unsaid = rest(row)
+        self._told.add(unsaid)
+        return unsaid
+
+    def take_unsaid(self) -> str:
+        """JSON text of what was left of the messages that were read since the last time, "" for nothing."""
+        unsaid, self._unsaid = self._unsaid, []
+        return f"[{','.join(unsaid)}]" if unsaid else ""
+
+
+def take_message(row: JSON, place: int) -> Message:
+    """What a message says, taken out of it; a thought only where it is in the text."""
+    role, said = role_of(row), take_words(row, "content")
+    take_if(row, "role", role.value)
+    if text(row, "thought") in said:
+        take_text(row, "thought")
+    return Message(role=role, text=said, calls=take_asked(row, place) if role is Role.ASSISTANT else ())
+
+
+def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
+    """The messages of the exact prompt of a step, none where none was recorded.
+
+    1.1 records it as `query`. The `messages` of 1.0 were written when the step was over, so its own answer and
+    observation stand at their end: the prompt is what the step before had written, for the first step the rest.
+    """
+    query, messages = rows(steps[index], "query"), rows(steps[index], "messages")
+    if query or not messages:
+        return query
+    own = _own_answer(messages, steps[index])
+    if own is None:
+        return messages
+    before = rows(steps[index - 1], "messages") if index else ()
+    if before and _own_answer(before, steps[index - 1]) is not None:
+        return before
+    return messages[:own]
+
+
+def _own_answer(messages: Sequence[JSON], step: JSON) -> int | None:
+    """Where in the messages that a step recorded its own answer stands, None where it does not."""
+    last = next((n for n in range(len(messages) - 1, -1, -1) if role_of(messages[n]) is Role.ASSISTANT), None)
+    return last if last is not None and _same(messages[last], step) else None
+
+
+def role_of(row: JSON) -> Role:
+    """A message's role; an unknown one is a user's."""
+    word = text(row, "role")
+    return Role(word) if word in set(Role) else Role.USER
+
+
+def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
+    """What an answer asks for, taken out of it: its function calls, else its action as a command for the shell."""
+    if rows(row, "tool_calls"):
+        return take_calls(row)
+    if not text(row, "action").strip():
+        return ()
+    return (MessageCall(f"action-{place}", SHELL, json_text({"command": take_text(row, "action")})),)
+
+
+LIMITS = {
+    "exit_cost": "limit:cost",
+    "exit_context": "limit:context",
+    "exit_total_execution_time": "limit:time",
+    "exit_command_timeout": "limit:time",
+}
+"""Exit statuses that name a limit. With a patch to show, the status is `submitted (exit_cost)`."""
+
+_GAVE_UP = "Exit due to "
+"""How SWE-agent words the step that it appends itself when it stops; no model said that."""
+
+
+class SweAgent(msgspec.Struct, frozen=True):
+    """The importer of `.traj` files."""
+
+    name: str = "swe_agent"
+
+    def match(self, source: Source) -> Match | None:
+        """A document with steps of SWE-agent's keys, or a history whose messages name their agent."""
+        found = beginning(source)
+        step, first = at(found, "trajectory", 0), at(found, "history", 0)
+        if {"action", "response"} <= table(step).keys() or {"action", "observation"} <= table(step).keys():
+            return Match(95, "a trajectory of steps with action and observation")
+        if {"role", "agent"} <= table(first).keys():
+            return Match(90, "a history of messages that name their agent")
+        if {"trajectory", "history"} <= table(found).keys():
+            return Match(70, "a trajectory and a history")
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """The one run of the file."""
+        found = document(source, ("trajectory",), ("history",))
+        doc = found.value
+        if not {"trajectory", "history"} & table(doc).keys():
+            raise BadTranscript(source.name, "$", "neither a trajectory nor a history")
+        run = _Run(take_rows(doc, "history"), take_rows(doc, "trajectory"))
+        info, model, begin = take(doc, "info"), _model(doc), run.begin
+        labels = {"environment": text(doc, "environment"), "version": text(info, "swe_agent_version")}
+        given = run.given()
+        yield RunBegan(
+            position=f"$.history[0:{begin}]" if begin else "$",
+            key="trajectory",
+            messages=given,
+            model=model,
+            agent="swe-agent",
+            labels={name: label for name, label in labels.items() if label},
+            unsaid=("tool_errors",),
+            rest=joined(rest(doc), run.conversation.take_unsaid()),
+            counts=together(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
+        )
+        for turn in run.turns:
+            yield from run.items(turn)
+        yield from found.cut()
+        stats = at(info, "model_stats")
+        used = (number(stats, "tokens_sent"), None, None, number(stats, "tokens_received"))
+        yield Place("$.info").ended(
+            end_of(at(info, "exit_status")), used=used, asked=run.asked, rest=rest(info)
+        )
+
+
+SWE_AGENT = SweAgent()
+
+
+def end_of(status: JSON) -> tuple[str, str]:
+    """How a run ended, and where that stands, from `info.exit_status`."""
+    if not isinstance(status, str) or not status:
+        return "unknown", "info.exit_status missing or null"
+    inner = status.removeprefix("submitted (").removesuffix(")")
+    end = "finished" if status == "submitted" else LIMITS.get(inner, "error")
+    return end, f"info.exit_status={status}"
+
+
+def _counted(row: JSON, steps: Sequence[JSON]) -> Counted:
+    """As what a message of the history counts: no demonstration; results count with the steps, where there are any."""
+    role = "" if at(row, "is_demo") is True else text(row, "role")
+    return Counted(
+        user=int(role == "user"), tool=int(role == "tool"), results=int(role == "tool" and not steps)
+    )
+
+
+def _model(doc: JSON) -> str:
+    """The model's name, from the configuration: an object in 0.x, JSON text since."""
+    config = at(doc, "replay_config")
+    if isinstance(config, str):
+        try:
+            config = decoded(config.encode(errors="replace"))
+        except ValueError:
+            return ""
+    return text(config, "agent", "model", "name") or text(config, "agent", "model", "model_name")
+
+
+class _Run:
+    """Both accounts of a run: `turns` lays them side by side, before anything is taken out of either."""
+
+    def __init__(self, history: Sequence[JSON], steps: Sequence[JSON]) -> None:
+        self.history, self.steps, self.begin = history, steps, first_answer(history)
+        self.turns = [*turns(history, self.begin, steps)]
+        self.prompts = [prompt_of(steps, index) for index in range(len(steps))]
+        self.asked = sum(_calls(step) for step in steps if not _gave_up(step))
+        self.conversation = Conversation()
+
+    def given(self) -> tuple[Message, ...]:
+        """What the run began with: the history's first messages, else the first prompt."""
+        if self.begin or not self.steps:
+            return self.conversation.read(self.history[: self.begin])
+        return self.conversation.read(self.prompts[0])
+
+    def items(self, turn: Turn) -> Iterator[Item]:
+        """What happened in a turn."""
+        step = None if turn.step is None else self.steps[turn.step]
+        where = Place(f"$.trajectory[{turn.step}]")
+        if turn.step is not None:
+            yield from self._prompted(turn.step, where)
+        seen = int(isinstance(at(step, "observation"), str))
+        if turn.answer is None and _gave_up(step):
+            place = where.counting(Counted(calls=1, results=seen))
+            yield place.remarked("gave_up", rest=rest(step))
+            return
+        accounts = [step, None if turn.answer is None else self.history[turn.answer]]
+        if any(account and not {"action", "tool_calls"} & table(account).keys() for account in accounts):
+            yield _place(turn).unread(UNKNOWN_PART, "an answer without an action")
+        message = self._take_answer(turn, step)
+        waiting = message.calls[-1].id if message.calls else None
+        results = [*self._following(turn, step, waiting)]
+        counts = Counted(
+            assistant=int(turn.answer is not None),
+            calls=int(step is not None) if self.steps else len(message.calls),
+            results=seen,
+        )
+        yield _place(turn).counting(counts).answered(message, rest=self._left_of(turn, step))
+        yield from results
+
+    def _prompted(self, index: int, where: Place) -> Iterator[Item]:
+        step, prompt = self.steps[index], self.prompts[index]
+        messages, following = self.conversation.read(prompt), self.prompts[index + 1 : index + 2]
+        for listed in (take_rows(step, "query"), take_rows(step, "messages")):
+            if not any(listed is told for told in (prompt, *following)):
+                self.conversation.pass_by(listed)
+        if prompt:
+            yield where.prompted(messages, rest=self.conversation.take_unsaid())
+
+    def _take_answer(self, turn: Turn, step: JSON) -> Message:
+        """An answer, taken out of both accounts of it."""
+        if turn.answer is None:
+            said, calls = take_text(step, "response"), take_asked(step, 0)
+            message = Message(role=Role.ASSISTANT, text=said, calls=calls)
+        else:
+            answer = self.history[turn.answer]
+            if not rows(answer, "tool_calls") and text(answer, "action").strip():
+                take_if(step, "action", text(answer, "action"))
+            message = take_message(answer, turn.answer)
+            take_if(step, "response", message.text)
+        if text(step, "thought") in message.text:
+            take_text(step, "thought")
+        return message
+
+    def _left_of(self, turn: Turn, step: JSON) -> str:
+        """What an answer's step and message say beyond the items: state, whose it was, a thought that is not in the text."""
+        if turn.answer is None:
+            return rest(step)
+        answer = self.history[turn.answer]
+        self.conversation.left_of(answer)
+        for name, value in table(step).items():
+            take_if(answer, name, value)
+        return joined(rest(step), rest(answer))
+
+    def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
+        """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
+        if not turn.following and waiting is not None and isinstance(at(step, "observation"), str):
+            place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
+            yield place.returned(waiting, take_text(step, "observation"), duration=_take_duration(step))
+        for index in turn.following:
+            row, position = self.history[index], f"$.history[{index}]"
+            lost = [] if text(row, "role") in {*Role} else [*Place(position).lost(row)]
+            role, counts, said = role_of(row), _counted(row, self.steps), take_words(row, "content")
+            take_if(row, "role", role.value)
+            if waiting is not None and role is not Role.SYSTEM:
+                position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
+                take_if(row, "tool_call_ids", [waiting])
+                place, left = Place(position, None, counts), self.conversation.left_of(row)
+                yield from lost
+                yield place.returned(waiting, said, duration=_take_duration(step), rest=left)
+                waiting = None
+            else:
+                place, left = Place(position, None, counts), self.conversation.left_of(row)
+                yield from lost
+                yield place.said(
+                    said, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
+                )
+
+
+def _take_duration(step: JSON) -> int:
+    if duration := nanoseconds(at(step, "execution_time")):
+        take(step, "execution_time")
+    return duration
+
+
+def _calls(step: JSON) -> int:
+    return len(calls_of(step)) if rows(step, "tool_calls") else int(bool(text(step, "action").strip()))
+
+
+def _gave_up(step: JSON) -> bool:
+    return text(step, "response").startswith(_GAVE_UP)
+
+
+def _place(turn: Turn) -> Place:
+    stepped = f"$.trajectory[{turn.step}]" if turn.step is not None else ""
+    there = f"$.history[{turn.answer}]" if turn.answer is not None else ""
+    return Place(", ".join(filter(None, (stepped, there))))

@@ -1,0 +1,157 @@
+"""Failures of teams of agents as Who&When has them: `{question, history, mistake_agent, mistake_step, …}`, one or a list.
+
+`history` is the team's chat, in which each message names its speaker: by `name`, where the chat was AG2's, else by `role`, as
+Magentic-One's. What opens it is the task; the rest was said by models, but for what a terminal printed and what ended the
+chat. Who failed, where and why was found by people: it stands as a score at that step, which is an index of the history.
+
+Calls are words of the messages here: that something ran is known by what tells of it. There are no times, no usage and no prompts. Counted: messages, an answer each.
+"""
+
+import re
+from collections.abc import Iterator
+
+from refold.importers.content import words
+from refold.importers.documents import ANY, Value, beginning, values
+from refold.importers.fields import (
+    JSON,
+    at,
+    number,
+    rest,
+    rows,
+    table,
+    take,
+    take_if,
+    take_rows,
+    take_text,
+    take_words,
+    text,
+)
+from refold.importers.items import Item, Place, RunBegan, Unread
+from refold.importers.registry import Match
+from refold.importers.source import BadTranscript, Source
+from refold.reducers.messages import Message
+from refold.reducers.source_marks import UNCALLED
+from refold.reducers.vocabulary import Role
+
+_TERMINALS = frozenset({"Computer_terminal", "ComputerTerminal"})
+_ACTING = _TERMINALS | {"FileSurfer", "WebSurfer"}
+"""Who tells what came of calls that are in no message."""
+_ENDING = "Orchestrator (termination condition)"
+_FOUND = (
+    "mistake_agent",
+    "mistake_step",
+    "mistake_reason",
+    "mistake_type",
+    "ground_truth",
+    "is_correct",
+    "is_corrected",
+)
+_ENDS = (
+    (re.compile(r"^Max rounds"), "limit:turns"),
+    (re.compile(r"^Max time"), "limit:time"),
+    (re.compile(r"Error processing publish"), "error"),
+    (re.compile(r"^No agent selected"), "finished"),
+    (re.compile(r"TERMINATE"), "finished"),
+)
+
+
+class WhoWhen:
+    """The importer of Who&When's documents."""
+
+    name = "who_when"
+
+    def match(self, source: Source) -> Match | None:
+        """By what was found of the failure, beside a history."""
+        head = beginning(source)
+        found = at(head, 0) if isinstance(head, list) else head
+        named = table(found).keys()
+        if "history" in named and ("mistake_agent" in named or {"question", "ground_truth"} <= named):
+            return Match(95, "a history and the question that it is about")
+        if any(text(message, "role").startswith("Orchestrator (") for message in rows(found, "history")):
+            return Match(85, "a history in which an orchestrator speaks")  # its question comes later
+        return None
+
+    def items(self, source: Source) -> Iterator[Item]:
+        """One run a document."""
+        count = 0
+        for value in values(source, ("history",), (ANY, "history")):
+            if isinstance(value, Unread):
+                yield value
+            elif "history" in table(value.value):
+                count += 1
+                yield from _run(value)
+            else:
+                yield value.place.unread("no_history", "no history in it", value.value)
+        if not count:
+            raise BadTranscript(source.name, "$", "no history in it")
+
+
+WHO_WHEN = WhoWhen()
+
+
+def _run(value: Value) -> Iterator[Item]:
+    listed, place = take_rows(value.value, "history"), f"{value.position}.history"
+    end, failed = _end(listed[-1] if listed else None), _index(value.value)
+    opening = (Message(role=Role.USER, text=take_words(listed[0], "content")),) if listed else ()
+    level = table(value.value).get("level")
+    key = take_text(value.value, "question_ID") or "question"
+    found = {name: take(value.value, name) for name in _FOUND if name in table(value.value)}
+    yield RunBegan(
+        f"{place}[0]" if listed else value.position,
+        rest=rest(value.value),
+        key=key,
+        messages=opening,
+        agent="who-when",
+        labels={"level": str(level)} if isinstance(level, str | int) else {},
+        unsaid=("tool_messages", "tool_calls", "tool_results", "tool_errors"),
+    )
+    for index, message in enumerate(listed):
+        where = Place(f"{place}[{index}]")
+        if index:
+            yield _message(message, where)
+            if _speaker(message) in _ACTING:
+                yield where.remarked(UNCALLED)
+        else:
+            take_if(message, "role", "human", "user")
+            if left := rest(message):
+                yield where.remarked("unmapped", rest=left)
+        if index == failed:
+            yield where.remarked("score:mistake", {**found})
+    if found and not (failed is not None and failed < len(listed)):
+        yield value.place.remarked("score:mistake", {**found})
+    last = Place(f"{place}[{len(listed) - 1}]") if listed else value.place
+    yield last.ended(end)
+
+
+def _index(value: JSON) -> int | None:
+    """The step that is said to be the mistake: a number, or its text."""
+    step = table(value).get("mistake_step")
+    return (
+        int(step)
+        if isinstance(step, str) and step.isascii() and step.isdigit() and len(step) < 9
+        else number(step)
+    )
+
+
+def _speaker(message: JSON) -> str:
+    return text(message, "name") or text(message, "role")
+
+
+def _message(message: JSON, where: Place) -> Item:
+    if not isinstance(message, dict) or "content" not in message:
+        return where.unread("no_message", "not a message", message)
+    speaker, said = _speaker(message), take_words(message, "content")
+    if speaker == "human":
+        return where.said(said, rest=rest(message))
+    if speaker in _TERMINALS or speaker == _ENDING:
+        return where.said(said, "harness", rest=rest(message))
+    return where.answered(Message(role=Role.ASSISTANT, text=said), rest=rest(message))
+
+
+def _end(last: JSON) -> tuple[str, str]:
+    """How the chat ended, by its last message."""
+    said = words(table(last).get("content"))
+    for pattern, end in _ENDS:
+        if found := pattern.search(said):
+            return end, f"last message: {said[found.start() : found.start() + 40].splitlines()[0]}"
+    return "unknown", "the last message does not say that it is the last"

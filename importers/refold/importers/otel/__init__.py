@@ -1,1 +1,0 @@
-"""The importer of one format: see `importer`."""
