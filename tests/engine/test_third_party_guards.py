@@ -16,6 +16,7 @@ from refold.reducers.guards import BUILTIN
 from refold.replay import audit
 from refold.store import MemoryStore
 from support.driving import assert_sound, events_of
+from support.installed import install
 
 PACKAGE = Path(__file__).resolve().parents[1] / "example_guard_package"
 POLICY = {"guards": [{"guard": "look_first", "looking": ["look"], "acting": ["act"]}, {"guard": "one_call"}]}
@@ -41,18 +42,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("refold_look_first", None)
-
-
-def install(site: Path, project: dict[str, Any]) -> None:
-    folder = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    folder.mkdir()
-    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    (folder / "METADATA").write_text(metadata, encoding="utf-8")
-    points = [
-        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-        for group, entries in project["entry-points"].items()
-    ]
-    (folder / "entry_points.txt").write_text("\n".join(points), encoding="utf-8")
 
 
 def agent(store: MemoryStore, **more: Any) -> Agent:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.formats.swe_agent import SWE_AGENT, end_of
+from refold.importers.formats.swe_agent.importer import SWE_AGENT, end_of
 from refold.importers.items import (
     Answered,
     Item,

@@ -162,7 +162,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "pi": "refold.importers.formats.pi:PI",
         "pydantic_ai": "refold.importers.formats.pydantic_ai:PYDANTIC_AI",
         "qwen_code": "refold.importers.formats.qwen_code:QWEN_CODE",
-        "swe_agent": "refold.importers.formats.swe_agent:SWE_AGENT",
+        "swe_agent": "refold.importers.formats.swe_agent.importer:SWE_AGENT",
         "tau_bench": "refold.importers.formats.tau_bench:TAU_BENCH",
         "who_when": "refold.importers.formats.who_when:WHO_WHEN",
     }

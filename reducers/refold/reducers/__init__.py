@@ -38,6 +38,7 @@ from refold.reducers.policy import Policy
 from refold.reducers.rules.order import RULES, decide
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
+from refold.reducers.vocabulary import Role
 
 if TYPE_CHECKING:
     from refold.reducers.parser import parse
@@ -79,6 +80,7 @@ __all__ = [
     "RefoldError",
     "Registry",
     "ReplyCall",
+    "Role",
     "RunState",
     "RunTool",
     "Settle",

@@ -1,4 +1,4 @@
-"""What the harness put beside the conversation: attachments, what waited in the queue, and answers in bursts.
+"""What a person typed while the agent worked: it waits in a queue, and the session tells how it left. And answers in bursts.
 
 The words are those that are recorded: what the harness puts around them is in no row. A name before them, `[file: a.py]`, says
 where they come from. A type that stands in no table here is not known to reach the model.
@@ -13,128 +13,16 @@ A row may repeat the call of the row before it. So a call that waits for its res
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
-from types import MappingProxyType
 from typing import Literal
 
 import msgspec
 
-from refold.importers.fields import JSON, NANO, as_written, at, rows, text, word_of
+from refold.importers.fields import JSON, NANO, at, rows, text
+from refold.importers.formats.claude_code.attachments import queued
 from refold.importers.formats.claude_code.rows import Kind, command_name, results, spoken
 from refold.importers.session_rows import Row
-
-
-class Attachment(msgspec.Struct, frozen=True):
-    """Where a type has its words, the first path that has any, and what names them. `each`: a list, whose elements have them.
-
-    `bare`: the words stand alone; `by`: who put them there. `events`: only of these events of hooks it reaches the model.
-    """
-
-    words: tuple[str, ...] = ()
-    name: str = ""
-    each: str = ""
-    bare: bool = False
-    by: str = "harness"
-    events: tuple[str, ...] = ()
-
-
-_BARE = Attachment(words=("content",), bare=True)
-_TEXT = Attachment(words=("text",))
-
-REACHING: Mapping[str, Attachment] = MappingProxyType(
-    {
-        "agent_listing_delta": Attachment(words=("addedLines", "addedTypes", "removedTypes")),
-        "agent_mention": Attachment(name="agentType"),
-        "async_hook_response": Attachment(words=("response",), name="hookName", by="hook"),
-        "batching_reminder_sent": _TEXT,
-        "compact_file_reference": Attachment(name="filename"),
-        "critical_system_reminder": Attachment(words=("content",)),
-        "date_change": Attachment(words=("newDate",)),
-        "deferred_tools_delta": Attachment(words=("addedLines", "addedNames", "removedNames")),
-        "diagnostics": Attachment(words=("files",)),
-        "directory": Attachment(words=("content",), name="path"),
-        "edited_image_file": Attachment(words=("content/type",), name="filename"),
-        "edited_text_file": Attachment(words=("snippet",), name="filename"),
-        "file": Attachment(words=("content/file/content", "content/file", "content"), name="filename"),
-        "hook_additional_context": Attachment(words=("content",), bare=True, by="hook"),
-        "hook_blocking_error": Attachment(words=("blockingError/blockingError",), name="hookName", by="hook"),
-        "hook_stopped_continuation": Attachment(words=("message",), name="hookName", by="hook"),
-        "hook_success": Attachment(
-            words=("content",), name="hookName", by="hook", events=("SessionStart", "UserPromptSubmit")
-        ),
-        "invoked_skills": Attachment(words=("content",), name="path", each="skills"),
-        "mcp_instructions_delta": Attachment(words=("addedBlocks",), bare=True),
-        "mcp_resource": Attachment(words=("content",), name="uri"),
-        "nested_memory": Attachment(words=("content/content", "content"), name="path"),
-        "opened_file_in_ide": Attachment(name="filename"),
-        "output_style": Attachment(words=("style",)),
-        "plan_file_reference": Attachment(words=("planContent",), name="planFilePath"),
-        "plan_mode": Attachment(name="planFilePath"),
-        "plan_mode_exit": Attachment(name="planFilePath"),
-        "plan_mode_reentry": Attachment(name="planFilePath"),
-        "read_truncation_notice": Attachment(words=("banner",)),
-        "relevant_memories": Attachment(words=("content",), name="path", each="memories"),
-        "selected_lines_in_ide": Attachment(words=("content",), name="filename"),
-        "silent_turn_reminder": _TEXT,
-        "skill_listing": _BARE,
-        "task_reminder": _BARE,
-        "task_status": Attachment(words=("deltaSummary", "description"), name="taskId"),
-        "todo_reminder": _BARE,
-        "total_tokens_reminder": _TEXT,
-    }
-)
-"""The types whose words the model is shown, as far as is known."""
-
-_ALWAYS = frozenset({"plan_mode", "plan_mode_exit", "plan_mode_reentry", "task_reminder", "todo_reminder"})
-"""Types that reach the model though they may hold no words: what they say is the harness's own."""
-
-
-def queued(row: JSON) -> str:
-    """What a person typed while the agent worked, where a row says that it was handed to the model."""
-    attached = at(row, "attachment")
-    return _words(at(attached, "prompt")) if text(attached, "type") == "queued_command" else ""
-
-
-def attached(row: JSON) -> tuple[str, str]:
-    """What an attachment says to the model, and who says it; "" where it is not known to reach the model."""
-    attachment = at(row, "attachment")
-    kind = text(attachment, "type")
-    if kind == "queued_command":
-        typed = text(attachment, "commandMode") == "prompt"
-        return queued(row), "user" if typed else "harness"
-    found = REACHING.get(kind)
-    if found is None or (found.events and text(attachment, "hookEvent") not in found.events):
-        return "", ""
-    holders = rows(attachment, found.each) if found.each else (attachment,)
-    said = "\n".join(filter(None, (_told(kind, found, holder) for holder in holders)))
-    return said or (f"[{kind}]" if kind in _ALWAYS else ""), found.by
-
-
-def _told(kind: str, found: Attachment, holder: JSON) -> str:
-    """The words of one, under its name; "" for what has neither."""
-    words = next(filter(None, (_words(at(holder, *path.split("/"))) for path in found.words)), "")
-    name = text(holder, found.name) if found.name else ""
-    if found.bare or not (name or words) or (found.words and not words):
-        return words
-    return "\n".join(filter(None, (f"[{kind}: {name}]" if name else f"[{kind}]", words)))
-
-
-def _words(value: JSON) -> str:
-    """A text, or the texts, blocks and to-dos of a list, one a line; anything else as JSON text."""
-    if isinstance(value, list):
-        return "\n".join(filter(None, map(_listed, value)))
-    return value if isinstance(value, str) else as_written(value) if value else ""
-
-
-def _listed(each: JSON) -> str:
-    if isinstance(each, str):
-        return each
-    todo = text(each, "content") or text(each, "subject")
-    if todo:
-        return f"[{text(each, 'status')}] {todo}"
-    return word_of(each) if text(each, "type") else as_written(each)
-
 
 What = Literal["said", "typed:taken_back", "typed:never_sent", "typed:unknown"]
 """What became of words that no other row has: the model was told, or not, or nobody can know."""

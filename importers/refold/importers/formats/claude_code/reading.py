@@ -8,9 +8,9 @@ from refold.importers.content import read_call
 from refold.importers.cuts import ALL, Cut, Forked, only
 from refold.importers.drafts import Draft
 from refold.importers.fields import JSON, Times, at, json_text, nano_usd, number, rows, table, text
-from refold.importers.formats.claude_code.importer import Ending
-from refold.importers.formats.claude_code.outline import Outline, is_side
-from refold.importers.formats.claude_code.queue import Fate, attached
+from refold.importers.formats.claude_code.attachments import attached
+from refold.importers.formats.claude_code.outline import Ending, Outline, is_side
+from refold.importers.formats.claude_code.queue import Fate
 from refold.importers.formats.claude_code.queue import by as by_whom
 from refold.importers.formats.claude_code.rows import (
     PARTS,

@@ -11,7 +11,7 @@ from typing import Literal
 
 from refold.importers.answers import UsageNames, end_of
 from refold.importers.fields import JSON, at, json_text, nano_usd, number, rows, table, text
-from refold.importers.formats.claude_code.queue import attached
+from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.items import Tokens
 from refold.importers.session_rows import Row
 from refold.reducers.failures import classify

@@ -1,0 +1,1 @@
+"""The importer of one format: see `importer`."""
