@@ -12,7 +12,6 @@ from refold.importers.answers import end_of, summed
 from refold.importers.content import take_tools
 from refold.importers.fields import JSON, json_text, take_if, text
 from refold.importers.formats.otel import names as otel_names
-from refold.importers.formats.otel import spans as otel_database
 from refold.importers.formats.otel import spans as otel_spans
 from refold.importers.formats.otel.forest import Member, Tree, trees
 from refold.importers.formats.otel.names import operation
@@ -96,7 +95,7 @@ class OpenTelemetry:
 
     def items(self, source: Source) -> Iterator[Item]:
         """The runs one after the other; what is no span, or is one twice, before them."""
-        read = otel_database.spans(source) if source.head(len(MAGIC)) == MAGIC else otel_spans.spans(source)
+        read = otel_spans.database_spans(source) if source.head(len(MAGIC)) == MAGIC else otel_spans.spans(source)
         spans, seen = list[Span](), dict[tuple[str, str], Span]()
         for found in read:
             if not isinstance(found, Span):
