@@ -50,7 +50,7 @@ def _low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a small file passes."""
     for module in ("source", "session_rows"):
         monkeypatch.setattr(f"refold.importers.{module}.MOST_LINES", 1000)
-    for module in ("source", "inspect_logs.messages"):
+    for module in ("source", "formats.inspect_logs.messages"):
         monkeypatch.setattr(f"refold.importers.{module}.MOST_SAID", 10_000)
     monkeypatch.setattr("refold.importers.survey.MOST_ITEMS", 2000)
 

@@ -181,7 +181,7 @@ def test_branches_of_a_long_session_are_read_as_of_a_short_one(monkeypatch: pyte
     """Rows that are not held are read again, branch by branch, and say the same."""
     again = [user("x2", "a", "wrong too"), answer("y2", "x2", "q2", said("oh"))]
     short = read(*BEGUN, *LEFT, *again, *ANEW)
-    for module in ("session_rows", "claude_code.branches"):
+    for module in ("session_rows", "formats.claude_code.tree"):
         monkeypatch.setattr(f"refold.importers.{module}.MOST_HELD", 1)
     assert short == read(*BEGUN, *LEFT, *again, *ANEW)
     assert MOST_HELD > 1
