@@ -20,7 +20,7 @@ from refold.reducers.errors import Fault, brief, shown
 from refold.reducers.text import clean
 
 if TYPE_CHECKING:
-    from re2 import _Regexp as Pattern
+    from re2 import _Regexp as Pattern  # pyright: ignore[reportPrivateUsage]
 
 
 MOST_INSTRUCTIONS = 4_000

@@ -95,7 +95,11 @@ class OpenTelemetry:
 
     def items(self, source: Source) -> Iterator[Item]:
         """The runs one after the other; what is no span, or is one twice, before them."""
-        read = otel_spans.database_spans(source) if source.head(len(MAGIC)) == MAGIC else otel_spans.spans(source)
+        read = (
+            otel_spans.database_spans(source)
+            if source.head(len(MAGIC)) == MAGIC
+            else otel_spans.spans(source)
+        )
         spans, seen = list[Span](), dict[tuple[str, str], Span]()
         for found in read:
             if not isinstance(found, Span):
