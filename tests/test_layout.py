@@ -187,3 +187,19 @@ def test_the_build_runs_the_tests_that_the_readme_names() -> None:
     typed = re.findall(r"^\$ (make test\S*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     built = re.findall(r"^make test\S*$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     assert ["make test-all"] == typed == built
+
+
+def test_only_the_machine_names_states() -> None:
+    """Code outside `machine.py` asks a state for its properties, so that a new state need not be added there."""
+    members = importlib.import_module("refold.reducers.machine").AgentState.__members__
+    found = [
+        f"{named(path)}:{node.lineno} {node.attr}"
+        for path in sources()
+        if path.name != "machine.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "AgentState"
+        and node.attr in members
+    ]
+    assert [] == found

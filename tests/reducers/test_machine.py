@@ -1,8 +1,11 @@
 """The machine: every cell of states and triggers, by hand and against `transitions`."""
 
+import copy
+import pickle
 from functools import partial
 from itertools import product
 
+import msgspec
 import pytest
 from transitions import Machine, MachineError
 
@@ -104,6 +107,34 @@ def test_live_and_terminal_states_are_all_states() -> None:
     """Three states are live, six are terminal, and none is both."""
     assert {"RUNNING", "WAITING_FOR_TOOL", "WAITING_FOR_INPUT"} == LIVE
     assert {"COMPLETED", "CANCELLED", "TIMED_OUT", "MAX_STEPS", "BUDGET_EXCEEDED", "ERROR"} == TERMINAL
+
+
+TRAITS = {
+    "RUNNING": set[str](),
+    "WAITING_FOR_TOOL": {"awaits_tools"},
+    "WAITING_FOR_INPUT": {"awaits_operator"},
+    "COMPLETED": {"terminal", "succeeded"},
+    "CANCELLED": {"terminal", "cancelled"},
+    "TIMED_OUT": {"terminal"},
+    "MAX_STEPS": {"terminal"},
+    "BUDGET_EXCEEDED": {"terminal"},
+    "ERROR": {"terminal", "failed"},
+}
+
+
+@pytest.mark.parametrize("state", AgentState)
+def test_a_state_says_what_it_means(state: AgentState) -> None:
+    """Each state has exactly the properties that are listed here for it."""
+    names = ("terminal", "awaits_tools", "awaits_operator", "succeeded", "cancelled", "failed")
+    assert TRAITS[state] == {name for name in names if getattr(state, name)}
+
+
+@pytest.mark.parametrize("state", AgentState)
+def test_a_state_survives_copying_and_codecs(state: AgentState) -> None:
+    """A state that was pickled, copied, or encoded and decoded is the same object."""
+    assert state is pickle.loads(pickle.dumps(state))
+    assert state is copy.deepcopy(state)
+    assert state is msgspec.json.decode(msgspec.json.encode(state), type=AgentState)
 
 
 def test_no_move_leaves_a_terminal_state() -> None:

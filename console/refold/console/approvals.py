@@ -23,7 +23,6 @@ from refold.reducers.composition import Answer, approved
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered, Event, ModelResponded
 from refold.reducers.guards.approvals import Approval
-from refold.reducers.machine import AgentState
 from refold.reducers.secrets import redacted
 from refold.reducers.state import RunState
 from refold.replay import figures, state_at
@@ -91,7 +90,7 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
 
 def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | None:
     """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
-    if state.agent_state is not AgentState.WAITING_FOR_INPUT:
+    if not state.agent_state.awaits_operator:
         return None
     doubts, approval, batch = asked_about(state), state.approval, state.batch
     answer = contents.get(batch.seq) if batch else None

@@ -11,6 +11,7 @@ from refold.console import descriptions
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge, Damaged
 from refold.reducers.events import Parent, RunStarted
+from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.doubts import Begun, Named
@@ -242,7 +243,9 @@ def tell_children(screen: Screen, children: tuple[ChildRun, ...]) -> None:
 
 
 def _cells(child: ChildRun) -> list[str]:
-    state = descriptions.standing(child.agent_state, child.code if child.agent_state != "COMPLETED" else None)
+    state = descriptions.standing(
+        child.agent_state, child.code if child.agent_state not in SUCCESSFUL else None
+    )
     state = SourceEnd(end=child.source_end).brief(0) if child.source_end else state
     state = "cannot be read whole" if child.damaged else descriptions.line(state)
     task = descriptions.task(child.task, _TEXT) if not child.damaged else child.damaged

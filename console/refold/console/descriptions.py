@@ -8,6 +8,7 @@ taken away, for it may be just what is looked for: each such character is shown 
 import re
 from functools import cache
 
+from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures
 from refold.replay.kinds.arguments import brief
 from refold.replay.kinds.sentences import SHOWN
@@ -86,7 +87,7 @@ def task(text: str | None, most: int = SHOWN) -> str:
 def ended(about: Summary) -> str:
     """How a run stands, by its source where that says so: `finished`, `MAX_STEPS (step_limit)`."""
     if not about.source_end:
-        return standing(about.agent_state, about.code if about.agent_state != "COMPLETED" else None)
+        return standing(about.agent_state, about.code if about.agent_state not in SUCCESSFUL else None)
     brief = SourceEnd(end=about.source_end, run=about.goes_on_in).brief(len(about.unanswered))
     brief += f", {figures.counted(about.lost, 'place')} lost" if about.lost else ""
     # An end of ours is never hidden.

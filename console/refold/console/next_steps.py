@@ -4,7 +4,6 @@ from enum import StrEnum
 from typing import Any
 
 from refold.engine import RunResult
-from refold.reducers.machine import AgentState
 from refold.reducers.pending import unknown_calls
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt
@@ -44,7 +43,7 @@ def waits_for(state: RunState) -> str:
         return f"approval of {', '.join(state.approval.event.calls)}"
     if calls := asked_about(state):
         return f"a person to say how {', '.join(calls)} ended"
-    if state.agent_state is AgentState.WAITING_FOR_INPUT:
+    if state.agent_state.awaits_operator:
         return "a message"
     return "a worker"
 
@@ -64,6 +63,6 @@ def next_words(state: RunState, means: str = "") -> list[str]:
         return [f"approve {run} {asked}{means}", f"reject {run} {asked}{means}", f"approvals {run}"]
     if calls := asked_about(state):
         return [f"resolve {run} {call} {ENDINGS}" for call in calls]
-    if state.agent_state is AgentState.WAITING_FOR_INPUT:
+    if state.agent_state.awaits_operator:
         return [f"resume {run} --message TEXT{means}", f"show {run}"]
     return [f"worker{means}", f"resume {run}{means}", f"show {run}"]

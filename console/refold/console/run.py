@@ -141,12 +141,12 @@ def _task(typed: str) -> str:
 
 
 def _waits(state: RunState) -> bool:
-    return state.agent_state is AgentState.WAITING_FOR_INPUT and not overdue(state)
+    return state.agent_state.awaits_operator and not overdue(state)
 
 
 def _refuse_message(state: RunState) -> None:
     run = state.setup.run
-    if state.agent_state is not AgentState.WAITING_FOR_INPUT:
+    if not state.agent_state.awaits_operator:
         raise NotWaiting(run, state.agent_state)
     calls = state.approval.event.calls if state.approval is not None else asked_about(state)
     if calls:
@@ -220,9 +220,9 @@ def overdue(state: RunState) -> bool:
 
 def exit_code(state: AgentState, code: str) -> int:
     """0 for COMPLETED, 4 where the provider failed, 1 for every other way in which a run ends or waits."""
-    if state is AgentState.COMPLETED:
+    if state.succeeded:
         return 0
-    return WorldFailed.exit_code if state is AgentState.ERROR and code.startswith("provider:") else 1
+    return WorldFailed.exit_code if state.failed and code.startswith("provider:") else 1
 
 
 async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:

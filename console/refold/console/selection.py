@@ -9,7 +9,6 @@ from refold.console import addresses
 from refold.console.screen import note, worst
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WorldFailed, WrongUse
 from refold.reducers.events import StateChanged, kind_of
-from refold.reducers.machine import AgentState
 from refold.replay import figures
 from refold.replay.reader import event_of
 from refold.replay.summary import goes_on_in
@@ -189,4 +188,4 @@ async def _may_wait(store: Store, run: str, head: Head) -> bool:
     async for chunk in store.read(run, after=max(0, head.seq - _LAST), upto=head.seq):
         moved = next((each for each in reversed(chunk) if each.kind == _MOVED), moved)
     event = event_of(moved) if moved is not None else None
-    return not isinstance(event, StateChanged) or event.target is AgentState.WAITING_FOR_INPUT
+    return not isinstance(event, StateChanged) or event.target.awaits_operator

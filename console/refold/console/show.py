@@ -15,7 +15,6 @@ from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
-from refold.reducers.machine import TERMINAL
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import NANO, SOURCE_LABEL
 from refold.replay import figures, known
@@ -308,4 +307,4 @@ def _event(
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{descriptions.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())
-    return turn, isinstance(event, StateChanged) and event.target in TERMINAL
+    return turn, isinstance(event, StateChanged) and event.target.terminal

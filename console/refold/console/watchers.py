@@ -27,7 +27,6 @@ from refold.reducers.events import (
     StateChanged,
     ToolReturned,
 )
-from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
 from refold.replay import figures
 from refold.replay.kinds import sentences
@@ -226,8 +225,8 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             until = "" if deadline is None else f" until {figures.clock(deadline)}"
             return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]
         case StateChanged(target=target):
-            quiet = target in (AgentState.RUNNING, AgentState.WAITING_FOR_TOOL)
-            return [] if quiet else [("end", f"{target}: {event.reason}")]
+            stops = target.terminal or target.awaits_operator
+            return [("end", f"{target}: {event.reason}")] if stops else []
         case _:
             remarked = remark(event)
             return [("note", descriptions.line(remarked))] if remarked else []

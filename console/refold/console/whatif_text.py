@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge
-from refold.reducers.machine import AgentState
+from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures
 from refold.replay.whatif.verdict import Fired, Spend, Totals, Verdict, WhatIf
 
@@ -162,7 +162,7 @@ def _latest(found: WhatIf) -> str:
 
 def _one_turn_of_many(found: WhatIf) -> bool:
     """Whether the other run would have been over with a finished turn, and the record goes on behind it."""
-    done = found.verdict is Verdict.STOPS and found.agent_state == AgentState.COMPLETED
+    done = found.verdict is Verdict.STOPS and found.agent_state in SUCCESSFUL
     return done and found.code == "end_turn" and found.saved != Spend()
 
 

@@ -111,7 +111,8 @@ class NotWaiting(WrongUse):
 
     def __str__(self) -> str:
         asked = "" if self.what == "a message" else ", and when it is asked for"
-        return f"run {self.run} is {self.state}: it takes {self.what} only in WAITING_FOR_INPUT{asked}"
+        waiting = " or ".join(state for state in AgentState if state.awaits_operator)
+        return f"run {self.run} is {self.state}: it takes {self.what} only in {waiting}{asked}"
 
 
 def refuse_message(run: str, state: RunState) -> None:

@@ -25,7 +25,6 @@ from refold.engine.world import LongTool, Work
 from refold.reducers.errors import Complaint, WrongUse
 from refold.reducers.events import ChildEnded, Parent
 from refold.reducers.limits import CostLimit, TimeLimit, TokenLimit
-from refold.reducers.machine import TERMINAL, AgentState
 from refold.reducers.meters import child_run_id
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -114,7 +113,7 @@ class Delegation:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             result = await self._had(task)
-            if result.state not in TERMINAL:
+            if not result.state.terminal:
                 if not self._work.scope.cancel_called:
                     self._work.aside()
                 await self._cut.wait()
@@ -168,9 +167,9 @@ class Delegation:
 
     def _result(self, result: RunResult) -> Maker:
         outcome, work = result.outcome, self._work
-        if result.state is AgentState.COMPLETED:
+        if result.state.succeeded:
             return tool_succeeded(work, work.redactor.text(outcome.text))
-        if result.state is AgentState.CANCELLED and self._cut.is_set():
+        if result.state.cancelled and self._cut.is_set():
             return tool_failed(work, ToolError.CANCELLED)
         ended = f"the agent {self._tool.manifest.agent} did not complete the task: its run {result.run} ended {result.state}"
         last = f". The last it said: {outcome.text}" if outcome.text else ""

@@ -20,7 +20,6 @@ from refold.reducers.events import Annotation, Fact, InputReceived, RunForked, R
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import versions_of
-from refold.reducers.machine import AgentState
 from refold.reducers.pending import whole
 from refold.reducers.policy import Policy
 from refold.reducers.sizes import refuse_unmeasured_cuts, refuse_without_tokenizer
@@ -91,7 +90,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
     def _facts(self, state: RunState, parent: str, hashed: bytes) -> list[Maker]:
         # Where an imported run's source ends no person is asked: the fork asks the model, and the message goes with it.
-        waits = state.agent_state is AgentState.WAITING_FOR_INPUT and not state.unasked
+        waits = state.agent_state.awaits_operator and not state.unasked
         if waits and self.say:
             _refuse_message(state)
 

@@ -21,7 +21,7 @@ from transitions.extensions import GraphMachine
 from refold.engine.models.protocol import Delta, TextDelta
 from refold.engine.tasks import Background
 from refold.reducers.events import Event, ModelResponded, StateChanged
-from refold.reducers.machine import MOVES, AgentState
+from refold.reducers.machine import INITIAL, MOVES, AgentState
 
 _ROOM = 10_000
 
@@ -250,7 +250,7 @@ def _definition(agent: LiveAgent) -> dict[str, Any]:
             for (source, trigger), targets in MOVES.items()
             for target in targets
         ],
-        "initial": str(AgentState.RUNNING),
+        "initial": str(INITIAL),
         "auto_transitions": False,
     }
 

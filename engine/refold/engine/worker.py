@@ -34,7 +34,6 @@ from refold.engine.world import World
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import StateChanged
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.machine import TERMINAL
 from refold.reducers.meters import open_children
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, UnknownRun
@@ -147,7 +146,7 @@ class Worker:
         if await store.claim(run) is not None:
             return False
         last = [event_of(stored) for stored in await store.read_some(run, [seq])]
-        if any(isinstance(event, StateChanged) and event.target in TERMINAL for event in last):
+        if any(isinstance(event, StateChanged) and event.target.terminal for event in last):
             return False  # most runs of a store: none of their other events is read
         if await source_of(store, run):
             return False

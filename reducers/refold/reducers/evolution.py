@@ -26,7 +26,6 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import shown, watches
-from refold.reducers.machine import TERMINAL
 from refold.reducers.meanings import MEANINGS
 from refold.reducers.meanings.facts import amended_setup, forked_setup, started_setup
 from refold.reducers.state import NEW, RunState, Setup, Watch
@@ -48,7 +47,7 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
         raise UnexpectedEvent(kind_of(event), "a log begins with run_started or run_forked")
     if meaning is None:
         return _annotated(state, event)
-    if state.agent_state in TERMINAL:
+    if state.agent_state.terminal:
         raise UnexpectedEvent(kind_of(event), f"the run has ended ({state.agent_state})")
     at = event.at if isinstance(event, Fact) else state.at
     if at < state.at:

@@ -9,23 +9,52 @@ tests visit every cell of the product of states and triggers.
 from collections.abc import Mapping
 from enum import StrEnum, unique
 from types import MappingProxyType
+from typing import Literal, Self
 
 from refold.reducers.errors import IllegalMove
+
+_Trait = Literal["live", "awaits_tools", "awaits_operator", "succeeded", "cancelled", "limited", "failed"]
 
 
 @unique
 class AgentState(StrEnum):
-    """What the agent is doing, or how it ended."""
+    """What the agent is doing, or how it ended, with what follows from that.
 
-    RUNNING = "RUNNING"
-    WAITING_FOR_TOOL = "WAITING_FOR_TOOL"
-    WAITING_FOR_INPUT = "WAITING_FOR_INPUT"
-    COMPLETED = "COMPLETED"
-    CANCELLED = "CANCELLED"
-    TIMED_OUT = "TIMED_OUT"
-    MAX_STEPS = "MAX_STEPS"
-    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
-    ERROR = "ERROR"
+    Code outside this module asks a state for what it means and never for its name, so a new state is a line here, its
+    moves below, and the rule that moves there. `terminal`: the run has ended. `awaits_tools`: calls of the open batch
+    may run. `awaits_operator`: no engine can continue the run until an operator acts. `succeeded`, `cancelled` and
+    `failed` are ends; an end at a limit is none of the three.
+    """
+
+    terminal: bool
+    awaits_tools: bool
+    awaits_operator: bool
+    succeeded: bool
+    cancelled: bool
+    failed: bool
+
+    RUNNING = "RUNNING", "live"
+    WAITING_FOR_TOOL = "WAITING_FOR_TOOL", "awaits_tools"
+    WAITING_FOR_INPUT = "WAITING_FOR_INPUT", "awaits_operator"
+    COMPLETED = "COMPLETED", "succeeded"
+    CANCELLED = "CANCELLED", "cancelled"
+    TIMED_OUT = "TIMED_OUT", "limited"
+    MAX_STEPS = "MAX_STEPS", "limited"
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED", "limited"
+    ERROR = "ERROR", "failed"
+
+    def __new__(cls, name: str, trait: _Trait = "live") -> Self:
+        """Make a state: `trait` is the property that sets it apart."""
+        self = str.__new__(cls, name)
+        self._value_ = name
+        # Attributes, not properties: they are read several times with every event.
+        self.terminal = trait in ("succeeded", "cancelled", "limited", "failed")
+        self.awaits_tools = trait == "awaits_tools"
+        self.awaits_operator = trait == "awaits_operator"
+        self.succeeded = trait == "succeeded"
+        self.cancelled = trait == "cancelled"
+        self.failed = trait == "failed"
+        return self
 
     # Looked up with every event: the text's own hash, in C, is a third of the time of an enum's.
     __hash__ = str.__hash__
@@ -51,8 +80,15 @@ class Trigger(StrEnum):
 
 _RUNNING, _TOOL, _INPUT = AgentState.RUNNING, AgentState.WAITING_FOR_TOOL, AgentState.WAITING_FOR_INPUT
 
-LIVE: frozenset[AgentState] = frozenset({_RUNNING, _TOOL, _INPUT})
-TERMINAL: frozenset[AgentState] = frozenset(AgentState) - LIVE
+INITIAL = AgentState.RUNNING
+"""The state of a run before its first event."""
+
+TERMINAL: frozenset[AgentState] = frozenset(state for state in AgentState if state.terminal)
+LIVE: frozenset[AgentState] = frozenset(AgentState) - TERMINAL
+SUCCESSFUL: frozenset[AgentState] = frozenset(state for state in AgentState if state.succeeded)
+"""Like the others, also for a state's name as plain text: `"COMPLETED" in SUCCESSFUL`."""
+
+_LIVE = [state for state in AgentState if not state.terminal]
 
 # An absent cell is an error. Some absences are rules:
 # - WAITING_FOR_TOOL cannot complete: a tool in flight must report first, or what it did is in no log.
@@ -67,9 +103,9 @@ MOVES: Mapping[tuple[AgentState, Trigger], tuple[AgentState, ...]] = MappingProx
         # Two targets: the state remembers whence it came (`came_from`), and goes back there.
         (_INPUT, Trigger.ANSWERED): (_RUNNING, _TOOL),
         (_RUNNING, Trigger.COMPLETE): (AgentState.COMPLETED,),
-        **{(source, Trigger.CANCEL): (AgentState.CANCELLED,) for source in (_RUNNING, _TOOL, _INPUT)},
-        **{(source, Trigger.TIME_OUT): (AgentState.TIMED_OUT,) for source in (_RUNNING, _TOOL, _INPUT)},
-        **{(source, Trigger.FAIL): (AgentState.ERROR,) for source in (_RUNNING, _TOOL, _INPUT)},
+        **{(source, Trigger.CANCEL): (AgentState.CANCELLED,) for source in _LIVE},
+        **{(source, Trigger.TIME_OUT): (AgentState.TIMED_OUT,) for source in _LIVE},
+        **{(source, Trigger.FAIL): (AgentState.ERROR,) for source in _LIVE},
         (_RUNNING, Trigger.EXHAUST_STEPS): (AgentState.MAX_STEPS,),
         (_RUNNING, Trigger.EXCEED_BUDGET): (AgentState.BUDGET_EXCEEDED,),
         (_TOOL, Trigger.EXCEED_BUDGET): (AgentState.BUDGET_EXCEEDED,),

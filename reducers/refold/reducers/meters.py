@@ -31,7 +31,6 @@ from refold.reducers.limits import (
     threshold,
     type_of,
 )
-from refold.reducers.machine import AgentState
 from refold.reducers.pending import doubted
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState, Spent
@@ -146,7 +145,7 @@ def smallest_time(state: RunState) -> TimeLimit | None:
 
 def _instants(state: RunState) -> list[tuple[int, bool]]:
     """When each time limit trips whose clock does not stand, and whether one nanosecond later than its value says."""
-    asked = state.agent_state is AgentState.WAITING_FOR_INPUT
+    asked = state.agent_state.awaits_operator
     found: list[tuple[int, bool]] = []
     for limit in state.setup.timed:
         since = None if asked and limit.credit.person else _since(limit, state)

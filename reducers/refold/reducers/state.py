@@ -28,7 +28,7 @@ from refold.reducers.events import (
     SummaryReturned,
 )
 from refold.reducers.limits import LimitHit, Scope, TimeLimit
-from refold.reducers.machine import TERMINAL, AgentState, Trigger
+from refold.reducers.machine import INITIAL, AgentState, Trigger
 from refold.reducers.messages import Usage
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Cause, Doubt, Ranges, ToolError, Value
@@ -284,7 +284,7 @@ class RunState(Value, frozen=True, kw_only=True):
     seq: int = 0
     at: int = 0
     fact_at: int = 0
-    agent_state: AgentState = AgentState.RUNNING
+    agent_state: AgentState = INITIAL
     came_from: AgentState | None = None
     window: Window = Window()
     messages: int = 0
@@ -326,7 +326,7 @@ class RunState(Value, frozen=True, kw_only=True):
     @property
     def ended(self) -> bool:
         """Whether the agent is in a terminal state."""
-        return self.agent_state in TERMINAL
+        return self.agent_state.terminal
 
     def mark(self, scope: Scope) -> Mark:
         """Where `scope` begins: the latest turn, this run (in a fork since the fork), or the whole log."""

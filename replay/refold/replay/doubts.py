@@ -27,7 +27,6 @@ from refold.reducers.events import (
     ToolsDispatched,
     kind_of,
 )
-from refold.reducers.machine import AgentState
 from refold.reducers.meters import child_run_id, open_children
 from refold.reducers.pending import repeatable
 from refold.reducers.source_marks import BEGAN
@@ -145,7 +144,7 @@ class Seeker(Follower[tuple[DoubtfulCall, ...]]):
             case NoteAdded():
                 self._noted(at, event)
             case StateChanged():
-                waits = event.target is AgentState.WAITING_FOR_INPUT
+                waits = event.target.awaits_operator
                 self._asked = waits and event.code == "in_doubt"
             case _:
                 pass

@@ -38,7 +38,6 @@ from refold.reducers.events import (
     kind_of,
 )
 from refold.reducers.guards import Registry
-from refold.reducers.machine import TERMINAL
 from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
 from refold.replay import figures, known
@@ -235,7 +234,7 @@ class Rows(Follower["Rows"]):
 
     def _is_derived(self, event: Event) -> bool:
         """Whether it is a state that no agent was in: the machine's between two facts of an imported run."""
-        return self.imported is not None and isinstance(event, StateChanged) and event.target not in TERMINAL
+        return self.imported is not None and isinstance(event, StateChanged) and not event.target.terminal
 
     def _filtered(self, stored: Stored, event: Event) -> dict[str, Any]:
         self._place = moved(self._place, stored.at, event)
@@ -251,11 +250,11 @@ def _ends(event: Event) -> bool:
     """Whether a run, or its source, says there how it ended."""
     if isinstance(event, SourceRecorded):
         return event.what.startswith(END)
-    return isinstance(event, StateChanged) and event.target in TERMINAL
+    return isinstance(event, StateChanged) and event.target.terminal
 
 
 def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figures:
-    counter = EffectCounter()
+    counter, stands = EffectCounter(), state.agent_state
     for turn in turns:
         counter.take(turn)
     return Figures(
@@ -267,6 +266,7 @@ def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figur
         duration=figures.seconds(known.took(max(0, state.fact_at - about.started))),
         limit=figures.hit(about.limit) if about.limit else "",
         unmarked=figures.unmarked(about.unmarked),
+        tone="good" if stands.succeeded else "bad" if stands.terminal else "warn",
     )
 
 

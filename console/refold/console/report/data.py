@@ -175,9 +175,11 @@ class Derived(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person reads of the run's numbers; `limit` is which limit ended it, "" if none did; `unmarked` that of some
-    results nobody knows whether their calls failed, "" if of none; `did` is what it did, in a line; `changes` is what its calls changed, `failed` how many failed;
-    `who` is who and when, as names and texts.
+    """The run's numbers as text.
+
+    `limit` is the limit that ended it, "" if none did. `unmarked` says that some results have no recorded status, "" if
+    all have one. `did` is what the run did, in a line; `changes` what its calls changed, `failed` how many failed.
+    `who` is who and when, as names and texts. `tone` is how its state is marked: "good", "warn" or "bad".
     """
 
     did: str
@@ -188,6 +190,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     changes: Effects
     failed: int
     who: tuple[tuple[str, str], ...]
+    tone: str
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import msgspec
 
 from refold.console import descriptions
 from refold.console.report.data import ENCODER, Packed, Report
+from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures, known
 from refold.replay.summary import Summary
 from refold.replay.timeline import Effects
@@ -321,7 +322,7 @@ def _ended_badly(about: Summary) -> bool:
     """Whether an error or a limit ended it, by its source where that says so."""
     if about.source_end:
         return about.source_end.partition(":")[0] in ("error", "limit", "guardrail", "cancelled")
-    return bool(about.code) and about.agent_state != "COMPLETED"
+    return bool(about.code) and about.agent_state not in SUCCESSFUL
 
 
 def _where(about: Summary) -> str:

@@ -28,7 +28,6 @@ from refold.importers.items import (
     Unread,
     message_of,
 )
-from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Ranges, Role
 
@@ -194,13 +193,13 @@ def _plan(log: Writer, gap: Gap, results: Results) -> Plan:
         gap.said,
         gap.prompt,
         gap.before,
-        wanted=state.agent_state is AgentState.WAITING_FOR_INPUT and gap.wants,
+        wanted=state.agent_state.awaits_operator and gap.wants,
         under_way=gap.under_way,
     )
 
 
 def _tell_context(log: Writer, gap: Gap, plan: Plan) -> None:
-    waits = log.state.agent_state is AgentState.WAITING_FOR_INPUT
+    waits = log.state.agent_state.awaits_operator
     goes_on = waits and gap.wants and plan.asker is None
     if plan.said:
         facts.said(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)

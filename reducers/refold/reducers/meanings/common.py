@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import ContextObserved, MessageHead
-from refold.reducers.machine import AgentState
 from refold.reducers.messages import Size
 from refold.reducers.pending import find, joined, unknown_calls, with_call
 from refold.reducers.state import Batch, Observed, Pending, RunState, Spent
@@ -21,7 +20,7 @@ def where(state: RunState) -> str:
     """What was going on: `model`, `tools`, `waiting`, or `between`."""
     if state.request or state.summary:
         return "model"
-    if state.agent_state is AgentState.WAITING_FOR_INPUT:
+    if state.agent_state.awaits_operator:
         return "waiting"
     if state.batch:
         return "tools"
@@ -166,7 +165,7 @@ def _joining(state: RunState, event: ContextObserved) -> tuple[tuple[MessageRef,
 
 
 def _asked_again(state: RunState, event: ContextObserved) -> RunState:
-    waits = state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is not None
+    waits = state.agent_state.awaits_operator and state.asked_at is not None
     if not waits or state.batch is not None:
         raise _unexpected(f"the run is {state.agent_state}: it goes on by itself")
     return replace(no_longer_asked(state), parts=(), unasked=event.unasked)

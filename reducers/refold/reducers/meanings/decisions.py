@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from refold.reducers import events
 from refold.reducers.errors import IllegalMove, UnexpectedEvent
 from refold.reducers.limits import code_of
-from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
+from refold.reducers.machine import Trigger, target
 from refold.reducers.meanings.common import check_ranges, reference, said, tallied, where
 from refold.reducers.messages import Gap
 from refold.reducers.pending import ended, find, is_fresh, pending, summary_done
@@ -208,14 +208,14 @@ def state_changed(state: RunState, event: events.StateChanged) -> RunState:
         raise IllegalMove(state.agent_state, event.trigger, event.target)
     if target(event.source, event.trigger, state.came_from) is not event.target:
         raise IllegalMove(event.source, event.trigger, event.target)
-    asks = event.target is AgentState.WAITING_FOR_INPUT
+    asks = event.target.awaits_operator
     state = replace(
         state,
         agent_state=event.target,
         came_from=event.source if asks else None,
         asked_at=state.at if asks else state.asked_at,
     )
-    if event.target not in TERMINAL:
+    if not event.target.terminal:
         return state
     if state.request or state.batch:
         raise UnexpectedEvent("state_changed", f"{event.target} while a request or calls are still open")
@@ -232,7 +232,7 @@ def _outcome(state: RunState, event: events.StateChanged) -> Outcome:
     if answer is not None and answer.seq < max(state.parts, default=0):
         answer = None  # what had arrived of a stream that broke is younger
     text = answer is not None and not answer.blank and event.outcome != "fallback"
-    completed = event.target is AgentState.COMPLETED
+    completed = event.target.succeeded
     said_so_far = text or (bool(state.parts) and event.outcome != "fallback")
     source = event.outcome or (("answer" if completed else "partial") if said_so_far else "none")
     return Outcome(

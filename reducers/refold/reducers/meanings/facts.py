@@ -9,7 +9,7 @@ from refold.reducers import events
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import RunForked
 from refold.reducers.failures import failure_of
-from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.machine import Trigger
 from refold.reducers.meanings.common import (
     counted_once_more,
     found_out,
@@ -163,7 +163,7 @@ def approval_answered(state: RunState, event: events.ApprovalAnswered) -> RunSta
 
 def _waiting(state: RunState, kind: str, given: str) -> RunState:
     """The state, if it waits for what a person has `given`."""
-    if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is None:
+    if not state.agent_state.awaits_operator or state.asked_at is None:
         raise UnexpectedEvent(kind, f"the run is {state.agent_state}, not waiting for a person")
     wanted = "an answer about calls" if state.approval else "how calls ended" if state.batch else "a message"
     if given != wanted:

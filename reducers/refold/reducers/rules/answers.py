@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from refold.reducers.events import ToolsDispatched
-from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.machine import Trigger
 from refold.reducers.meters import call_deadline
 from refold.reducers.pending import underway
 from refold.reducers.rules.flow import Flow, injected, may_inject, move, refuse_open, refused, switched_by
@@ -121,7 +121,7 @@ def end_of_turn(flow: Flow) -> bool:
 
 def tools_done(flow: Flow) -> bool:
     """The batch is complete: back to the model. One whose calls were all refused was never left for."""
-    if flow.state.agent_state is not AgentState.WAITING_FOR_TOOL:
+    if not flow.state.agent_state.awaits_tools:
         return False
     flow.say(move(flow.state, Trigger.TOOLS_DONE, "tools_done", "every call of the batch has its result"))
     return True

@@ -19,7 +19,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.evolution import evolve
 from refold.reducers.limits import ENDS, StepLimit, trips
-from refold.reducers.machine import TERMINAL, AgentState, Trigger, target
+from refold.reducers.machine import Trigger, target
 from refold.reducers.messages import Size
 from refold.reducers.meters import used
 from refold.reducers.pending import underway, unknown_calls, waits
@@ -135,7 +135,7 @@ class WithoutCalls(Rule):
 
 def settled(state: RunState) -> bool:
     """Whether there is nothing left to decide now: the run has ended, or something in the world comes next."""
-    return state.agent_state in TERMINAL or state.asked_at is not None or busy(state) or waits(state)
+    return state.agent_state.terminal or state.asked_at is not None or busy(state) or waits(state)
 
 
 def busy(state: RunState) -> bool:
@@ -147,7 +147,7 @@ def busy(state: RunState) -> bool:
 
 def in_flight(state: RunState) -> bool:
     """Whether a result is still to come: of a call that was dispatched, or, with its batch, of one that was refused in its source."""
-    begun = state.agent_state is AgentState.WAITING_FOR_TOOL
+    begun = state.agent_state.awaits_tools
     # A plain loop: this is asked after every check that decides.
     for call in state.batch.calls if state.batch else ():
         if (call.dispatched or (begun and call.refused)) and call.result is None:

@@ -36,7 +36,7 @@ from refold.reducers.events import (
 from refold.reducers.evolution import state_digest
 from refold.reducers.guards.protocol import Place
 from refold.reducers.limits import BEFORE, BUDGETS, COUNTED, OTHERS
-from refold.reducers.machine import AgentState, Trigger
+from refold.reducers.machine import Trigger
 from refold.reducers.pending import doubted, is_fresh, waits
 from refold.reducers.rules.answers import (
     dispatch,
@@ -115,7 +115,7 @@ class Phase(StrEnum):
 def answered(flow: Flow) -> bool:
     """A person's answer moves the machine back to where it came from; so does the end of their time."""
     state = flow.state
-    if state.agent_state is not AgentState.WAITING_FOR_INPUT or state.asked_at is not None:
+    if not state.agent_state.awaits_operator or state.asked_at is not None:
         return False
     flow.say(move(state, Trigger.ANSWERED, *_how_answered(state, flow.fact)))
     return True
@@ -279,7 +279,7 @@ def _entry(state: RunState, fact: Fact) -> Phase | None:
 
 
 def _after_a_wait(state: RunState) -> Phase:
-    if state.agent_state is AgentState.WAITING_FOR_INPUT and state.asked_at is None:
+    if state.agent_state.awaits_operator and state.asked_at is None:
         return Phase.APPROVAL
     if state.backoff is None or waits(state) or state.summary:
         return Phase.ASIDE

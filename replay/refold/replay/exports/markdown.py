@@ -28,7 +28,6 @@ from refold.reducers.events import (
 )
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import Limit, LimitUnit, name_of
-from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import NANO
@@ -284,7 +283,7 @@ class Ticket:
             case InputReceived():
                 yield f"\n{self.code(event.by)} said:\n"
                 yield from self._fenced(event.content.text if event.content else None, seq)
-            case StateChanged() if event.target in TERMINAL:
+            case StateChanged() if event.target.terminal:
                 yield f"\n## {event.target}\n\nEvent {seq}, {_clock(at)}: {self.code(event.reason)}\n"
             case _:
                 if said := remark(event):

@@ -28,7 +28,6 @@ from refold.reducers.events import (
     ToolsDispatched,
     kind_of,
 )
-from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay import known
@@ -125,7 +124,7 @@ class Spans:
         }
         if self._content and state.setup.tools:
             own["gen_ai.tool.definitions"] = _json([of_tool(tool) for tool in state.setup.tools])
-        failed = state.agent_state is AgentState.ERROR or self.trail.source_end.end == "error"
+        failed = state.agent_state.failed or self.trail.source_end.end == "error"
         name = f"invoke_agent {state.setup.agent}".strip()
         return self._span(0, name, _INTERNAL, self._began, self._last, own, failed=failed)
 

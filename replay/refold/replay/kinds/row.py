@@ -18,7 +18,6 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.machine import AgentState
 from refold.replay import known
 
 Tools = Mapping[str, str]
@@ -90,7 +89,7 @@ def of_answers(event: ApprovalAnswered, tools: Tools) -> EventDetails:
 
 def of_child(event: ChildEnded, tools: Tools) -> EventDetails:
     """How a run ended that a call began."""
-    failed = event.agent_state is AgentState.ERROR
+    failed = event.agent_state.failed
     return of_calls((event.call,), tools, error=failed, reason=(event.agent_state,), **_used(event))
 
 

@@ -50,7 +50,7 @@ from refold.reducers.events import (
     kind_of,
     sizes_of,
 )
-from refold.reducers.machine import TERMINAL, Trigger
+from refold.reducers.machine import Trigger
 from refold.reducers.messages import Message
 from refold.replay import figures, known
 from refold.replay.figures import by, spoken
@@ -118,7 +118,7 @@ def _trip(event: GuardTripped | LimitReached | LimitNeared) -> str | None:
 
 
 def _weight(event: StateChanged) -> Weight:
-    return "decisive" if event.target in TERMINAL else "routine" if event.trigger in _FOLLOWS else "plain"
+    return "decisive" if event.target.terminal else "routine" if event.trigger in _FOLLOWS else "plain"
 
 
 DECISIONS = (

@@ -24,7 +24,7 @@ from refold.reducers.events import (
     StateChanged,
 )
 from refold.reducers.events.parts import Decision
-from refold.reducers.machine import AgentState
+from refold.reducers.machine import INITIAL, AgentState
 from refold.reducers.state import RunState
 from refold.replay.kinds.row import EventDetails, EventType
 from refold.replay.kinds.table import TYPES, details_of, kind_for, texts_of
@@ -119,7 +119,7 @@ class LogPlace(msgspec.Struct, frozen=True):
 
     began: int = 0
     turn: int = 0
-    state: str = str(AgentState.RUNNING)
+    state: str = str(INITIAL)
     tools: Mapping[str, str] = MappingProxyType({})
 
 

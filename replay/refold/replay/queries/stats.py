@@ -28,7 +28,6 @@ from refold.reducers.events import (
     SummaryReturned,
     ToolReturned,
 )
-from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Usage
 from refold.reducers.source_marks import lacks_tokens
 from refold.replay import known
@@ -212,7 +211,7 @@ class Counter(Follower[Stats]):
             self._run, self._began = stored.run, stored.at
         if not isinstance(event, Annotation):
             self._at = stored.at
-        if isinstance(event, StateChanged) and event.target in TERMINAL:
+        if isinstance(event, StateChanged) and event.target.terminal:
             self._end = f"{event.target} ({event.code})"
         if stored.seq <= self._shared.get(stored.run, 0):
             return

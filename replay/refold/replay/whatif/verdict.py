@@ -19,7 +19,7 @@ from refold.reducers.events import (
     ModelResponded,
 )
 from refold.reducers.guards.approvals import UNSEARCHABLE
-from refold.reducers.machine import AgentState
+from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.patterns import rule
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -240,11 +240,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def saves(self) -> bool:
         """Whether the other policy would have cut the run short: a task that is done sooner is another thing."""
-        return (
-            self.verdict is Verdict.STOPS
-            and self.agent_state != AgentState.COMPLETED
-            and self.saved != Spend()
-        )
+        return self.verdict is Verdict.STOPS and self.agent_state not in SUCCESSFUL and self.saved != Spend()
 
 
 def spend_of(state: RunState) -> Spend:

@@ -5,15 +5,13 @@
   const html = htm.bind(preact.h);
   const { useState } = preactHooks;
 
-  const OPEN = new Set(["RUNNING", "WAITING_FOR_TOOL", "WAITING_FOR_INPUT"]);
-
   // How the run ended: [tone, words]. What only its source says is not called good.
-  function outcome({ about }) {
+  function outcome({ about, figures }) {
     if (about.source_end) {
       const tone = /^(error|limit|cancelled|guardrail)/.test(about.source_end) ? "bad" : about.source_end === "finished" ? "" : "warn";
       return [tone, about.source_end];
     }
-    return [about.agent_state === "COMPLETED" ? "good" : OPEN.has(about.agent_state) ? "warn" : "bad", about.agent_state];
+    return [figures.tone, about.agent_state];
   }
 
   // [tone, one word, a sentence] of the chain, as this page has checked it.
