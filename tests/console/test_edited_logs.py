@@ -11,7 +11,7 @@ import pytest
 from console.conftest import Ran, look
 from fuzz.asking import refold
 from refold.console.app import COMMANDS
-from refold.console.export import Shape
+from refold.console.exports import Shape
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.replay.cuts import cut
 from refold.store import SqliteStore

@@ -11,7 +11,7 @@ import pytest
 from console.conftest import Refold
 from refold.console import imported_runs
 from refold.console.conversations import Conversations
-from refold.console.import_files import FoundFile, found_files
+from refold.console.import_files import FoundFile, find_files
 from refold.engine.tenure import Tenure
 from refold.importers.registry import importer
 from refold.importers.source import Source
@@ -43,7 +43,7 @@ def test_a_half_imported_run_is_finished_by_the_next_import(
     """Whenever an import dies, importing again appends what is missing: the log is whole and audits clean."""
     monkeypatch.setattr(imported_runs, "EVENTS", 5)
     with monkeypatch.context() as patch:
-        patch.setattr("refold.console.places.SqliteStore", Failing)
+        patch.setattr("refold.console.locations.SqliteStore", Failing)
         Failing.left = appends
         assert 4 == refold("import", path_of(CALLS), "--store", store).code
     ran = documents(refold("import", path_of(CALLS), "--store", store, "-o", "json").out)[0]["imported"][0]
@@ -60,7 +60,7 @@ def test_a_half_imported_run_of_another_version_is_left_alone(
     """What is there and is not what would be derived now is no import of ours to finish: nothing is appended."""
     monkeypatch.setattr(imported_runs, "EVENTS", 7)
     with monkeypatch.context() as patch:
-        patch.setattr("refold.console.places.SqliteStore", Failing)
+        patch.setattr("refold.console.locations.SqliteStore", Failing)
         Failing.left = 1
         refold("import", path_of(CALLS), "--store", store)
     before = refold("show", "@last", "--raw", "--store", store).out
@@ -116,13 +116,13 @@ def test_a_file_that_cannot_be_read_stops_no_other(
     """A file that is gone, or fails to be read, when its turn comes is told of with exit code 4; the others are imported."""
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_text(session(name))
-    listed = found_files(tmp_path)
+    listed = find_files(tmp_path)
     (tmp_path / "b.jsonl").unlink()
 
     def as_they_were(_: Sequence[Path]) -> Sequence[FoundFile]:
         return listed
 
-    monkeypatch.setattr("refold.console.imports.found_files", as_they_were)
+    monkeypatch.setattr("refold.console.imports.find_files", as_they_were)
     ran = refold("import", tmp_path, "--store", store)
     assert 4 == ran.code
     assert "b.jsonl: not imported: cannot be read: " in ran.err
@@ -135,14 +135,14 @@ def test_a_pipe_in_a_files_place_is_not_waited_for(
     """A pipe that took a file's place after the folder was looked through holds nothing up."""
     file = tmp_path / "a.jsonl"
     file.write_text(session("one"))
-    listed = found_files(tmp_path)
+    listed = find_files(tmp_path)
     file.unlink()
     os.mkfifo(file)
 
     def as_they_were(_: Sequence[Path]) -> Sequence[FoundFile]:
         return listed
 
-    monkeypatch.setattr("refold.console.imports.found_files", as_they_were)
+    monkeypatch.setattr("refold.console.imports.find_files", as_they_were)
     assert "cannot be read: it is no regular file" in refold("import", tmp_path, "--dry-run").err
 
 
@@ -183,7 +183,7 @@ def test_a_source_cannot_say_that_an_import_is_done(
     )
     monkeypatch.setattr(imported_runs, "EVENTS", 7)
     with monkeypatch.context() as patch:
-        patch.setattr("refold.console.places.SqliteStore", Failing)
+        patch.setattr("refold.console.locations.SqliteStore", Failing)
         Failing.left = 4
         assert 4 == refold("import", file, "--store", store).code
     ran = documents(refold("import", file, "--store", store, "-o", "json").out)[0]["imported"][0]

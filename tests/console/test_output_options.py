@@ -7,7 +7,7 @@ import pytest
 
 from console.conftest import Refold
 from refold.console.app import COMMANDS, command_of
-from refold.console.options import Form
+from refold.console.screen import OutputFormat
 
 FILES = {"pack", "unpack", "export", "report", "shrink", "testcase"}
 """The commands that write a file whose name may be typed."""
@@ -27,11 +27,11 @@ def test_every_command_means_the_same_by_an_option(words: str) -> None:
     """`-o` takes `text` or `json` on every command, and exactly the commands that write a file have `--out`."""
     options = {opt: each for each in command_of(words).params for opt in each.opts if opt.startswith("-")}
     assert options["-o"] is options["--output"]
-    assert [form.value for form in Form] == list(getattr(options["-o"].type, "choices", []))
+    assert [form.value for form in OutputFormat] == list(getattr(options["-o"].type, "choices", []))
     assert (words in FILES) == ("--out" in options)
 
 
-@pytest.mark.parametrize("form", [form.value for form in Form])
+@pytest.mark.parametrize("form", [form.value for form in OutputFormat])
 @pytest.mark.parametrize("command", sorted(FILES))
 def test_a_format_is_no_file_name(
     command: str, form: str, refold: Refold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

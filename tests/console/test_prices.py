@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.conftest import Refold
-from refold.console.whatif_question import chosen_prices
+from refold.console.whatif_question import choose_prices
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.prices import list_name, listed_nanousd
 from refold.engine.policies.files import PolicyFileError
@@ -36,7 +36,7 @@ def runs(store: Path) -> Path:
 
 
 def priced(usage: Usage, table: Path) -> int | None:
-    prices = chosen_prices(table)
+    prices = choose_prices(table)
     assert prices is not None
     return prices.cost(Answered(model="scripted", address="", at=0, usage=usage))
 
@@ -107,7 +107,7 @@ def test_tables_that_are_refused(tmp_path: Path, name: str, text: str | None, sa
     if text is not None:
         table.write_text(text)
     with pytest.raises(PolicyFileError, match=said) as caught:
-        chosen_prices(table)
+        choose_prices(table)
     assert str(table) in str(caught.value)
 
 
@@ -125,7 +125,7 @@ def test_tables_that_are_refused(tmp_path: Path, name: str, text: str | None, sa
 def test_installed_lists(model: str, address: str, known: bool) -> None:
     """The address decides whose price it is; where nobody knows it, the name does."""
     assert known is (listed_nanousd(USAGE, model, address, 0) is not None)
-    prices = chosen_prices(Path("genai-prices"))
+    prices = choose_prices(Path("genai-prices"))
     assert prices is not None
     assert list_name() == prices.name
     answered = Answered(model=model, address=address, at=0, usage=USAGE)

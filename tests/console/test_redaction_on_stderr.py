@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.console.main import guarded
+from refold.console.main import run_guarded
 from refold.reducers.errors import WorldFailed
 from refold.reducers.secrets import REDACTED
 from support.known_keys import EXAMPLES
@@ -30,7 +30,7 @@ def test_an_error_shows_no_secret(
     def work() -> int:
         raise error
 
-    assert 0 != guarded(work, words)
+    assert 0 != run_guarded(work, words)
     told = capsys.readouterr().err
     assert f"provided: {REDACTED} {REDACTED}" in told
     assert KEY not in told

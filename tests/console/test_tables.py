@@ -8,7 +8,7 @@ from refold.console.screen import Column, Screen
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a person watched what is printed."""
-    monkeypatch.setattr("refold.console.screen.watched", lambda _: True)
+    monkeypatch.setattr("refold.console.screen.is_terminal", lambda _: True)
 
 
 CALL = "Bash  git add src/one.py src/two.py && git push"

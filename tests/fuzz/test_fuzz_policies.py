@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fuzz.asking import assert_sound, error_of, examples, refold, within
 from fuzz.mutations import flipped, put, texts, values
-from refold.console.policy import Language, written
+from refold.console.policy import Language, render_policy
 from refold.engine.policies.files import PolicyFileError, chosen_policy
 from refold.reducers.complaints import warnings
 from refold.reducers.errors import PolicyError
@@ -36,7 +36,7 @@ PIECES: tuple[bytes, ...] = (
 @cache
 def text(name: str, language: Language) -> bytes:
     """A preset in full, in a language; in YAML and JSON also as it stands, laid over nothing."""
-    return written(parse({"preset": name}), language).encode()
+    return render_policy(parse({"preset": name}), language).encode()
 
 
 @st.composite

@@ -12,9 +12,9 @@ from typing import Annotated, cast
 import msgspec
 
 from refold.console import claims
-from refold.console.next_steps import next_words, waits_for
-from refold.console.options import Means, argument, option
-from refold.console.places import StorePlace, changing
+from refold.console.descriptions import next_words, waits_for
+from refold.console.locations import StorePlace, changing
+from refold.console.options import DriveOptions, argument, option
 from refold.console.screen import Column, Screen, note
 from refold.engine import Model, Run, Tool, files, shell, todos, unattended
 from refold.engine.compatibility import installed_guards
@@ -36,7 +36,7 @@ WRITING = frozenset({"write_file", "edit_file"})
 _BUILT_IN_NAMES = READING | WRITING | {"run_command", "write_todos"}
 
 
-def _rooted(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | None], list[Tool]]:
+def _below_root(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | None], list[Tool]]:
     def made(root: Path | None) -> list[Tool]:
         if root is None:
             raise WrongUse(f"--tools {word}: needs --root DIR, the directory that it may reach")
@@ -46,29 +46,29 @@ def _rooted(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | N
 
 
 BUILT_IN: Mapping[str, Callable[[Path | None], list[Tool]]] = {
-    "files": _rooted(files, "files"),
-    "files-ro": _rooted(lambda root: files(root, write=False), "files-ro"),
+    "files": _below_root(files, "files"),
+    "files-ro": _below_root(lambda root: files(root, write=False), "files-ro"),
     "todos": lambda root: todos(),  # noqa: ARG005
-    "shell": _rooted(shell, "shell"),
+    "shell": _below_root(shell, "shell"),
 }
 
 
-def chosen_tools(words: Sequence[str], root: Path | None) -> list[Tool]:
+def choose_tools(words: Sequence[str], root: Path | None) -> list[Tool]:
     """The tools of a new run. Without `words`: to-dos, and the files below `root` if there is one.
 
     Raises `WrongUse` for a word that names no tool, and for what a named module raises on import.
     """
     asked = _split(words) if words else ["files", "todos"] if root is not None else ["todos"]
-    return _made(asked, root)
+    return _make_tools(asked, root)
 
 
-def rebuilt_tools(run: str, offered: Sequence[str], words: Sequence[str], root: Path | None) -> list[Tool]:
+def rebuild_tools(run: str, offered: Sequence[str], words: Sequence[str], root: Path | None) -> list[Tool]:
     """The tools that a run was started with, by their recorded names: to-dos and files need no word of their own.
 
     A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
     """
-    asked = _split(words) if words else _recorded(offered, root)
-    tools = _made(asked, root)
+    asked = _split(words) if words else _words_for(offered, root)
+    tools = _make_tools(asked, root)
     missing = [name for name in offered if name not in {tool.name for tool in tools}]
     if "write_todos" in missing:
         tools += todos()
@@ -85,7 +85,7 @@ def _split(words: Sequence[str]) -> list[str]:
     return [word.strip() for each in words for word in each.split(",") if word.strip()]
 
 
-def _recorded(offered: Sequence[str], root: Path | None) -> list[str]:
+def _words_for(offered: Sequence[str], root: Path | None) -> list[str]:
     names, words = set(offered), list[str]()
     if root is not None and names & WRITING:
         words.append("files")
@@ -110,7 +110,7 @@ def _way_out(missing: Sequence[str]) -> str:
     return " and ".join(needs) or "--tools as before"
 
 
-def _made(words: Iterable[str], root: Path | None) -> list[Tool]:
+def _make_tools(words: Iterable[str], root: Path | None) -> list[Tool]:
     """The tools of all words; plain functions among them are made into tools, with one line about all of them."""
     tools, unsaid = made_of([tool for word in words for tool in _tools(word, root)])
     if unsaid:
@@ -123,10 +123,10 @@ def _tools(word: str, root: Path | None) -> Sequence[Given]:
         return BUILT_IN[word](root)
     if ":" not in word and not all(part.isidentifier() for part in word.split(".")):
         raise WrongUse(f"--tools {word}: expected {', '.join(BUILT_IN)}, module or module:attribute")
-    return _imported(word)
+    return _import_tools(word)
 
 
-def _imported(word: str) -> Sequence[Given]:
+def _import_tools(word: str) -> Sequence[Given]:
     name, colon, attribute = word.partition(":")
     # The `refold` script's own directory is first on the path; who names a module means one that lies here.
     if os.getcwd() not in sys.path:
@@ -158,7 +158,7 @@ def _all_of(module: ModuleType) -> list[Given]:
     return list(tools.values()) or list(functions)
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The address, the price in dollars per million tokens read and written, and the seconds of silence; None: the usual."""
 
     base_url: str | None = None
@@ -170,19 +170,19 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return model_at(name, base_url=self.base_url, price=self.price, timeout=self.timeout)
 
 
-def served(means: Means, model: str, price: str = "") -> Served:
+def model_options(means: DriveOptions, model: str, price: str = "") -> ModelOptions:
     """What was typed of the model of this name, or is in the environment; else a run's own recorded `price`. Raises `WrongUse`."""
     said = price or None if means.price is None else means.price
-    return Served(
+    return ModelOptions(
         base_url=base_url_of(model, means.base_url),
         price=None if said is None else price_in(said),
         timeout=means.timeout,
     )
 
 
-def recorded(price: str) -> Served:
+def recorded_options(price: str) -> ModelOptions:
     """Where its name says, for a run's own recorded `price`."""
-    return Served(price=price_in(price) if price else None)
+    return ModelOptions(price=price_in(price) if price else None)
 
 
 PRUNE_LOG = "REFOLD_PRUNE_LOG"
@@ -197,11 +197,11 @@ def follow(environment: Mapping[str, str]) -> None:
     """Show the lines from now on. Raises `PolicyError` where the variable is neither on nor off."""
     if flag(environment, PRUNE_LOG):
         LOGGER.setLevel(logging.INFO)
-        _shown(LOGGER)
-    _shown(logging.getLogger("refold.policy"))
+        _show_log(LOGGER)
+    _show_log(logging.getLogger("refold.policy"))
 
 
-def _shown(logger: logging.Logger) -> None:
+def _show_log(logger: logging.Logger) -> None:
     if not any(isinstance(handler, _OnStderr) for handler in logger.handlers):
         logger.addHandler(_OnStderr())
 
@@ -226,13 +226,13 @@ def model_fetch_command(
 ) -> int:
     """Fetch a model's weights into the user's cache, and print where they are."""
     bare = name.removeprefix("local:")
-    path = fetched(bare, check=check)
+    path = fetch_weights(bare, check=check)
     made = {"name": bare, "path": str(path), "size": path.stat().st_size}
     screen.result(made, lambda: screen.say(str(path)))
     return 0
 
 
-def fetched(name: str, *, check: bool = False) -> Path:
+def fetch_weights(name: str, *, check: bool = False) -> Path:
     """The path of a model's weights, fetched with a bar on the terminal, or a line every tenth where there is none."""
     from rich.console import Console
 
@@ -284,7 +284,7 @@ async def leave(screen: Screen, place: StorePlace, run: Run, means: str = "") ->
 
     Raises `Elsewhere` where an engine has the run.
     """
-    with claims.told(place):
+    with claims.translate_conflicts(place):
         await run.detach()
     tell_left(screen, place, run.state, means)
     return 0

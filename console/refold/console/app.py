@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from refold.console.options import Form, Output
-from refold.console.typed import command, parameter
+from refold.console.options import Output, command, parameter
+from refold.console.screen import OutputFormat
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -36,15 +36,15 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "view": ("view", "Show what the model saw at a turn."),
             "state": ("view", "Show the state after an event."),
             "why": ("view", "Show what limits and guards saw and said."),
-            "diff": ("diff", "Show where two runs part."),
+            "diff": ("comparisons", "Show where two runs part."),
             "graph": ("view", "Print the machine of an agent's states."),
         },
         "Ask": {
             "grep": ("queries", "Find events in runs."),
             "stats": ("queries", "Count what was done in runs."),
             "whatif": ("whatif", "Ask what other policies would have decided."),
-            "bisect": ("bisect", "Find the first event after which something is true."),
-            "blame": ("bisect", "Show which events changed a field of the state."),
+            "bisect": ("comparisons", "Find the first event after which something is true."),
+            "blame": ("comparisons", "Show which events changed a field of the state."),
             "shrink": ("testcase", "Make the smallest log that still shows something."),
         },
         "Prove": {
@@ -55,8 +55,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "testcase": ("testcase", "Write a pytest file that replays a run."),
         },
         "Hand on": {
-            "report": ("reports", "Write a run as one HTML page."),
-            "export": ("export", "Write runs in the shapes that other programs read."),
+            "report": ("exports", "Write a run as one HTML page."),
+            "export": ("exports", "Write runs in the shapes that other programs read."),
             "pack": ("proofs", "Put runs into a file that verifies offline."),
             "unpack": ("proofs", "Make a store of a bundle."),
         },
@@ -99,7 +99,7 @@ MEANT: Mapping[str, str] = MappingProxyType(
 """What is typed by who knows other programs, and what it is called here."""
 
 
-def _keep_form(output: Form | None) -> None:
+def _keep_form(output: OutputFormat | None) -> None:
     click.get_current_context().obj = output
 
 

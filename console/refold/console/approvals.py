@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from refold.console import descriptions, places
+from refold.console import descriptions, locations
+from refold.console.addresses import Oldest, sweep, unread_note
 from refold.console.agents import means_needed, say_and_leave
-from refold.console.next_steps import asked_about, next_words
+from refold.console.descriptions import doubtful_calls, next_words
+from refold.console.locations import StorePlace, reads
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
-from refold.console.places import StorePlace, reads
-from refold.console.run import look, overdue, stay, taken_up
+from refold.console.run import look, overdue, stay, take_up
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import Oldest, not_read, sweep
 from refold.engine import NotWaiting, Run
 from refold.engine.arguments import Answers, Edit, words_of
 from refold.engine.compatibility import installed_guards
@@ -71,7 +71,7 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
 async def tell_questions(screen: Screen, place: StorePlace) -> int:
     """List what waits for a person. Exit code 0; a log that cannot be read is raised after the others are told."""
     found = Oldest[Question](_MOST)
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
 
         async def look(run: str) -> None:
             if await source_of(store, run):  # what its agent's people said, they said elsewhere
@@ -92,7 +92,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
     """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
     if not state.agent_state.awaits_operator:
         return None
-    doubts, approval, batch = asked_about(state), state.approval, state.batch
+    doubts, approval, batch = doubtful_calls(state), state.approval, state.batch
     answer = contents.get(batch.seq) if batch else None
     said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
     names = approval.event.calls if approval is not None else doubts
@@ -115,7 +115,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
 def _tell_question(screen: Screen, place: StorePlace, found: Oldest[Question], unread: Sequence[str]) -> None:
     if not found.count:
         note(
-            f"nothing{' that was read' if unread else ''} in {place.path} waits for a person{not_read(unread)}"
+            f"nothing{' that was read' if unread else ''} in {place.path} waits for a person{unread_note(unread)}"
         )
         return
     columns = [Column("run"), Column("since (UTC)"), Column("until (UTC)"), Column("waits for")]
@@ -228,7 +228,7 @@ async def _answer(
 ) -> int:
     """Record the answer, and go on with the run or leave it to a worker. What cannot be is refused before anything is written."""
     state, _ = await look(place, typed, decides=True)
-    answers: Answers = dict.fromkeys(_meant(state, calls, everything=everything), answer)
+    answers: Answers = dict.fromkeys(_select_calls(state, calls, everything=everything), answer)
     approved(state, ApprovalAnswered(at=state.at), *words_of(answers), remark.note, b"")
 
     def say(run: Run) -> None:
@@ -237,12 +237,12 @@ async def _answer(
     if means.detach:
         return await say_and_leave(screen, place, state.setup.run, say, means.typed)
     async with AsyncExitStack() as stack:
-        run = await taken_up(stack, place, state, means)
+        run = await take_up(stack, place, state, means)
         say(run)
         return await stay(screen, place, run, means.typed)
 
 
-def _meant(state: RunState, calls: Sequence[str], *, everything: bool) -> Sequence[str]:
+def _select_calls(state: RunState, calls: Sequence[str], *, everything: bool) -> Sequence[str]:
     run, asked = state.setup.run, state.approval
     if asked is None:
         raise NotWaiting(run, state.agent_state, "an answer about calls")

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from refold.console import addresses, descriptions, places, verdicts
+from refold.console import addresses, descriptions, locations, verdicts
+from refold.console.addresses import all_runs, check_choice
+from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
-from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, Unchecked, alone, processes, progress
 from refold.console.screen import Screen, note, worst
-from refold.console.selection import all_runs, check_choice
 from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
@@ -52,7 +52,7 @@ def audit_command(
     bundles = {
         each: path.resolve()
         for each in runs
-        if (path := places.file_of(each)) is not None and is_bundle(path)
+        if (path := locations.file_of(each)) is not None and is_bundle(path)
     }
     files = list(dict.fromkeys(bundles.values()))
     certified = certificate is not None
@@ -72,7 +72,7 @@ def audit_command(
     if not work:
         note(f"{descriptions.line(str(place.path))} has no runs")
     teller, heads = _Teller(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
-    totals = _audited(teller, heads, work, jobs)
+    totals = _audit_runs(teller, heads, work, jobs)
     if certificate is not None:
         _certify(screen, certificate, totals, heads, signing)
     if damage is not None:
@@ -89,7 +89,7 @@ async def _sizes(
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
     """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
     check_choice(named, everything=everything)
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         if certified:
             await store.check()
         if everything:
@@ -98,7 +98,7 @@ async def _sizes(
         return [(run, (await store.head(run)).seq) for run in runs], None
 
 
-def _audited(teller: "_Teller", heads: Heads, work: Sequence[Shard], jobs: int | None) -> Totals:
+def _audit_runs(teller: "_Teller", heads: Heads, work: Sequence[Shard], jobs: int | None) -> Totals:
     began = time.monotonic()
     with progress("auditing", sum(shard.events for shard in work)) as step:
 

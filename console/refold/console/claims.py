@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import descriptions
-from refold.console.places import StorePlace
+from refold.console.locations import StorePlace
 from refold.reducers.errors import WorldFailed
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import nano
@@ -37,7 +37,7 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
             case "queued":
                 return "waits for a worker"
             case "later":
-                return f"waits, {_left(self.seconds)} more at most"
+                return f"waits, {_remaining(self.seconds)} more at most"
             case "lost":
                 return "no engine has it"
 
@@ -54,7 +54,7 @@ class Elsewhere(WorldFailed):
 
 
 @contextmanager
-def told(place: StorePlace) -> Generator[None]:
+def translate_conflicts(place: StorePlace) -> Generator[None]:
     """Raises `Elsewhere` for each error that means: another engine has the run."""
     try:
         yield
@@ -72,7 +72,7 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
 
     match error:
         case Held(run=run, holder=holder, seconds=seconds):
-            problem = f"run {run} is driven by {driver(holder)}, whose lease has {_left(seconds)} left unless it renews it"
+            problem = f"run {run} is driven by {driver(holder)}, whose lease has {_remaining(seconds)} left unless it renews it"
             also = "; if that process is gone, the run is free when its lease has run out"
         case LeaseLost(run=run) | Overtaken(run=run):
             problem, also = f"run {run} was taken over by another engine; nothing more is done here", ""
@@ -87,11 +87,11 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
     return Elsewhere(run, (problem, f"  {ways}{also}"))
 
 
-async def claimed(store: Store, run: str, state: RunState | None = None) -> EngineClaim | None:
+async def find_claim(store: Store, run: str, state: RunState | None = None) -> EngineClaim | None:
     """Whether the run has an engine, or wants one; None: it has ended, or waits for a person. `lost` by its `state`, if that is given."""
     claim = await store.claim(run)
     if claim is not None:
-        return _claimed(claim)
+        return _engine_claim(claim)
     from refold.engine.journal import source_of
     from refold.engine.runtime import is_lost
 
@@ -105,7 +105,7 @@ def driver(holder: str) -> str:
     return f"process {rest[0]} on {host}" if len(rest) == 3 else holder
 
 
-def _claimed(claim: Claim) -> EngineClaim:
+def _engine_claim(claim: Claim) -> EngineClaim:
     if claim.holder:
         from refold.engine.tenure import is_gone
 
@@ -117,5 +117,5 @@ def _claimed(claim: Claim) -> EngineClaim:
     return EngineClaim(standing="later", seconds=claim.seconds)
 
 
-def _left(seconds: float) -> str:
+def _remaining(seconds: float) -> str:
     return figures.seconds(nano(round(max(0.0, seconds), 1)))

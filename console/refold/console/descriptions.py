@@ -1,4 +1,4 @@
-"""Text from elsewhere, made harmless for a terminal, and short.
+"""How a run stands, in few words, and what can be typed next.
 
 What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the window's
 title or answer as if typed, and marks that turn the reading order round or cannot be seen at all. None of it is
@@ -6,9 +6,15 @@ taken away, for it may be just what is looked for: each such character is shown 
 """
 
 import re
+from enum import StrEnum
 from functools import cache
+from typing import Any
 
+from refold.engine import RunResult
 from refold.reducers.machine import SUCCESSFUL
+from refold.reducers.pending import unknown_calls
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Doubt
 from refold.replay import figures
 from refold.replay.kinds.arguments import brief
 from refold.replay.kinds.sentences import SHOWN
@@ -84,7 +90,7 @@ def task(text: str | None, most: int = SHOWN) -> str:
     return short(text, most) or "-"
 
 
-def ended(about: Summary) -> str:
+def end_text(about: Summary) -> str:
     """How a run stands, by its source where that says so: `finished`, `MAX_STEPS (step_limit)`."""
     if not about.source_end:
         return standing(about.agent_state, about.code if about.agent_state not in SUCCESSFUL else None)
@@ -97,3 +103,62 @@ def ended(about: Summary) -> str:
 def standing(state: str, code: str | None) -> str:
     """How a run stands: `MAX_STEPS (step_limit)`."""
     return line(f"{state} ({code})") if code else state
+
+
+class Ending(StrEnum):
+    """How a call ended whose end was not recorded, as it is typed; the log's own word is understood too."""
+
+    HAPPENED = "happened"
+    DID_NOT = "did-not"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Ending | None":
+        return cls.DID_NOT if value == Doubt.DID_NOT else None
+
+    @property
+    def doubt(self) -> Doubt:
+        """As the log has it."""
+        return Doubt[self.name]
+
+
+# In braces: typed just so, a shell makes three words of it, and the command refuses them. A `|` would begin another command.
+ENDINGS = f"{{{','.join(Ending)}}}"
+"""The words in a command that is shown, of which one is to be typed."""
+
+
+def standing_of(result: RunResult) -> dict[str, Any]:
+    """How a run stands, as every line of JSON about one says it: `run`, `state`, `code` and `reason`."""
+    ended = result.outcome
+    return {"run": result.run, "state": str(result.state), "code": ended.code, "reason": ended.reason}
+
+
+def waits_for(state: RunState) -> str:
+    """What a run in this state waits for that no engine drives: a person, and what of them, or a worker."""
+    if state.approval is not None:
+        return f"approval of {', '.join(state.approval.event.calls)}"
+    if calls := doubtful_calls(state):
+        return f"a person to say how {', '.join(calls)} ended"
+    if state.agent_state.awaits_operator:
+        return "a message"
+    return "a worker"
+
+
+def doubtful_calls(state: RunState) -> tuple[str, ...]:
+    """The calls of which a person is asked how they ended."""
+    return unknown_calls(state) if state.asked_at is not None and state.approval is None else ()
+
+
+def next_words(state: RunState, means: str = "") -> list[str]:
+    """What to type next, after `refold`, for a run that no engine drives; `means` are the options by which it was driven."""
+    run = state.setup.run
+    if state.ended:
+        return [f"show {run}", f"audit {run}"]
+    if state.approval is not None:
+        asked = " ".join(state.approval.event.calls)
+        return [f"approve {run} {asked}{means}", f"reject {run} {asked}{means}", f"approvals {run}"]
+    if calls := doubtful_calls(state):
+        return [f"resolve {run} {call} {ENDINGS}" for call in calls]
+    if state.agent_state.awaits_operator:
+        return [f"resume {run} --message TEXT{means}", f"show {run}"]
+    return [f"worker{means}", f"resume {run}{means}", f"show {run}"]

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, claims, places
+from refold.console import addresses, claims, locations
+from refold.console.addresses import Oldest, Unread, sweep, unread_note
 from refold.console.agents import say_and_leave, tell_left
-from refold.console.next_steps import ENDINGS, Ending, standing_of
+from refold.console.descriptions import ENDINGS, Ending, standing_of
+from refold.console.locations import StorePlace, changing, reads
 from refold.console.options import By, Note, WholeRun, argument, option, words
-from refold.console.places import StorePlace, changing, reads
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import Oldest, Unread, not_read, sweep
 from refold.engine import halt
 from refold.engine.compatibility import installed_guards
 from refold.engine.fork import annotate
@@ -87,7 +87,7 @@ async def doubts_command(
     """
     tally = Tally(everything=everything)
     unread = Unread([], None)
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
 
         async def look(run: str) -> None:
             tally.take(await in_doubt(store, run))
@@ -104,7 +104,7 @@ async def doubts_command(
             unread = await sweep(store, look_if_own)
         found = tally.document(time.time_ns(), unread.runs)
         runs_ = list(dict.fromkeys(call.run for call in found.calls))
-        short = await addresses.shortened(store, runs_) if screen.live else {}
+        short = await addresses.shorten_ids(store, runs_) if screen.live else {}
     screen.result(found, lambda: _tell(screen, place, found, short, tally.shown.count))
     if unread.problem is not None:
         raise unread.problem
@@ -128,9 +128,9 @@ async def resolve_command(
 
     Of a call whose result says that it is not known it is a note in the log: the model is not told, and nothing runs.
     """
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
-        doubted = _doubted(run, call, await doubts(store, run))
+        doubted = _find_doubt(run, call, await doubts(store, run))
     if doubted.result is None:
         return await say_and_leave(
             screen, place, run, lambda told: told.resolve(call, ending.doubt, by=by, note=why)
@@ -142,7 +142,7 @@ async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
     """The calls of a run that are or were in doubt. One that an engine has in its hands is not."""
     calls = await doubts(store, run)
     if any(call.standing == "open" for call in calls):
-        claimed = await claims.claimed(store, run)
+        claimed = await claims.find_claim(store, run)
         if claimed is not None and claimed.standing == "driven":
             return [call for call in calls if call.standing != "open"]
     return calls
@@ -190,7 +190,7 @@ def _metric(found: Doubts) -> str:
     runs = figures.counted(found.runs, "run")
     where = f" in {runs}" if found.unresolved else ""
     since = f", the oldest for {figures.seconds(found.oldest)}" if found.unresolved and found.oldest else ""
-    return f"{figures.count(found.unresolved)} unresolved{where}{since}{not_read(found.unread)}"
+    return f"{figures.count(found.unresolved)} unresolved{where}{since}{unread_note(found.unread)}"
 
 
 async def _note_beside(
@@ -204,7 +204,7 @@ async def _note_beside(
         return NoteAdded(at=at, by=label(redactor.text(by)), seq=call.result, content=said)
 
     async with changing(place) as store:
-        with claims.told(place):
+        with claims.translate_conflicts(place):
             state = await annotate(store, call.run, make, registry=installed_guards())
     tell_left(screen, place, state)
     note(
@@ -213,7 +213,7 @@ async def _note_beside(
     return 0
 
 
-def _doubted(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulCall:
+def _find_doubt(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulCall:
     """The call, if something may be said of it still. Raises `WrongUse`."""
     known = next((each for each in calls if each.call == call), None)
     # What its result leaves open may be said again, and the last word counts: people mistype.
@@ -246,10 +246,10 @@ async def cancel_command(
 
     An engine that drives it is fenced out, and can write nothing more. One that has ended stays as it is.
     """
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
     async with changing(place) as store:
-        with claims.told(place):
+        with claims.translate_conflicts(place):
             result = await halt(store, run, why, by=by, registry=installed_guards())
         family = await family_of(store, run)
         calls = [call for each in family for call in await in_doubt(store, each)]

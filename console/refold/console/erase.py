@@ -11,8 +11,8 @@ import anyio
 import msgspec
 
 from refold.console import addresses, descriptions
+from refold.console.locations import StorePlace, changing
 from refold.console.options import By, argument, option
-from refold.console.places import StorePlace, changing
 from refold.console.screen import Screen, note
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import record, source_of
@@ -70,13 +70,13 @@ async def erase_command(
             event, "expected an event, as in RUN@e41; `refold show RUN --all` lists them"
         )
     async with changing(place) as store:
-        run, seq = await addresses.resolved(store, address.run), address.event
+        run, seq = await addresses.resolve_id(store, address.run), address.event
         found = await _with_content(store, run, seq, event)
         forks = await _forks(store, found)
-        if not (yes or await _agreed(store, found, forks)):
+        if not (yes or await _confirm(store, found, forks)):
             note("nothing was erased")
             return 1
-        async with _held(store, found.run) as lease:  # of a fork's prefix: the run that recorded it
+        async with _hold_lease(store, found.run) as lease:  # of a fork's prefix: the run that recorded it
             for each in (found.run, *forks):
                 await _refuse_needed(store, each, seq)
             head = await _erase(store, lease, found, why, by)
@@ -93,7 +93,7 @@ async def erase_command(
     return 0
 
 
-async def _agreed(store: Store, event: Stored, forks: Sequence[str]) -> bool:
+async def _confirm(store: Store, event: Stored, forks: Sequence[str]) -> bool:
     """Show what is to go, and ask. Raises `WrongUse` where there is no terminal to ask at."""
     what = f"{figures.counted(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -150,7 +150,7 @@ async def _some(store: Store, run: str) -> str:
 
 
 @asynccontextmanager
-async def _held(store: Store, run: str) -> AsyncGenerator[Lease]:
+async def _hold_lease(store: Store, run: str) -> AsyncGenerator[Lease]:
     """The run's lease. What was queued for the run stays queued."""
     claim = await store.claim(run)
     lease = await store.lease(run, holder=f"refold erase, process {os.getpid()}")

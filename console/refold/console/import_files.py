@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
-from refold.console import places
-from refold.console.places import StorePlace
+from refold.console import locations
+from refold.console.locations import StorePlace
 from refold.console.screen import Screen, note
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.text import clean
@@ -183,18 +183,18 @@ class FoundFile(msgspec.Struct, frozen=True):
             yield cast("BinaryIO", joined)
 
 
-def found_files(path: Path) -> Sequence[FoundFile]:
+def find_files(path: Path) -> Sequence[FoundFile]:
     """The file of a path, or those of a folder, sorted. Raises `WrongUse` for a path where nothing is."""
-    place = places.expanded(path)
+    place = locations.expand_home(path)
     if place.is_dir():
-        return list(_walked(place))
+        return list(_walk(place))
     if not place.is_file():
         what = "is no file" if place.exists() else "does not exist"
         raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
     return [FoundFile(place, _name(str(path)))]
 
 
-def _walked(folder: Path) -> Iterator[FoundFile]:
+def _walk(folder: Path) -> Iterator[FoundFile]:
     for where, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         place, shown = Path(where), Path(where).relative_to(folder).as_posix()
@@ -212,7 +212,7 @@ def _walked(folder: Path) -> Iterator[FoundFile]:
         ):
             path = place / name
             yield FoundFile(
-                path, _name(path.relative_to(folder).as_posix()), walked=True, skipped=_unwanted(path)
+                path, _name(path.relative_to(folder).as_posix()), walked=True, skipped=_reason_to_skip(path)
             )
 
 
@@ -226,10 +226,10 @@ def _events(folder: Path, names: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _is_plain(path: Path) -> bool:
-    return path.exists() and not _unwanted(path)
+    return path.exists() and not _reason_to_skip(path)
 
 
-def _unwanted(path: Path) -> str:
+def _reason_to_skip(path: Path) -> str:
     """Why a file that was not named is left alone. A link may lead out of the folder that was given."""
     if path.name.startswith("."):
         return "hidden"

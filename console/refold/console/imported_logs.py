@@ -159,13 +159,13 @@ class ImportedLog(msgspec.Struct):
             log.first_erased = min(log.erased)
             async for chunk in store.read(run, log.first_erased - 1, upto, checked=False):
                 for stored in chunk:
-                    log.marks[stored.seq - 1] = log.mark(stored.seq, stored.at, _encoded(stored))
+                    log.marks[stored.seq - 1] = log.mark(stored.seq, stored.at, _encode(stored))
         return log
 
     def _learn(self, stored: Stored, event: Event) -> None:
         self.decided += [] if isinstance(event, Annotation) else [stored.seq]
         self.salts.append(stored.salt)
-        self.marks.append(self.mark(stored.seq, stored.at, _encoded(stored)))
+        self.marks.append(self.mark(stored.seq, stored.at, _encode(stored)))
         self.parent = event.parent if isinstance(event, RunStarted) else self.parent
         says = event.what if isinstance(event, SourceRecorded) else ""
         supersedes = says.startswith(END + GOES_ON)
@@ -214,7 +214,7 @@ def _ends(stored: Stored) -> bool:
     return isinstance(event, SourceRecorded) and event.what.startswith(END)
 
 
-def _encoded(stored: Stored) -> codec.Encoded:
+def _encode(stored: Stored) -> codec.Encoded:
     return codec.Encoded(stored.kind, stored.body, stored.content)
 
 
@@ -297,7 +297,7 @@ class Beside:
         return Relation(run=self.run, how=how, upto=self._same)
 
 
-async def superseded(store: Store, related: Relation, origin: Origin, run: str) -> None:
+async def record_successor(store: Store, related: Relation, origin: Origin, run: str) -> None:
     """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
 
     def note(state: RunState, _: int, __: bytes) -> Annotation:

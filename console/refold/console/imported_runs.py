@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, suppress
 import msgspec
 
 from refold.console.conversations import Conversation, Conversations
-from refold.console.imported_logs import Beside, ImportedLog, Relation, complete, superseded
+from refold.console.imported_logs import Beside, ImportedLog, Relation, complete, record_successor
 from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
@@ -152,11 +152,11 @@ async def add_run(
     """
     done = None
     while done is None:
-        done = await _added(store, known, reading, growth)
+        done = await _try_add(store, known, reading, growth)
     return done
 
 
-async def _added(
+async def _try_add(
     store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None
 ) -> ImportResult | None:
     """As `add_run`. None: another import wrote of this conversation meanwhile."""
@@ -190,8 +190,8 @@ async def _added(
         whole=whole,
         erased=tuple(sorted(there.erased)),
         differs=appending.differs,
-        damaged=await _damaged(store, run) if appending.differs or unsaid else "",
-        related=await _related(store, reading, others, new=not whole),
+        damaged=await _damage(store, run) if appending.differs or unsaid else "",
+        related=await _record_relations(store, reading, others, new=not whole),
         parent=reading.begun_by,
     )
 
@@ -208,7 +208,7 @@ def conversation(reading: TranscriptRun) -> Conversation:
     return Conversation(reading.run, reading.format, reading.key, reading.apart, reading.begun_by)
 
 
-async def _related(
+async def _record_relations(
     store: Store, reading: TranscriptRun, others: list[Beside], *, new: bool
 ) -> tuple[Relation, ...]:
     found: list[Relation] = []
@@ -217,13 +217,13 @@ async def _related(
         found += [related] if related is not None else []
         if related is not None and related.how == "goes_on" and (new or not beside.ended.run):
             with suppress(CannotJudge, Damaged):  # what cannot be folded has no end to be superseded
-                if await _damaged(store, related.run):
+                if await _damage(store, related.run):
                     continue  # nothing is written onto what was edited
-                await superseded(store, related, reading.origin, reading.run)
+                await record_successor(store, related, reading.origin, reading.run)
     return tuple(found)
 
 
-async def _damaged(store: Store, run: str) -> str:
+async def _damage(store: Store, run: str) -> str:
     problem = (await verify(store, run)).problem
     return "" if problem is None else f"event {problem.seq} ({problem.kind}): {problem.problem}"
 

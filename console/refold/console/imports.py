@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import asdict
 
-from refold.console import import_files, places
+from refold.console import import_files, locations
 from refold.console.conversations import Conversations
-from refold.console.import_files import FileDone, FoundFile, found_files, more, tell_sum
+from refold.console.import_files import FileDone, FoundFile, find_files, more, tell_sum
 from refold.console.imported_logs import sentence
 from refold.console.imported_runs import Growth, ImportResult, add_run, conversation
+from refold.console.locations import StorePlace
 from refold.console.options import argument, option
-from refold.console.places import StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import clock
 from refold.importers.derivation.log import Problem
@@ -102,11 +102,11 @@ async def import_command(
     """
     if format is not None:
         importer(format)
-    files = [(path, file) for path in paths for file in found_files(path)]
+    files = [(path, file) for path in paths for file in find_files(path)]
     if dry_run:
         done = [(path, await _file(screen, None, file, format)) for path, file in files]
     else:
-        async with places.writing(place) as store:
+        async with locations.writing(place) as store:
             into = store, Conversations(store)
             done = await _all(screen, into, files, format)
     if not screen.json:
@@ -151,8 +151,8 @@ async def _file(
             size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
             found = detected(source) if named is None else Candidate(named, 100, "as was said")
-            told = await _imported(
-                into, source, found, partial(_reopened, file, size), sure=named is not None, waits=waits
+            told = await _import_source(
+                into, source, found, partial(_reopen, file, size), sure=named is not None, waits=waits
             )
     except UnknownFormat as error:
         if file.walked and not error.candidates and not file.sounds_like_one and not error.packed:
@@ -184,12 +184,12 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
 
 
 @contextmanager
-def _reopened(file: FoundFile, size: int) -> Generator[Source]:
+def _reopen(file: FoundFile, size: int) -> Generator[Source]:
     with file.opened(size) as opened:
         yield Source.opened(file.name, opened)
 
 
-async def _imported(
+async def _import_source(
     into: _Into | None,
     source: Source,
     found: Candidate,
@@ -266,7 +266,9 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     for place_, run in enumerate(told.runs):
         state = f"{run.end}, derived {run.state}"
         rows.append(("  imported" if not place_ else "", f"{run.run}  {_done(run)}; {state}"))
-        rows += [("", f"  {said}") for said in (*_compared(run), *_began(run), *map(sentence, run.related))]
+        rows += [
+            ("", f"  {said}") for said in (*_comparison_lines(run), *_began(run), *map(sentence, run.related))
+        ]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
         rows.append(("  odd", f"{figures.counted(reading.odd, 'place')}{unread}"))
@@ -317,7 +319,7 @@ def _began(run: ImportedRun) -> Iterable[str]:
         yield f"call {run.parent.call} of {run.parent.run} began it"
 
 
-def _compared(run: ImportedRun) -> Iterable[str]:
+def _comparison_lines(run: ImportedRun) -> Iterable[str]:
     if run.damaged:
         yield f"the log was edited: {run.damaged}"
     elif run.differs:

@@ -10,12 +10,12 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import asdict
 
-from refold.console import addresses, descriptions, places
-from refold.console.claims import EngineClaim, claimed
+from refold.console import addresses, descriptions, locations
+from refold.console.addresses import Problems
+from refold.console.claims import EngineClaim, find_claim
+from refold.console.locations import StorePlace, reads
 from refold.console.options import argument, labels_of, option
-from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import Trouble
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import NANO
@@ -88,10 +88,10 @@ async def ls_command(
     """
     sieve = _Sieve(asked, time.time())
     if not place.chosen and not place.path.exists():
-        _listed(screen, place, [], {}, others=False)
+        _list_runs(screen, place, [], {}, others=False)
         return 0
-    async with places.reading(place) as store:
-        found, trouble = list[RunLine](), Trouble()
+    async with locations.reading(place) as store:
+        found, trouble = list[RunLine](), Problems()
         damage: Damaged | None = None
         try:
             async for line in _lines(store, prefix, sieve, trouble):
@@ -103,8 +103,8 @@ async def ls_command(
         if asked.sort is not None:
             found.sort(key=lambda line: _measure(line, asked.sort), reverse=True)
         shown = found[:most]
-        short = await addresses.shortened(store, [each.run for each in shown]) if screen.live else {}
-    _listed(screen, place, shown, short, others=len(found) > most, sieve=sieve, prefix=prefix)
+        short = await addresses.shorten_ids(store, [each.run for each in shown]) if screen.live else {}
+    _list_runs(screen, place, shown, short, others=len(found) > most, sieve=sieve, prefix=prefix)
     if damage is not None:
         raise damage
     return trouble.code
@@ -139,7 +139,7 @@ def _states(line: RunLine) -> list[str]:
     return [each for each in (*own, *source, line.engine.standing if line.engine else "") if each]
 
 
-async def _lines(store: Store, prefix: str, sieve: _Sieve, trouble: Trouble) -> AsyncIterator[RunLine]:
+async def _lines(store: Store, prefix: str, sieve: _Sieve, trouble: Problems) -> AsyncIterator[RunLine]:
     """The runs that are meant; of all that were looked at it is told which cannot be read whole."""
     async for chunk in store.runs(prefix):
         for run, head in chunk:
@@ -153,7 +153,7 @@ async def _older(store: Store, run: str, since: int) -> bool:
     return any(0 < each.at < since for each in await store.read_some(run, [1]))
 
 
-async def _run_line(store: Store, run: str, since: int, trouble: Trouble) -> RunLine | None:
+async def _run_line(store: Store, run: str, since: int, trouble: Problems) -> RunLine | None:
     """What is told of a run; None where it surely began before `since`."""
     try:
         if since and await _older(store, run, since):
@@ -164,7 +164,7 @@ async def _run_line(store: Store, run: str, since: int, trouble: Trouble) -> Run
         return RunLine(run=run, damaged=str(error))
     if told.damaged:
         trouble.add(run, Damaged(told.damaged))
-    engine = None if told.code else await claimed(store, run, None if told.damaged else state)
+    engine = None if told.code else await find_claim(store, run, None if told.damaged else state)
     return RunLine(**asdict(told), tokens=known.tokens(told.usage), engine=engine)
 
 
@@ -192,7 +192,7 @@ def _measure(line: RunLine, order: Order | None) -> int:
     return -1 if found is None else found
 
 
-def _listed(
+def _list_runs(
     screen: Screen,
     place: StorePlace,
     runs: Sequence[RunLine],
@@ -269,7 +269,7 @@ def _task(run: RunLine) -> str:
 def _state(run: RunLine) -> str:
     if run.damaged:
         return "cannot be read whole"
-    state = descriptions.ended(run)
+    state = descriptions.end_text(run)
     if run.engine is not None:
         state = f"{state}, {run.engine}"
     if run.forked_from:

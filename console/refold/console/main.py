@@ -13,12 +13,13 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from refold.console import places
+from refold.console import locations
 
 if TYPE_CHECKING:
     import click
 
     from refold.reducers.errors import RefoldError
+
 
 INTERRUPTED = 130
 CLOSED = 141
@@ -36,25 +37,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     125 cannot be judged; 130 any Ctrl-C.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    return guarded(lambda: _dispatched(words), words)
+    return run_guarded(lambda: _dispatch(words), words)
 
 
-def guarded(work: Callable[[], int], words: Sequence[str]) -> int:
+def run_guarded(work: Callable[[], int], words: Sequence[str]) -> int:
     """Do `work`, and turn what it raises into a line on stderr and an exit code. See `main`."""
-    places.forget_damage()
-    _opened()
+    locations.forget_damage()
+    _open_streams()
     try:
         _readable(words)
         with _numbers_written():
             code = work()
-        return _told_damage(words) or code
+        return _report_damage(words) or code
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        return _failed(error, words)
+        return _report_failure(error, words)
 
 
-def _failed(error: Exception, words: Sequence[str]) -> int:
+def _report_failure(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
         _complain(f"the command line needs {error.name}, not installed here: pip install 'refold[cli]'")
         return WRONG_USE
@@ -62,10 +63,10 @@ def _failed(error: Exception, words: Sequence[str]) -> int:
     from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
 
     if isinstance(error, OutputClosed) and error.quiet:
-        return _told_damage(words) or CLOSED
+        return _report_damage(words) or CLOSED
     if isinstance(error, RefoldError):
         _explain(error, words)
-        return _told_damage(words) or error.exit_code
+        return _report_damage(words) or error.exit_code
     if isinstance(error, OSError):
         _complain(str(error), words=words)
         return WorldFailed.exit_code
@@ -92,7 +93,7 @@ def entry() -> None:
     sys.exit(code)
 
 
-def _opened() -> None:
+def _open_streams() -> None:
     """Where stdout or stderr was closed before we began, what is said there is lost, and nothing else is otherwise."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -124,15 +125,15 @@ def _readable(words: Sequence[str]) -> None:
             raise WrongUse(f"{named}{value or word!a}: is not UTF-8; type it in the terminal's own encoding")
 
 
-def _told_damage(words: Sequence[str]) -> int:
-    found = places.first_damage()
+def _report_damage(words: Sequence[str]) -> int:
+    found = locations.first_damage()
     if found is None:
         return 0
     _explain(found, words)
     return found.exit_code
 
 
-def _dispatched(words: list[str]) -> int:
+def _dispatch(words: list[str]) -> int:
     import click
 
     from refold.console.app import app
@@ -145,12 +146,12 @@ def _dispatched(words: list[str]) -> int:
         _say(error.format_message())
         return WRONG_USE
     except click.ClickException as error:
-        _misused(error)
+        _report_misuse(error)
         return WRONG_USE
     return code if isinstance(code, int) else 0
 
 
-def _misused(error: "click.ClickException") -> None:
+def _report_misuse(error: "click.ClickException") -> None:
     """Say what of the words cannot be read: how the command is used, and then as any other error."""
     said, more = error.format_message().rstrip(".").replace(". Did you mean", ": did you mean"), ""
     context: click.Context | None = getattr(error, "ctx", None)
@@ -178,7 +179,7 @@ def _complain(*lines: str, words: Sequence[str] = ()) -> None:
 
     if "--debug" in words:
         _trace()
-    told = "\n".join(line(_redacted(text)) for text in lines)
+    told = "\n".join(line(_redact(text)) for text in lines)
     with contextlib.suppress(OSError):
         print(f"refold: {told}", file=sys.stderr, flush=True)
 
@@ -187,10 +188,10 @@ def _trace() -> None:
     from refold.console.descriptions import block
 
     with contextlib.suppress(OSError):
-        print(indent(block(_redacted(traceback.format_exc())), "  "), file=sys.stderr, flush=True)
+        print(indent(block(_redact(traceback.format_exc())), "  "), file=sys.stderr, flush=True)
 
 
-def _redacted(text: str) -> str:
+def _redact(text: str) -> str:
     # A provider's complaint about a key may quote it, and what is on a terminal is copied into reports.
     from refold.engine.secrets import redactor_of
 

@@ -1,22 +1,26 @@
-"""The arguments and options that several commands share."""
+"""Options of commands as types, and functions made into click's commands.
 
+    async def ls_command(screen: Screen, place: StorePlace, *, most: Annotated[int, option("--most", "How many.")] = 20) -> int
+
+`screen` and `place` are given, not typed: the one writes as `-o` says, before the command or after it; the other is what
+`--store` names. A parameter that is a Struct stands for the options that its fields are. The default is the parameter's own;
+what has none must be typed.
+"""
+
+import inspect
 import shlex
 from collections.abc import Callable, Sequence
-from enum import StrEnum, unique
+from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import click
 import msgspec
 
+from refold.console.screen import OutputFormat
 from refold.reducers.errors import WrongUse
-
-
-@unique
-class Form(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -61,12 +65,12 @@ def new_file(help: str, **more: Any) -> Typed:  # noqa: A002
 
 
 def _login() -> str:
-    from refold.console.places import login
+    from refold.console.locations import login
 
     return login()
 
 
-Output = Annotated[Form | None, Typed(("-o", "--output"), "How results are written.", shows="text")]
+Output = Annotated[OutputFormat | None, Typed(("-o", "--output"), "How results are written.", shows="text")]
 StorePath = Annotated[
     Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="the user's data")
 ]
@@ -88,7 +92,7 @@ By = Annotated[
 Force = Annotated[bool, option("--force", "Write over a file that is there.")]
 
 
-class Means(msgspec.Struct, frozen=True, kw_only=True):
+class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """With what a run is driven from here: its tools, their directory, the model's address; or it is left to a worker."""
 
     root: Annotated[Path | None, option("--root", "Directory that the files tools may reach.")] = None
@@ -114,7 +118,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def typed(self) -> str:
         """What to type after another command so that it drives the run by the same: ` --root DIR --tools shell`, or nothing."""
-        given = {name: getattr(self, name) for name in Means.__struct_fields__}
+        given = {name: getattr(self, name) for name in DriveOptions.__struct_fields__}
         given["tools"] = ",".join(self.tools) if self.tools else None
         return "".join(
             f" --{name.replace('_', '-')} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
@@ -123,7 +127,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class MeansOrWorker(Means, frozen=True, kw_only=True):
+class MeansOrWorker(DriveOptions, frozen=True, kw_only=True):
     """The same, of a command that may leave the run to a worker."""
 
     detach: Annotated[
@@ -140,3 +144,146 @@ def labels_of(pairs: Sequence[str]) -> dict[str, str]:
             raise WrongUse(f"--label {pair!r}: expected name=value, each name once")
         labels[name] = value
     return labels
+
+
+_EMPTY = inspect.Parameter.empty
+_GIVEN = ("screen", "place")
+_PLAIN = {str: click.STRING, bool: click.BOOL, int: click.INT, float: click.FLOAT}
+
+
+class _Choice(click.Choice[str]):
+    """One of an enumeration's values."""
+
+    def __init__(self, kind: type[Enum]) -> None:
+        super().__init__([each.value for each in kind])
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The member that has the value."""
+        if self._kind is OutputFormat and value not in self.choices and ctx and _writes_file(ctx.command):
+            self.fail(
+                f"{value!r} is no format (text or json). To write into a file: {OUT} {value}", param, ctx
+            )
+        return self._kind(super().convert(str(value), param, ctx))
+
+
+class _Path(click.ParamType[Path]):
+    """A path, in which `~` stands for a home."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ARG002 - the parser's signature
+        """The path."""
+        from refold.console.locations import expand_home
+
+        return expand_home(Path(value))
+
+
+class _NewFile(_Path):
+    """A path of a file to write. The name of a format alone is refused: `-o json` was meant more often than a file `json`."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path. Fails for `json` and `text`."""
+        if value in {form.value for form in OutputFormat}:
+            self.fail(
+                f"{value!r} is a format: type -o {value}, or {OUT} ./{value} for a file of this name",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
+def _writes_file(typed: click.Command) -> bool:
+    return any(OUT in each.opts for each in typed.params)
+
+
+def command(name: str, function: Callable[..., Any]) -> click.Command:
+    """The command that does the function, whose docstring is its help. It returns the exit code."""
+    own = inspect.signature(function).parameters
+    bundles = {
+        name: each.annotation
+        for name, each in own.items()
+        if name not in _GIVEN and _is_bundle(each.annotation)
+    }
+    typed = [option for name, each in own.items() for option in _parameters(each, bundles.get(name))]
+    if "place" in own:
+        typed.append(parameter("store", StorePath, None))
+    typed.append(parameter("output", Output, None))
+    lists = {each.name for each in typed if each.multiple or each.nargs == -1}
+
+    def call(**said: Any) -> int:
+        from refold.console.screen import Screen
+
+        said = {name: list(value) if name in lists else value for name, value in said.items()}
+        form = said.pop("output", None) or click.get_current_context().obj or OutputFormat.TEXT
+        given: dict[str, Any] = {"screen": Screen(form)}
+        if "place" in own:
+            from refold.console.locations import store_place
+
+            given["place"] = store_place(said.pop("store"))
+        for bundle, kind in bundles.items():
+            given[bundle] = kind(**{field: said.pop(field) for field in kind.__struct_fields__})
+        work = partial(function, **given, **said)
+        code: int
+        if not inspect.iscoroutinefunction(function):
+            code = work()
+            return code
+        import anyio
+
+        code = anyio.run(work)
+        return code
+
+    return click.Command(name, callback=call, params=typed, help=function.__doc__)
+
+
+def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parameter:
+    """An argument or an option, as it is typed; many of them, or none, for a list."""
+    hint, said = get_args(annotation)
+    (kind,) = [each for each in get_args(hint) if each is not NoneType] or [hint]
+    many = get_origin(hint) is list
+    needed = default is _EMPTY and not (said.may_lack or said.default or (many and said.names))
+    more: dict[str, Any] = {
+        "type": _type(kind, said),
+        "help": f"{said.help}  [default: {said.shows}]" if said.shows else said.help,
+        "metavar": said.metavar,
+        "required": needed,
+    }
+    if default is not _EMPTY:
+        more["default"] = default
+    elif said.default is not None:
+        more["default"] = said.default
+    if isinstance(default, Enum):
+        more["default"] = default.value
+    if not said.names:
+        return click.Argument([name], nargs=-1 if many else 1, **more)
+    # What is said of a default stands in the help already: click would put it in parentheses.
+    shown = not said.shows and default not in (_EMPTY, "")
+    return click.Option([name, *said.names], is_flag=kind is bool, multiple=many, show_default=shown, **more)
+
+
+def _type(kind: type, said: Typed) -> click.ParamType[Any]:
+    if said.min is not None or said.max is not None:
+        return click.IntRange(said.min, said.max) if kind is int else click.FloatRange(said.min, said.max)
+    if issubclass(kind, Enum):
+        return _Choice(kind)
+    if kind is Path:
+        return _NewFile() if OUT in said.names else _Path()
+    return _PLAIN[kind]
+
+
+def _is_bundle(kind: Any) -> bool:
+    return inspect.isclass(kind) and issubclass(kind, msgspec.Struct)
+
+
+def _parameters(own: inspect.Parameter, bundle: Any) -> list[click.Parameter]:
+    if own.name in _GIVEN:
+        return []
+    if bundle is None:
+        return [parameter(own.name, own.annotation, own.default)]
+    kinds = get_type_hints(bundle, include_extras=True)
+    return [
+        parameter(each.name, kinds[each.name], _EMPTY if each.default is msgspec.NODEFAULT else each.default)
+        for each in msgspec.structs.fields(bundle)
+    ]

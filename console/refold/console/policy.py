@@ -36,7 +36,7 @@ class Language(StrEnum):
     JSON = "json"
 
 
-def written(policy: Policy, language: Language) -> str:
+def render_policy(policy: Policy, language: Language) -> str:
     """The text of a file that says this policy. Raises `WrongUse` where the package that writes it is missing.
 
     A terminal may be shown it: where a text has characters that it must not get, none but ASCII is written.
@@ -138,7 +138,7 @@ def policy_show_command(
 ) -> int:
     """Print a policy in full, as a file that says the same: what it is laid over and every default filled in."""
     found, _ = chosen_policy(policy, installed_guards(), {})
-    text = written(found, language or (Language.JSON if screen.json else Language.YAML))
+    text = render_policy(found, language or (Language.JSON if screen.json else Language.YAML))
     screen.styled(text.rstrip("\n"))
     return 0
 

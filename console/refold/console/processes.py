@@ -12,7 +12,7 @@ from typing import Annotated, Protocol
 import msgspec
 
 from refold.console.options import option
-from refold.console.screen import watched
+from refold.console.screen import is_terminal
 from refold.replay.bulk import Shard
 
 Jobs = Annotated[
@@ -71,7 +71,7 @@ class Step(Protocol):
 @contextmanager
 def progress(what: str, total: int) -> Generator[Step]:
     """A bar that fills up to `total`, and is gone at the end."""
-    if not watched(sys.stderr):
+    if not is_terminal(sys.stderr):
         yield lambda _: None
         return
     from rich.console import Console

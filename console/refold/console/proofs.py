@@ -8,10 +8,10 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, places
+from refold.console import addresses, locations
 from refold.console.audit import code_of, imported_row, named_rows
+from refold.console.locations import StorePlace, changing, reads
 from refold.console.options import argument, new_file, option
-from refold.console.places import StorePlace, changing, reads
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
@@ -103,10 +103,10 @@ async def pack_command(
     tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
 ) -> int:
     """Put runs into one file that verifies offline, with the seal that covers them."""
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         named = await addresses.runs_of(store, runs)
         others = f"-and-{len(named) - 1}" if len(named) > 1 else ""
-        file = file or places.beside(f"{named[0]}{others}", ".zip")
+        file = file or locations.beside(f"{named[0]}{others}", ".zip")
         if tree:
             named = [each for run in named for each in await family_of(store, run)]
         packed = await packer.pack(store, named, file)
@@ -160,7 +160,7 @@ class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     cannot_prove: tuple[str, ...] = ()
 
 
-def named_certificate(path: Path) -> bool:
+def is_certificate_file(path: Path) -> bool:
     """Whether this is a file that begins as a certificate does."""
     try:
         with path.open("rb") as file:
@@ -183,9 +183,9 @@ async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], 
         return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
-    store, unused = None, place.chosen == places.STORE
+    store, unused = None, place.chosen == locations.STORE
     if place.chosen == "--store":
-        async with places.reading(place) as opened:
+        async with locations.reading(place) as opened:
             store = await compare(certificate, opened, str(place.path), installed_guards())
     signer = key_id(bytes.fromhex(key)) if key else ""
     checked = CheckedCertificate(
@@ -195,7 +195,7 @@ async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], 
         found=certificate,
         compared=bool(keys),
         store=store,
-        cannot_prove=_unproved(signer, store, compared=bool(keys), unused=unused),
+        cannot_prove=_limits_of_proof(signer, store, compared=bool(keys), unused=unused),
     )
     screen.result(checked, lambda: _tell(screen, checked))
     return worst([code_of(certificate.totals), _code(store)])
@@ -207,12 +207,14 @@ def _code(store: ComparedStore | None) -> int:
     return Damaged.exit_code if store.differing else CannotJudge.exit_code if store.unjudged else 0
 
 
-def _unproved(signer: str, store: ComparedStore | None, *, compared: bool, unused: bool) -> tuple[str, ...]:
+def _limits_of_proof(
+    signer: str, store: ComparedStore | None, *, compared: bool, unused: bool
+) -> tuple[str, ...]:
     """What the certificate does not show."""
     found = [] if store else [THESE_LOGS]
     if unused:
         found.append(
-            f"that its logs are those of the store in {places.STORE}: only a store named by --store is compared"
+            f"that its logs are those of the store in {locations.STORE}: only a store named by --store is compared"
         )
     if not signer:
         found.append("who wrote it: it is not signed")
@@ -254,8 +256,8 @@ def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
     kinds += [("not judged", len(store.unjudged)), ("not in the certificate", store.others)]
     told = ", ".join(f"{figures.count(count)} {word}" for word, count in kinds if count) or "no runs"
     lists = {"grown": store.grown, "DIFFERS": store.differing, "not judged": store.unjudged}
-    named_certificate = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
-    return [("  store", f"{store.store}: {told}"), *named_certificate]
+    is_certificate_file = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
+    return [("  store", f"{store.store}: {told}"), *is_certificate_file]
 
 
 def _first(runs: Sequence[Named]) -> list[str]:

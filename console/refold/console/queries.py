@@ -8,12 +8,12 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import descriptions, places
+from refold.console import descriptions, locations
+from refold.console.addresses import Problems, choose_runs, families_of, without_grown
+from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, Runs, argument, option
-from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, alone, processes, progress
 from refold.console.screen import Column, Screen, note
-from refold.console.selection import Trouble, chosen, families_of, without_grown
 from refold.reducers.errors import CannotJudge, RefoldError
 from refold.replay import figures
 from refold.replay.bulk import HELD, SHARD, Ended, Shard, shards, worked
@@ -56,7 +56,7 @@ def grep_command(
     """
     _hint(filter)
     event_question(filter)  # what cannot be asked is said before any log is read
-    trouble, total, erased = Trouble(), 0, 0
+    trouble, total, erased = Problems(), 0, 0
     sizes = at_once(_sizes(place, runs, trouble, everything=everything))
     work = shards(place.path, sizes, GREP_SHARD)
     task = partial(look_through, typed=filter, most=most, hits=not count)
@@ -94,10 +94,10 @@ def _hint(typed: str) -> None:
 
 
 async def _sizes(
-    place: StorePlace, runs: list[str], trouble: Trouble, *, everything: bool
+    place: StorePlace, runs: list[str], trouble: Problems, *, everything: bool
 ) -> list[tuple[str, int]]:
-    async with places.reading(place) as store:
-        sizes = await chosen(store, runs, trouble, everything=everything)
+    async with locations.reading(place) as store:
+        sizes = await choose_runs(store, runs, trouble, everything=everything)
         return sizes if runs else await without_grown(store, sizes)
 
 
@@ -114,13 +114,13 @@ def _tell_events(screen: Screen, hit: Hit, *, alone: bool) -> None:
         )
         return
     address = f"e{row.seq}" if alone else f"{row.run}@e{row.seq}"
-    said = _said(excerpt) if excerpt is not None and excerpt.end else hit.said
+    said = _render_excerpt(excerpt) if excerpt is not None and excerpt.end else hit.said
     names = ",".join(row.name)
     head = f"{address:<8} {figures.clock(hit.at):<23}  {f't{row.turn}':<5}{descriptions.line(row.kind, 40):<19}{descriptions.line(names, 40):<14}"
     screen.say(f"{head} {said}".rstrip())
 
 
-def _said(excerpt: Excerpt) -> str:
+def _render_excerpt(excerpt: Excerpt) -> str:
     text = " ".join(excerpt.text.split())
     return f"{'…' if excerpt.before else ''}{text}{'…' if excerpt.after else ''}"
 
@@ -169,7 +169,7 @@ def stats_command(
     With -o json: one document.
     """
     event_question(where)  # what cannot be asked is said before any log is read
-    trouble, total, unread = Trouble(), Stats(), dict[str, str]()
+    trouble, total, unread = Problems(), Stats(), dict[str, str]()
     work = at_once(_work(place, runs, trouble, everything=everything))
     with (
         processes(jobs, work) as executor,
@@ -184,19 +184,21 @@ def stats_command(
                 total = merge((total, each))
             else:
                 trouble.add(*each)
-    screen.result(_told(total, unread), lambda: _tell_stats(screen, place, total))
+    screen.result(_statistics(total, unread), lambda: _tell_stats(screen, place, total))
     return trouble.code
 
 
-async def _work(place: StorePlace, runs: Sequence[str], trouble: Trouble, *, everything: bool) -> list[Shard]:
-    async with places.reading(place) as store:
-        sizes = await chosen(store, runs, trouble, everything=everything)
+async def _work(
+    place: StorePlace, runs: Sequence[str], trouble: Problems, *, everything: bool
+) -> list[Shard]:
+    async with locations.reading(place) as store:
+        sizes = await choose_runs(store, runs, trouble, everything=everything)
         sizes = sizes if runs else await without_grown(store, sizes)
         families = await families_of(store, (run for run, _ in sizes))
     return shards(place.path, sizes, STATS_SHARD, families=families)
 
 
-def _told(total: Stats, unread: dict[str, str]) -> Statistics:
+def _statistics(total: Stats, unread: dict[str, str]) -> Statistics:
     return Statistics(
         counts=total,
         unread=unread,
@@ -232,7 +234,7 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
             "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
             "approvals": f"asked {figures.counted(total.asked, 'time')}",
             "a run took": _spread(total.elapsed),
-            "an answer": _spread(total.latency) + _timed(total),
+            "an answer": _spread(total.latency) + _timing_note(total),
         },
         indent="",
     )
@@ -324,7 +326,7 @@ def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 
-def _timed(total: Stats) -> str:
+def _timing_note(total: Stats) -> str:
     """Of how many answers the duration is known, where it is not known of all."""
     answers, timed = sum(model.answers for model in total.models.values()), total.latency.count
     return f", of {figures.counted(timed, 'answer')} with a duration" if 0 < timed < answers else ""

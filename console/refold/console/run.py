@@ -9,21 +9,22 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, claims, places
+from refold.console import addresses, claims, locations
 from refold.console.agents import (
-    Served,
-    chosen_tools,
+    ModelOptions,
+    choose_tools,
     follow,
     leave,
-    rebuilt_tools,
+    model_options,
+    rebuild_tools,
     say_and_leave,
-    served,
     wake,
 )
-from refold.console.next_steps import asked_about, next_words, standing_of, waits_for
+from refold.console.descriptions import doubtful_calls, next_words, standing_of, waits_for
+from refold.console.locations import StorePlace, read_text_argument
 from refold.console.options import (
+    DriveOptions,
     Labels,
-    Means,
     MeansOrWorker,
     PolicyFile,
     WholeRun,
@@ -31,7 +32,6 @@ from refold.console.options import (
     labels_of,
     option,
 )
-from refold.console.places import StorePlace, given_text
 from refold.console.screen import Screen, note
 from refold.console.watchers import INTERRUPTED, drive, watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
@@ -73,7 +73,7 @@ async def run_command(
     means: MeansOrWorker,
     *,
     model: Annotated[
-        str | None, option("--model", "provider:model; also REFOLD_MODEL.", shows=places.DEFAULT_MODEL)
+        str | None, option("--model", "provider:model; also REFOLD_MODEL.", shows=locations.DEFAULT_MODEL)
     ] = None,
     policy: PolicyFile = None,
     system: Annotated[str | None, option("--system", "System prompt.")] = None,
@@ -83,21 +83,21 @@ async def run_command(
 
     With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
     """
-    labels, name = labels_of(label), places.model_name(model)
+    labels, name = labels_of(label), locations.model_name(model)
     task = _task(task)
-    environment = places.environment(model, means.base_url)
-    at = served(means, name)
+    environment = locations.environment(model, means.base_url)
+    at = model_options(means, name)
     follow(os.environ)
     said, chosen = chosen_policy(policy, installed_guards(), os.environ)
     for each in unheard(os.environ):
         note(f"note: {each}")
-    tools = chosen_tools(means.tools, means.root)
+    tools = choose_tools(means.tools, means.root)
     asked = at.model(name)
     async with AsyncExitStack() as stack:
         _closing(stack, asked)
         # Refuses what cannot work before a file is made.
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
-        agent.store = await stack.enter_async_context(places.writing(place))
+        agent.store = await stack.enter_async_context(locations.writing(place))
         run = agent.start(task, labels=labels, environment=(*environment, *chosen))
         return await (leave if means.detach else stay)(screen, place, run, means.typed)
 
@@ -115,26 +115,28 @@ async def resume_command(
     """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
     state, contents = await look(place, run, decides=True)
     if message is not None:
-        message = given_text(message, "--message")
+        message = read_text_argument(message, "--message")
         _refuse_message(state)
     elif state.ended or _waits(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
-        return await _told(screen, place, result_of(state, contents), state, means.typed, interrupted=False)
+        return await _report_result(
+            screen, place, result_of(state, contents), state, means.typed, interrupted=False
+        )
     if means.detach:
         if message is None:
             return await wake(screen, place, state, means.typed)
         return await say_and_leave(screen, place, state.setup.run, lambda run: run.send(message), means.typed)
     async with AsyncExitStack() as stack:
-        going_on = await taken_up(stack, place, state, means)
+        going_on = await take_up(stack, place, state, means)
         if message is not None:
-            with claims.told(place):
+            with claims.translate_conflicts(place):
                 await going_on.result()  # the log is read; nothing happens before the answer
             going_on.send(message)
         return await stay(screen, place, going_on, means.typed)
 
 
 def _task(typed: str) -> str:
-    task = given_text(typed, "TASK")
+    task = read_text_argument(typed, "TASK")
     if not task.strip():
         raise WrongUse(f"TASK {typed!r}: is empty; give words, @FILE, or - for stdin")
     return task
@@ -148,7 +150,7 @@ def _refuse_message(state: RunState) -> None:
     run = state.setup.run
     if not state.agent_state.awaits_operator:
         raise NotWaiting(run, state.agent_state)
-    calls = state.approval.event.calls if state.approval is not None else asked_about(state)
+    calls = state.approval.event.calls if state.approval is not None else doubtful_calls(state)
     if calls:
         asks = "whether they may run" if state.approval is not None else "how they ended"
         raise WrongUse(
@@ -157,7 +159,7 @@ def _refuse_message(state: RunState) -> None:
         )
 
 
-_ANYWHERE = Served()
+_ANYWHERE = ModelOptions()
 
 
 class Models:
@@ -165,9 +167,9 @@ class Models:
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
-        self._made: dict[tuple[str, Served], Model] = {}
+        self._made: dict[tuple[str, ModelOptions], Model] = {}
 
-    def get(self, name: str, at: Served = _ANYWHERE) -> Model:
+    def get(self, name: str, at: ModelOptions = _ANYWHERE) -> Model:
         """The model. Raises `WrongUse`, as for a missing key."""
         if (name, at) not in self._made:
             model = self._made[name, at] = at.model(name)
@@ -175,20 +177,20 @@ class Models:
         return self._made[name, at]
 
 
-async def taken_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: Means) -> Run:
+async def take_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: DriveOptions) -> Run:
     """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
-    tools = offered_tools(state, means)
-    agent = agent_of(state, Models(stack), tools, served(means, state.setup.model, state.setup.price))
-    store = await stack.enter_async_context(places.writing(place))
+    tools = restore_tools(state, means)
+    agent = agent_of(state, Models(stack), tools, model_options(means, state.setup.model, state.setup.price))
+    store = await stack.enter_async_context(locations.writing(place))
     return agent.resume(state.setup.run, store=store)
 
 
-def offered_tools(state: RunState, means: Means) -> list[Tool]:
+def restore_tools(state: RunState, means: DriveOptions) -> list[Tool]:
     """The tools that a run was started with. Raises `WrongUse` that says what to add to the command."""
-    return rebuilt_tools(state.setup.run, [tool.name for tool in state.setup.tools], means.tools, means.root)
+    return rebuild_tools(state.setup.run, [tool.name for tool in state.setup.tools], means.tools, means.root)
 
 
-def agent_of(state: RunState, models: Models, tools: list[Tool], at: Served) -> Agent:
+def agent_of(state: RunState, models: Models, tools: list[Tool], at: ModelOptions) -> Agent:
     """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
     agent = Agent(model=_model(state, models, at), tools=tools, name=state.setup.agent)
     # The policy that counts is the run's own, from its log: the agent has none, but for the models that it names.
@@ -196,7 +198,7 @@ def agent_of(state: RunState, models: Models, tools: list[Tool], at: Served) -> 
     return agent
 
 
-def _model(state: RunState, models: Models, at: Served) -> Model:
+def _model(state: RunState, models: Models, at: ModelOptions) -> Model:
     try:
         return models.get(state.setup.model, at)
     except WrongUse as error:
@@ -230,7 +232,7 @@ async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple
 
     `decides`: something is to be decided in it, so it must not be an imported one. Raises `RunImported`.
     """
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run = await addresses.run_of(store, typed)
         if decides:
             await refuse_imported(store, run)
@@ -254,14 +256,14 @@ async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> 
             result, interrupted = await drive(run, watching, place, means)
     finally:
         watching.close()
-    return await _told(screen, place, result, run.state, means, interrupted=interrupted)
+    return await _report_result(screen, place, result, run.state, means, interrupted=interrupted)
 
 
-async def _told(
+async def _report_result(
     screen: Screen, place: StorePlace, result: RunResult, state: RunState, means: str, *, interrupted: bool
 ) -> int:
     code = INTERRUPTED if interrupted else exit_code(result.state, result.outcome.code)
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         calls = [call for call in await doubts(store, result.run) if is_unresolved(call)]
     line = ResultLine(
         **standing_of(result),

@@ -8,6 +8,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum, unique
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,7 +16,6 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from refold.console import descriptions
-from refold.console.options import Form
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ _LEGIBLE = 20  # cells: in less, several commands tell nothing
 _ASKED_FOR = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 """Variables by which what is no terminal is to be taken for one."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@unique
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class OutputClosed(WorldFailed):
@@ -58,7 +66,7 @@ class Column(msgspec.Struct, frozen=True):
 class Screen:
     """Where a command writes. `form` says how."""
 
-    def __init__(self, form: Form = Form.TEXT) -> None:
+    def __init__(self, form: OutputFormat = OutputFormat.TEXT) -> None:
         self.form, self._out = form, sys.stdout
 
     @cached_property
@@ -71,12 +79,12 @@ class Screen:
     @property
     def json(self) -> bool:
         """Whether results are JSON."""
-        return self.form is Form.JSON
+        return self.form is OutputFormat.JSON
 
     @property
     def live(self) -> bool:
         """Whether a person watches: stdout is a terminal that can move its cursor, and text was asked for."""
-        if self.json or not watched(sys.stdout):
+        if self.json or not is_terminal(sys.stdout):
             return False
         return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
@@ -131,9 +139,9 @@ class Screen:
         kept: Sequence[int] = range(len(columns))
         if self.live:
             kept = _fitting(columns, widths, self.rich.width)
-            narrow = _narrowed([columns[n] for n in kept], [widths[n] for n in kept], self.rich.width)
+            narrow = _narrow([columns[n] for n in kept], [widths[n] for n in kept], self.rich.width)
             widths = [narrow[kept.index(n)] if n in kept else 0 for n in range(len(columns))]
-        lines = ("  ".join(_aligned(row[n], widths[n], columns[n]) for n in kept).rstrip() for row in cells)
+        lines = ("  ".join(_align(row[n], widths[n], columns[n]) for n in kept).rstrip() for row in cells)
         self.heading(next(lines))
         for each in lines:
             self.say(each)
@@ -161,7 +169,7 @@ class Screen:
         room = self.rich.width - indent
         if cell_len(text) <= room or room < _NARROWEST:
             return [text]
-        return folded(descriptions.line(text), room)
+        return fold_text(descriptions.line(text), room)
 
     def styled(self, text: str, style: str = "") -> None:
         """Lines in a style (rich's words for one), where there is a terminal and colour is wanted.
@@ -177,7 +185,7 @@ class Screen:
             self.rich.print(Text(descriptions.block(text), style=style), soft_wrap=True)
 
 
-def watched(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO) -> bool:
     """Whether there may be a terminal behind: what then is to be loaded to know it, and to write there, takes its time."""
     return stream.isatty() or not _ASKED_FOR.isdisjoint(os.environ)
 
@@ -223,14 +231,14 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> Seq
     main = next((n for n in kept if columns[n].main), None)
     going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
     while main is not None and going:
-        narrow = _narrowed([columns[n] for n in kept], [widths[n] for n in kept], room)
+        narrow = _narrow([columns[n] for n in kept], [widths[n] for n in kept], room)
         if narrow[kept.index(main)] >= min(widths[main], room * columns[main].main // 100):
             break
         kept.remove(going.pop())
     return kept
 
 
-def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+def _narrow(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """The widths with the elastic columns cut, the widest first, until all fit or none can give more.
 
     The main column is cut to its share of the width, and below that only once no other can give more.
@@ -248,11 +256,11 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> li
     return narrow
 
 
-def _aligned(cell: str, width: int, column: Column) -> str:
+def _align(cell: str, width: int, column: Column) -> str:
     space = " " * (width - cell_len(cell))
     if column.right:
         return space + cell
-    return (_without_middle(cell, width) if column.middle else fitted(cell, width)) + space
+    return (_without_middle(cell, width) if column.middle else fit_text(cell, width)) + space
 
 
 def _without_middle(text: str, width: int) -> str:
@@ -264,7 +272,7 @@ def _without_middle(text: str, width: int) -> str:
     name, gap, rest = text.partition("  ")
     parts = split_text(rest)
     if text.endswith("…"):  # prose that was cut before: its end is not in it
-        return fitted(text, width)
+        return fit_text(text, width)
     if len(parts) > 1 and cell_len(text) == len(text) and width - len(name + gap) >= _LEGIBLE:
         return name + gap + shorten(parts, width - len(name + gap))
     last = text.rpartition("/")[2]
@@ -274,10 +282,10 @@ def _without_middle(text: str, width: int) -> str:
     tail = text[-room:]
     while cell_len(tail) > room:
         tail = tail[1:]
-    return fitted(text, width - cell_len(tail)) + tail
+    return fit_text(text, width - cell_len(tail)) + tail
 
 
-def folded(text: str, width: int) -> list[str]:
+def fold_text(text: str, width: int) -> list[str]:
     """A text in lines of so many cells at most, broken between words; a longer word stands in a line of its own."""
     lines = [""]
     for word in text.split(" "):
@@ -289,7 +297,7 @@ def folded(text: str, width: int) -> list[str]:
     return lines
 
 
-def fitted(text: str, width: int) -> str:
+def fit_text(text: str, width: int) -> str:
     """A line cut to so many cells of a terminal, with `…` where something is missing."""
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 

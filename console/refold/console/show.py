@@ -8,10 +8,10 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from refold.console import addresses, descriptions, places
+from refold.console import addresses, descriptions, locations
 from refold.console.conversations import ChildRun, Kin, tell_children
+from refold.console.locations import StorePlace, reads
 from refold.console.options import Address, option
-from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
@@ -60,7 +60,7 @@ async def show_command(
         from refold.console.show_event import show_place
 
         return await show_place(screen, place, run)
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         told, state, last = await _show(screen, store, run)
         step = "" if screen.json else await _next_step(store, told, state, place.option)
@@ -77,10 +77,10 @@ async def _next_step(store: Store, told: Summary, state: RunState, option: str) 
     """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was imported."""
     if told.code or told.damaged or SOURCE_LABEL in told.labels:
         return ""
-    from refold.console.claims import claimed
-    from refold.console.next_steps import next_words, waits_for
+    from refold.console.claims import find_claim
+    from refold.console.descriptions import next_words, waits_for
 
-    engine = await claimed(store, told.run, state)
+    engine = await find_claim(store, told.run, state)
     if engine is not None and engine.standing in ("abandoned", "lost"):
         return f"resume {told.run}{option}   {engine}"
     if engine is not None:
@@ -89,9 +89,9 @@ async def _next_step(store: Store, told: Summary, state: RunState, option: str) 
     return f"{words}{option}   waits for {waits_for(state)}"
 
 
-async def shown(screen: Screen, place: StorePlace, run: str) -> Timeline:
+async def print_timeline(screen: Screen, place: StorePlace, run: str) -> Timeline:
     """The timeline of a run, printed; all of it is in memory."""
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         await _show(screen, store, run)
         return (await timeline(store, run))[0]
 
@@ -107,14 +107,14 @@ async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, RunSta
     rows = _each(first, teller.result()) if len(first) < _TURNS else turns(store, run, told.events)
     counter = EffectCounter()
     if screen.json:
-        return told, state, await _document(screen, told, _counted(rows, counter), counter, children)
+        return told, state, await _document(screen, told, _count_turns(rows, counter), counter, children)
     spent = ", ".join(figures.spent(state, uncounted=told.uncounted))
-    last = await _text(screen, told, _counted(rows, counter), counter, spent)
+    last = await _text(screen, told, _count_turns(rows, counter), counter, spent)
     tell_children(screen, children)
     return told, state, last
 
 
-async def _counted(rows: AsyncIterator[TurnRow], counter: EffectCounter) -> AsyncIterator[TurnRow]:
+async def _count_turns(rows: AsyncIterator[TurnRow], counter: EffectCounter) -> AsyncIterator[TurnRow]:
     async for row in rows:
         counter.take(row)
         yield row
@@ -136,7 +136,7 @@ async def _show_events(
     from refold.replay.queries.rows import event_question
 
     sieve = Sieve(event_question(asked)) if asked else None
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run, since, upto = await addresses.events_of(store, typed)
         if follow and upto is not None:
             raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
@@ -149,7 +149,7 @@ async def _show_events(
                     problem = problem or changed(stored, head)
                     head, first = stored, first or stored.at
                     means = (sieve is None or sieve.means(Step(stored))) and stored.seq >= since
-                    turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, shown=means)
+                    turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, visible=means)
                     ended = ended or over
             if problem is not None:
                 raise problem
@@ -208,8 +208,8 @@ async def _text(
 
 def _lost(told: Summary) -> str:
     """How much of the source no fact has, and where it is named."""
-    places = figures.counted(told.lost, "place")
-    return f"{places} of the source may be in no fact: refold show {told.run} --filter kind:diagnosed"
+    lost = figures.counted(told.lost, "place")
+    return f"{lost} of the source may be in no fact: refold show {told.run} --filter kind:diagnosed"
 
 
 def _totals(totals: SourceTotals) -> str:
@@ -285,9 +285,9 @@ def _result(call: CallRow) -> str:
 
 
 def _event(
-    screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool, shown: bool
+    screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool, visible: bool
 ) -> tuple[int, bool]:
-    """Print an event if it is to be `shown`; the turn after it, and whether it ends the run."""
+    """Print an event if it is to be `visible`; the turn after it, and whether it ends the run."""
     from refold.replay.exports.table import line_of
     from refold.replay.queries.rows import side_of
 
@@ -299,9 +299,9 @@ def _event(
             problem = str(error)
     if isinstance(event, ModelRequested):
         turn = event.step
-    if raw and shown:
+    if raw and visible:
         screen.text(descriptions.json_text(line_of(stored)))
-    elif shown:
+    elif visible:
         said = sentence(event) if event else problem
         side = side_of(event) if event else "?"
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import msgspec
 
-from refold.console import addresses, places
-from refold.console.places import StorePlace
+from refold.console import addresses, locations
+from refold.console.locations import StorePlace
 from refold.console.screen import Screen, note
 from refold.reducers.events import ModelResponded, SourceRecorded
 from refold.replay import figures
@@ -24,7 +24,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
     """Print what an address means that names an event or a turn, whole. Exit code 3 if the log is damaged."""
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run, first, last = await addresses.events_of(store, typed)
         told, problem = await surrounded(store, run, first, last or first)
         head = (await store.head(run)).seq
@@ -43,11 +43,11 @@ async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
 
 def _document(told: Surrounded, problem: Problem | None) -> bytes:
     """The line that `--raw` prints, and behind what is stored what it belongs to."""
-    around = _ENCODER.encode({**msgspec.structs.asdict(told.around), "damaged": _said(problem)})
+    around = _ENCODER.encode({**msgspec.structs.asdict(told.around), "damaged": _render_problem(problem)})
     return line_of(told.stored).rstrip().encode()[:-1] + b"," + around[1:]
 
 
-def _said(problem: Problem | None) -> str:
+def _render_problem(problem: Problem | None) -> str:
     return str(problem) if problem else ""
 
 
@@ -60,7 +60,7 @@ def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: 
         {
             "at": f"{figures.clock(stored.at)}{since}" if stored.at else None,
             "says": kind_for(told.event).says(told.event),
-            "damaged": _said(problem) or None,
+            "damaged": _render_problem(problem) or None,
         },
         indent="",
     )
@@ -78,7 +78,7 @@ def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: 
 def _tell_turn(screen: Screen, told: Sequence[Surrounded], head: str, problem: Problem | None) -> None:
     screen.heading(f"{head}: events {told[0].stored.seq} to {told[-1].stored.seq}")
     if problem:
-        screen.facts({"damaged": _said(problem)}, indent="")
+        screen.facts({"damaged": _render_problem(problem)}, indent="")
     for each in told:
         screen.say()
         says = kind_for(each.event).says(each.event)
@@ -99,7 +99,7 @@ def _list(screen: Screen, title: str, related: Iterable[Related]) -> None:
 
 def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
     """The calls with their arguments, then what was said."""
-    words = _decoded(told.stored.content)
+    words = _decode_object(told.stored.content)
     erased = told.stored.content is None and told.stored.content_digest is not None
     if isinstance(told.event, ModelResponded):
         words.pop("arguments", None)
@@ -132,9 +132,9 @@ def _tell_arguments(screen: Screen, arguments: str | None, indent: str) -> None:
     if arguments is None:
         screen.say(f"{indent}  {ERASED}")
         return
-    given = _decoded(arguments)
+    given = _decode_object(arguments)
     if not given:
-        screen.styled(_indented(arguments or "{}", f"{indent}  "))
+        screen.styled(_indent(arguments or "{}", f"{indent}  "))
     for name, value in given.items():
         _field(screen, name, value, f"{indent}  ")
 
@@ -148,7 +148,7 @@ def _tell_fields(screen: Screen, title: str, fields: Mapping[str, Any]) -> None:
 def _body(told: Surrounded) -> dict[str, Any]:
     return {
         name: value
-        for name, value in _decoded(told.stored.body).items()
+        for name, value in _decode_object(told.stored.body).items()
         if name != "kind" and not (name == "calls" and told.around.calls)
     }
 
@@ -158,7 +158,7 @@ def _field(screen: Screen, name: str, value: Any, indent: str, depth: int = 1) -
     inner = f"{indent}  "
     if isinstance(value, str) and ("\n" in value or len(value) > _WIDE):
         screen.say(f"{indent}{name}")
-        screen.styled(_indented(value, inner))
+        screen.styled(_indent(value, inner))
     elif isinstance(value, str):
         screen.say(f"{indent}{name}  {value}".rstrip())
     elif isinstance(value, dict | list) and value and depth < _DEEPEST and len(_json(value)) > _WIDE:
@@ -179,7 +179,7 @@ def _json(value: Any) -> str:
     return _ENCODER.encode(value).decode()
 
 
-def _decoded(text: bytes | str | None) -> dict[str, Any]:
+def _decode_object(text: bytes | str | None) -> dict[str, Any]:
     """A JSON object by its names; empty for nothing, and for what is no such object."""
     try:
         value: Any = msgspec.json.decode(text or "{}")
@@ -188,5 +188,5 @@ def _decoded(text: bytes | str | None) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _indented(text: str, indent: str) -> str:
+def _indent(text: str, indent: str) -> str:
     return "\n".join(f"{indent}{line}" for line in text.split("\n"))

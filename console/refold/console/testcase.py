@@ -14,9 +14,9 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, places
+from refold.console import addresses, locations
+from refold.console.locations import STORE, StorePlace
 from refold.console.options import WholeRun, new_file, option
-from refold.console.places import STORE, StorePlace
 from refold.console.screen import Screen, note
 from refold.engine import Recording
 from refold.engine.compatibility import installed_guards
@@ -108,7 +108,7 @@ async def testcase_command(
             f"{file}: expected test_NAME.py, with letters, digits and underscores: else pytest does not find it"
         )
     log = file.with_suffix(".zip")
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         found = await audit(store, run, installed_guards())
         why = await _unplayable(store, run) if found.clean else "its audit is not clean"
@@ -213,7 +213,7 @@ async def shrink_command(
     """
     if [when is not None, audit_differs, check is not None].count(True) != 1:
         raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log is to show")
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         told = await told_of(store, run)
         twist = await _twist(store, run) if audit_differs else None
@@ -252,7 +252,7 @@ async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str])
         log = next(steps)
         while True:
             tried += 1
-            code = 0 if shows else await _ended(words, log)
+            code = 0 if shows else await _exit_code_for(words, log)
             log = steps.send(shows(log) if shows else code == 0)
     except ShowsNothing as error:
         if shows:
@@ -273,7 +273,7 @@ def _words(command: str | None) -> list[str]:
     return words
 
 
-async def _ended(words: Sequence[str], log: Log) -> int:
+async def _exit_code_for(words: Sequence[str], log: Log) -> int:
     """The exit code of the command, given a store with this log alone: in the environment, as REFOLD_STORE."""
     with TemporaryDirectory(prefix="refold-shrink-") as folder:
         path = Path(folder) / "runs.db"

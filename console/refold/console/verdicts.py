@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from refold.console import descriptions, places
-from refold.console.places import StorePlace
+from refold.console import descriptions, locations
+from refold.console.addresses import check_choice, select_runs
+from refold.console.locations import StorePlace
 from refold.console.screen import Screen, note, worst
-from refold.console.selection import check_choice, meant
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.replay import Audit, Finding, Verification, audit, figures, verify
@@ -39,9 +39,9 @@ async def judge_command(
     A run that cannot even be listed is told after the others: raises `Damaged`.
     """
     check_choice(typed, everything=everything)
-    async with places.reading(place) as store:
-        runs, damage = await meant(store, typed)
-        codes = [await judged(screen, place, store, run, judge) for run in runs]
+    async with locations.reading(place) as store:
+        runs, damage = await select_runs(store, typed)
+        codes = [await judge_run(screen, place, store, run, judge) for run in runs]
     if everything and not runs:
         note(f"{descriptions.line(str(place.path))} has no runs")
     if len(runs) > 1 and not screen.json:
@@ -85,7 +85,7 @@ def tell_not_judged(screen: Screen, found: NotJudged) -> None:
     screen.block(f"{name}: {what}", f"  {found.damaged or found.cannot_judge}")
 
 
-async def judged(screen: Screen, place: StorePlace, store: Store, run: str, judge: Judge) -> int:
+async def judge_run(screen: Screen, place: StorePlace, store: Store, run: str, judge: Judge) -> int:
     """Judge a run. The exit code; what cannot be read or judged is said, and raises nothing."""
     try:
         return await judge(screen, place, store, run)
@@ -192,7 +192,7 @@ def _side(text: str | None, field: str) -> str:
         return "(nothing)"
     shown = text
     if field:
-        value = json.loads(text).get(_written(field), _Default)
+        value = json.loads(text).get(_render_field(field), _Default)
         shown = "(its default)" if value is _Default else json.dumps(value, ensure_ascii=False)
     return figures.cut(shown, _SHOWN)
 
@@ -201,5 +201,5 @@ class _Default:
     """Stands for a field that JSON leaves out."""
 
 
-def _written(field: str) -> str:
+def _render_field(field: str) -> str:
     return {"source": "from", "target": "to"}.get(field, field)

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, places, proofs, verdicts
-from refold.console.addresses import NoSuchRun
+from refold.console import addresses, locations, proofs, verdicts
+from refold.console.addresses import NoSuchRun, check_choice, select_runs
+from refold.console.locations import StorePlace, reads
 from refold.console.options import Everything, option, words
-from refold.console.places import StorePlace, reads
 from refold.console.screen import Screen, worst
-from refold.console.selection import check_choice, meant
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, figures, verify
@@ -89,10 +88,10 @@ async def verify_command(
     if all_sealed and not key and not seal:
         raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
     keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
-    paths = {each: path for each in runs if (path := places.file_of(each)) is not None}
+    paths = {each: path for each in runs if (path := locations.file_of(each)) is not None}
     # Bundles by what the file begins with, or by their ending if there is no such file.
     files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
-    papers = {each: at for each, at in paths.items() if proofs.named_certificate(at)}
+    papers = {each: at for each, at in paths.items() if proofs.is_certificate_file(at)}
     named = [each for each in runs if each not in files and each not in papers]
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files.values()]
     codes += [await proofs.verify_certificate(screen, path, keys, place) for path in papers.values()]
@@ -118,8 +117,8 @@ async def _verify_sealed(
     all_sealed: bool,
 ) -> int:
     """Verify the runs that were named, or all if none was, under what was sealed of them."""
-    async with places.reading(place) as store:
-        runs, damage = ([], None) if named else await meant(store, ())
+    async with locations.reading(place) as store:
+        runs, damage = ([], None) if named else await select_runs(store, ())
         lost = dict[str, NoSuchRun]()
         for each in named:
             await _resolve(store, each, runs, lost)
@@ -129,7 +128,7 @@ async def _verify_sealed(
         for each in lost.keys() - sealed.keys():
             raise lost[each]
         judge = _Judge(sealed)
-        codes = [await verdicts.judged(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
+        codes = [await verdicts.judge_run(screen, place, store, run, judge) for run in dict.fromkeys(runs)]
     if len(runs) > 1 and not screen.json:
         verdicts.tell_codes(screen, codes)
     found = judge.result(evidence, sorted(sealed.keys() - set(runs)))
@@ -182,7 +181,7 @@ def _not_sealed(found: Verification) -> list[Unsealed]:
     return [Unsealed(run=found.run, first=sealed + 1, last=found.events)] if sealed < found.events else []
 
 
-def _unsealed(unsealed: Sequence[Unsealed]) -> list[str]:
+def _unsealed_lines(unsealed: Sequence[Unsealed]) -> list[str]:
     return [f"run {each.run}: events {each.first} to {each.last}" for each in unsealed]
 
 
@@ -209,7 +208,7 @@ def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
             "covered": f"{seals.trusted} of {entries}, of which {found.compared} are heads of these runs",
             "runs": f"{found.sealed_runs} of {found.runs} sealed and whole",
             "events": f"{sealed} of {figures.count(found.events)} sealed and whole",
-            "unsealed": _unsealed(found.not_sealed) if whole else None,
+            "unsealed": _unsealed_lines(found.not_sealed) if whole else None,
             "newest": f"{seals.newest}, {figures.clock(seals.at)}" if seals.newest else None,
             "unproved": found.cannot_prove,
         }
@@ -306,7 +305,7 @@ def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
 
 def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     screen.heading(f"bundle {found.bundle}: whole")
-    rows = [*told(bundle), *(("unsealed", each) for each in _unsealed(found.not_sealed))]
+    rows = [*told(bundle), *(("unsealed", each) for each in _unsealed_lines(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
         screen.say(f"  run {each.run}: whole, {figures.counted(each.events, 'event')}, {each.agent_state}")

@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from refold.console import addresses, descriptions, places
+from refold.console import addresses, descriptions, locations
+from refold.console.locations import StorePlace, reads
 from refold.console.options import Address, PolicyFile, Settings
-from refold.console.places import StorePlace, reads
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.engine.conversation import request_for, sent_of
@@ -65,7 +65,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 @reads
 async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, run)
         state, _ = await state_at(store, run, upto, installed_guards())
     screen.result(state, lambda: _tell_state(screen, state))
@@ -91,7 +91,7 @@ async def view_command(
 
         others = OtherPolicies(policy=[policy] if policy else [], settings=settings)
         return await tell_view(screen, place, [run], others)
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, run)
         found = await _view(store, run, upto)
     screen.result(found, lambda: _tell_view(screen, found))
@@ -107,15 +107,15 @@ def graph_command(screen: Screen) -> int:
 
 
 async def _view(store: Store, run: str, upto: int | None) -> View:
-    state, lacks = await _asked(store, run, upto)
+    state, lacks = await _last_request(store, run, upto)
     asked = _request(state)
     if asked is None:
         raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
     request = request_for(asked, state, await words_of(store, run, state))
-    imported = await _imported(store, run)
+    imported = await _is_imported(store, run)
     answer, later = await _answer(store, run, state.seq)
     whole = sent_of(asked, state, request)
-    sent, unknown = _UNASKED if state.unasked else _compared(answer, whole)
+    sent, unknown = _UNASKED if state.unasked else _compare_digest(answer, whole)
     return View(
         run=run,
         seq=state.seq,
@@ -143,7 +143,7 @@ def _request(state: RunState) -> ModelRequested | None:
     return state.request.event if asks and state.request else None
 
 
-async def _asked(store: Store, run: str, upto: int | None) -> tuple[RunState, Sequence[str]]:
+async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunState, Sequence[str]]:
     """The state right after the last request at or before event `upto`, and what its source lacks of it; also where an
     imported run's source shows none.
 
@@ -165,7 +165,7 @@ async def _asked(store: Store, run: str, upto: int | None) -> tuple[RunState, Se
     raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
 
 
-async def _imported(store: Store, run: str) -> bool:
+async def _is_imported(store: Store, run: str) -> bool:
     """Whether what was known of the model and its tools came from a transcript."""
     first = event_of(await anext(stored_events(store, run, 1)))
     return isinstance(first, RunStarted) and SOURCE_LABEL in first.labels
@@ -188,7 +188,7 @@ async def _answer(
     return found, ()
 
 
-def _compared(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> tuple[Sent, str]:
+def _compare_digest(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> tuple[Sent, str]:
     """How the digest compares, and why it cannot be."""
     if answer is None:
         return "unknown", "no answer came"
@@ -242,16 +242,16 @@ _SENT: dict[Sent, str] = {
 def _tell_message(screen: Screen, message: Message) -> None:
     # Indented, so that no message can pretend to be the next one.
     if message.reasoning:
-        screen.styled(_indented(f"[thought] {message.reasoning}"), "dim")
+        screen.styled(_indent(f"[thought] {message.reasoning}"), "dim")
     if message.text:
-        screen.styled(_indented(message.text))
+        screen.styled(_indent(message.text))
     for call in message.calls:
-        screen.styled(_indented(f"[call {call.id}] {descriptions.line(call.name)} {call.arguments}"))
+        screen.styled(_indent(f"[call {call.id}] {descriptions.line(call.name)} {call.arguments}"))
     if not (message.reasoning or message.text or message.calls):
-        screen.styled(_indented("(no words)"), "dim")
+        screen.styled(_indent("(no words)"), "dim")
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))
 
 
@@ -301,7 +301,7 @@ _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Co
 @reads
 async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run, seq = await addresses.place_of(store, run)
         found = await why(store, run, seq, installed_guards())
     screen.result(found, lambda: _tell(screen, found))

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from refold.console import claims, descriptions
-from refold.console.places import StorePlace
-from refold.console.screen import Screen, fitted, note
+from refold.console.locations import StorePlace
+from refold.console.screen import Screen, fit_text, note
 from refold.engine import Missed, Recorded, Run, RunResult, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
 from refold.reducers.errors import WorldFailed
@@ -90,9 +90,9 @@ class PlainWatcher(Watcher):
                 self._turn = event.step if isinstance(event, ModelRequested) else self._turn
                 for word, text in lines(event, said=True):
                     shown = text if word == "said" else descriptions.line(text)
-                    self._screen.styled(labelled(self._turn, word, shown))
+                    self._screen.styled(label_line(self._turn, word, shown))
             case Missed(count=count):
-                self._screen.say(labelled(self._turn, "missed", f"{count} updates; they are in the log"))
+                self._screen.say(label_line(self._turn, "missed", f"{count} updates; they are in the log"))
             case _:
                 pass
 
@@ -145,8 +145,8 @@ class LiveWatcher(Watcher):
         self._flush()
         for word, text in lines(event, said=False):
             style = "red" if word in ("failed", "error") else "bold" if word == "end" else "dim"
-            told = labelled(self._turn, word, descriptions.line(text))
-            self._print(fitted(told, self._screen.rich.width) if word in _CUT else told, style)
+            told = label_line(self._turn, word, descriptions.line(text))
+            self._print(fit_text(told, self._screen.rich.width) if word in _CUT else told, style)
 
     def _stream(self, text: str, style: str) -> None:
         if style != self._style:
@@ -232,7 +232,7 @@ def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
             return [("note", descriptions.line(remarked))] if remarked else []
 
 
-def labelled(turn: int, word: str, text: str) -> str:
+def label_line(turn: int, word: str, text: str) -> str:
     """`t3    call    ...`, further lines of the text below the first."""
     first, *rest = descriptions.block(text.rstrip()).split("\n")
     return "\n".join(

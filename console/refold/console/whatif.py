@@ -5,17 +5,17 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, descriptions, places
+from refold.console import addresses, descriptions, locations
+from refold.console.addresses import all_runs, check_choice, families_of, sizes_of, without_grown
+from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
-from refold.console.places import StorePlace, at_once
 from refold.console.processes import Jobs, alone, processes, progress
 from refold.console.screen import Screen, note, worst
-from refold.console.selection import all_runs, check_choice, families_of, sizes_of, without_grown
 from refold.console.whatif_question import (
     OtherPolicies,
     Question,
-    chosen_contexts,
-    chosen_prices,
+    choose_contexts,
+    choose_prices,
     policies_of,
 )
 from refold.console.whatif_table import Table, json_of
@@ -74,7 +74,7 @@ def whatif_command(
 
 async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:
     """The runs that were named, or all that can be listed, in parts; and what is wrong with others."""
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         if typed:
             sizes, damage = await sizes_of(store, await addresses.runs_of(store, typed)), None
         else:
@@ -92,11 +92,11 @@ async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], othe
     """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
     registry = installed_guards()
     asked = policies_of(others, registry)
-    prices, contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
+    prices, contexts = choose_prices(others.prices), choose_contexts(others.contexts)
     if len(runs) != 1 or len(asked) != 1:
         raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
     ((name, (policy, _)),) = asked.items()
-    async with places.reading(place) as store:
+    async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, runs[0])
         at = upto or await request_of(store, run)
         found = await hypothesis(store, run, at, policy, registry, prices=prices, contexts=contexts)

@@ -47,7 +47,7 @@ def settings_of(typed: Iterable[str]) -> list[Setting]:
     `guards.NAME.KEY=VALUE`, and `guards.NAME=null` takes one out. A value is JSON, a YAML list or mapping in one line, or else the
     text as it stands.
     """
-    return [_parted(each) for each in typed]
+    return [_parse_setting(each) for each in typed]
 
 
 def change_by(settings: Sequence[Setting], registry: Registry) -> Callable[[Policy], Policy]:
@@ -61,7 +61,7 @@ def change_by(settings: Sequence[Setting], registry: Registry) -> Callable[[Poli
     return change if settings else lambda policy: policy
 
 
-def _parted(typed: str) -> Setting:
+def _parse_setting(typed: str) -> Setting:
     found = _SETTING.fullmatch(typed)
     if found is None:
         raise PolicyError("--set", f"expected KEY=VALUE, as in limits.step=20, got {typed[:100]!r}")
@@ -183,7 +183,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cache_write: Dollars | None = None
 
 
-def chosen_prices(chosen: Path | None) -> Prices | None:
+def choose_prices(chosen: Path | None) -> Prices | None:
     """The prices that were asked for: a file, or the installed lists by their name.
 
     Raises `PolicyFileError` for a file that cannot be read or has no prices, `WrongUse` where no lists are installed.
@@ -191,11 +191,11 @@ def chosen_prices(chosen: Path | None) -> Prices | None:
     if chosen is None:
         return None
     if str(chosen) == LISTS and not chosen.is_file():
-        return _listed()
+        return _installed_prices()
     return _of_file(chosen)
 
 
-def _listed() -> Prices:
+def _installed_prices() -> Prices:
     from refold.engine.models.prices import list_name, listed_nanousd
 
     def cost(answered: Answered) -> int | None:
@@ -263,7 +263,7 @@ OTHERS = "*"
 Tokens = Annotated[int, Meta(ge=1, le=2**53)]
 
 
-def chosen_contexts(chosen: Path | None) -> Contexts | None:
+def choose_contexts(chosen: Path | None) -> Contexts | None:
     """The context lengths that were given: a file, or the installed lists by their name.
 
     Raises `PolicyFileError` for a file that cannot be read or has none, `WrongUse` where no lists are installed.
@@ -306,7 +306,7 @@ class Question:
         asked = policies_of(others, self.registry)
         self.policies = {name: each.change for name, each in asked.items()}
         self.named = {name: each.named for name, each in asked.items() if each.named}
-        self.prices, self.contexts = chosen_prices(others.prices), chosen_contexts(others.contexts)
+        self.prices, self.contexts = choose_prices(others.prices), choose_contexts(others.contexts)
 
     def __call__(self, shard: Shard) -> Iterator[Answer]:
         """What is found of each run of a shard."""

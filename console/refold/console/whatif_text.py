@@ -57,12 +57,12 @@ def tell(screen: Screen, name: str, found: WhatIf) -> None:
         {
             "why": found.why or None,
             "default": f"{', '.join(found.defaults)}: the file does not set it" if found.defaults else None,
-            "recorded": _recorded(found) if parts else None,
+            "recorded": _recorded_decision(found) if parts else None,
             "derived": _decision(found.derived) if parts else None,
             "shared": None if agrees else f"events 1 to {found.fact} of {found.events} are evidence",
-            "until then": _spent(found.until),
+            "until then": _spend_text(found.until),
             "ends": f"{found.agent_state} ({found.code}); recorded: {recorded}" if stops else None,
-            "after it": f"{_spent(found.saved)} recorded{_least(found)}" if stops else None,
+            "after it": f"{_spend_text(found.saved)} recorded{_least(found)}" if stops else None,
             "hint": _HINT if _one_turn_of_many(found) else None,
             "fired": (
                 *(f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]),
@@ -95,10 +95,10 @@ def tell_totals(
         if totals.verdicts.get(word)
     )
     screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
-    saved = [f"{_spent(totals.saved)}, as recorded"]
+    saved = [f"{_spend_text(totals.saved)}, as recorded"]
     if totals.inexact:
         lacking = f"in {figures.counted(totals.inexact, 'run')} with something under way, or unknown"
-        saved.append(f"{_spent(totals.at_least)} at least, {lacking}")
+        saved.append(f"{_spend_text(totals.at_least)} at least, {lacking}")
     done = f"{figures.counted(totals.done, 'run')}, by an answer after which the record goes on: no saving"
     fired = ", ".join(
         f"{who} {n} in {figures.counted(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
@@ -170,7 +170,7 @@ def _code(fired: Fired) -> str:
     return f" ({fired.code})" if fired.code else ""
 
 
-def _recorded(found: WhatIf) -> str:
+def _recorded_decision(found: WhatIf) -> str:
     """What was decided where the two part. Nothing was if that lies behind what they share and before the next fact."""
     if found.recorded is None and found.derived is not None and found.fact < found.seq:
         return "(nothing: a deadline passed between two events)"
@@ -181,7 +181,7 @@ def _decision(text: str | None) -> str:
     return figures.cut(text or "(nothing)", _SHOWN)
 
 
-def _spent(spend: Spend) -> str:
+def _spend_text(spend: Spend) -> str:
     if spend == Spend():
         return "nothing"
     counted = spend.input or spend.output

@@ -12,12 +12,21 @@ from typing import Annotated, Literal
 import anyio
 import msgspec
 
-from refold.console import addresses, places
-from refold.console.agents import chosen_tools, follow, leave, recorded, served
-from refold.console.next_steps import standing_of
-from refold.console.options import Address, By, Labels, Means, MeansOrWorker, PolicyFile, labels_of, option
-from refold.console.places import StorePlace, changing, given_text
-from refold.console.run import Models, add_fallbacks, agent_of, offered_tools, stay
+from refold.console import addresses, locations
+from refold.console.agents import choose_tools, follow, leave, model_options, recorded_options
+from refold.console.descriptions import standing_of
+from refold.console.locations import StorePlace, changing, read_text_argument
+from refold.console.options import (
+    Address,
+    By,
+    DriveOptions,
+    Labels,
+    MeansOrWorker,
+    PolicyFile,
+    labels_of,
+    option,
+)
+from refold.console.run import Models, add_fallbacks, agent_of, restore_tools, stay
 from refold.console.screen import OutputClosed, Screen, note
 from refold.console.watchers import INTERRUPTED, while_heard
 from refold.engine import Agent, Model, Worker
@@ -96,7 +105,7 @@ class Signals:
 async def worker_command(
     screen: Screen,
     place: StorePlace,
-    means: Means,
+    means: DriveOptions,
     *,
     at_once: Annotated[int, option("--at-once", "How many runs side by side.", min=1)] = 8,
     lease: Annotated[
@@ -113,7 +122,7 @@ async def worker_command(
     """
     follow(os.environ)
     if means.tools:
-        chosen_tools(means.tools, means.root)  # what cannot work is told now, and not once a run
+        choose_tools(means.tools, means.root)  # what cannot work is told now, and not once a run
     async with AsyncExitStack() as stack:
         models = Models(stack)
         store = await stack.enter_async_context(changing(place))
@@ -136,11 +145,11 @@ async def worker_command(
     return _code(signals.first) if signals.first is not None else int(until_idle and teller.failures > 0)
 
 
-def _agent(state: RunState, models: Models, means: Means) -> Agent:
+def _agent(state: RunState, models: Models, means: DriveOptions) -> Agent:
     setup = state.setup
     # One worker drives runs of many models: its address, and what it costs there, is for those that had one.
-    at = served(means, setup.model, setup.price) if setup.address else recorded(setup.price)
-    return agent_of(state, models, offered_tools(state, means), at)
+    at = model_options(means, setup.model, setup.price) if setup.address else recorded_options(setup.price)
+    return agent_of(state, models, restore_tools(state, means), at)
 
 
 def _code(heard: signal.Signals) -> int:
@@ -192,14 +201,14 @@ async def fork_command(
     """
     edits, labels = edits_of(edit), labels_of(label)
     follow(os.environ)
-    async with places.reading(place) as store:
-        parent, at = await _cut(
+    async with locations.reading(place) as store:
+        parent, at = await _cut_point(
             store, run, awaits(frozenset(edits)) if edits else hears if say else _anywhere
         )
         state, _ = await state_at(store, parent, at, installed_guards())
     async with AsyncExitStack() as stack:
         agent = _agent_of_fork(state, Models(stack), means, model, policy)
-        store = await stack.enter_async_context(places.writing(place))
+        store = await stack.enter_async_context(locations.writing(place))
         fork = agent.fork(parent, at, say=say, results=edits, by=by, labels=labels, store=store)
         note(f"run {fork.id} goes on from event {figures.count(at)} of run {parent}")
         return await (leave if means.detach else stay)(screen, place, fork, means.typed)
@@ -212,14 +221,14 @@ def edits_of(pairs: Sequence[str]) -> dict[str, str]:
         call, equals, text = pair.partition("=")
         if not equals or not call or call in edits:
             raise WrongUse(f"--edit {pair!r}: expected CALL=TEXT, CALL=@FILE or CALL=-, each call once")
-        edits[call] = given_text(text, "--edit")
+        edits[call] = read_text_argument(text, "--edit")
     return edits
 
 
-async def _cut(store: Store, typed: str, suits: Suits) -> tuple[str, int]:
+async def _cut_point(store: Store, typed: str, suits: Suits) -> tuple[str, int]:
     """The run, and the event after which it is cut: what was typed, or the last place at which the fork can be."""
     address = addresses.parse(typed)
-    run = await addresses.resolved(store, address.run)
+    run = await addresses.resolve_id(store, address.run)
     if address.turn is not None:
         return run, await cut_from(store, run, await request_of(store, run, address.turn))
     return run, await cut(store, run, address.event, suits)
@@ -230,26 +239,26 @@ def _anywhere(state: RunState) -> bool:  # noqa: ARG001
 
 
 def _agent_of_fork(
-    state: RunState, models: Models, means: Means, name: str | None, file: Path | None
+    state: RunState, models: Models, means: DriveOptions, name: str | None, file: Path | None
 ) -> Agent:
     model = _model(state, models, means, name)
     if name is None and means.base_url is None:
         refuse_other_model(state, model)  # what was said goes nowhere else unless that is asked for
     # The environment is for runs that begin: a fork has what its parent had, but for what is typed.
     policy = None if file is None else chosen_policy(file, installed_guards(), {})[0]
-    tools = chosen_tools(means.tools, means.root) if means.tools else offered_tools(state, means)
+    tools = choose_tools(means.tools, means.root) if means.tools else restore_tools(state, means)
     agent = Agent(model=model, tools=tools, policy=policy, name=state.setup.agent)
     add_fallbacks(agent, policy or state.policy, models)
     return agent
 
 
-def _model(state: RunState, models: Models, means: Means, chosen: str | None) -> Model:
+def _model(state: RunState, models: Models, means: DriveOptions, chosen: str | None) -> Model:
     name, setup = chosen or state.setup.model, state.setup
     try:
-        model = models.get(name, served(means, name, "" if chosen else setup.price))
+        model = models.get(name, model_options(means, name, "" if chosen else setup.price))
         # What it costs there says nothing of what it costs elsewhere.
         elsewhere = means.price is None and address_of(model) != setup.address
-        return models.get(name, served(means, name)) if elsewhere else model
+        return models.get(name, model_options(means, name)) if elsewhere else model
     except WrongUse as error:
         if chosen is not None:
             raise

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words.add_argument("--store", type=Path, help="with --preset: the store's file (.demo/presets.db)")
     words.add_argument("--root", type=Path, help="with --preset: other files to read")
     options = words.parse_args(argv)
-    return console.guarded(
+    return console.run_guarded(
         lambda: _play(options.preset, options.store, options.root), sys.argv[1:] if argv is None else argv
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from refold.console.agents import fetched
+from refold.console.agents import fetch_weights
 from refold.engine.models import weights
 from refold.reducers.errors import WorldFailed
 from refold.store.protocol import LEASE_SECONDS
@@ -43,12 +43,12 @@ class Terminal:
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """Type a command and do not wait for it."""
-        say(f"$ {typed(*words)}")
+        say(f"$ {command_line(*words)}")
         return self._process(words)
 
     def type(self, *words: str, shows: Sequence[str], code: int = 0) -> str:
         """Type a command, and see what it does. See `run`."""
-        say(f"$ {typed(*words)}")
+        say(f"$ {command_line(*words)}")
         return self.run(*words, shows=shows, code=code)
 
     def run(self, *words: str, shows: Sequence[str] = (), code: int = 0) -> str:
@@ -64,7 +64,7 @@ class Terminal:
             raise
         if process.returncode != code:
             raise NotShown(
-                f"{typed(*words)}: exit code {process.returncode}, expected {code}:\n{out}{problems}"
+                f"{command_line(*words)}: exit code {process.returncode}, expected {code}:\n{out}{problems}"
             )
         for pattern in shows:
             show(out, pattern)
@@ -82,7 +82,7 @@ class Terminal:
         )
 
 
-def typed(*words: str) -> str:
+def command_line(*words: str) -> str:
     """How a command of ours is typed."""
     return f"refold {shlex.join(words)}"
 
@@ -126,7 +126,7 @@ _SAID = b'"output":"30 cents"'
 def play(folder: Path) -> int:
     """Show the five things. Exit code 0 if each was seen to be so, else 1. Raises `WorldFailed` for a folder that cannot be made."""
     _announce()
-    fetched(_MODEL)
+    fetch_weights(_MODEL)
     _furnish(folder)
     terminal = Terminal(folder)
     say(f"$ cd {folder}; export REFOLD_STORE=runs.db {path_setting(folder)}".rstrip())
@@ -168,7 +168,7 @@ def _answers_by_a_tool(terminal: Terminal) -> str:
     task = "Look up the price of an apple."
     shows = ["call +c1 price", "result +c1 ok", " said "]
     run = _id(terminal.type("run", task, "--tools", "shop:price", shows=shows))
-    say(f"$ {typed('verify', run)}; {typed('audit', run)}")
+    say(f"$ {command_line('verify', run)}; {command_line('audit', run)}")
     terminal.run("verify", run, shows=["^run .*: whole"])
     terminal.run("audit", run, shows=["^run .*: every decision follows"])
     return run
@@ -182,7 +182,7 @@ class Edit(NamedTuple):
     after: str
 
 
-def edited(source: Path, target: Path, said: bytes, after: str) -> Edit:
+def edit_copy(source: Path, target: Path, said: bytes, after: str) -> Edit:
     """Copy a file, and write `after` over the first digit of what it holds as `said`.
 
     Raises `NotShown` if it holds no such thing.
@@ -198,7 +198,7 @@ def edited(source: Path, target: Path, said: bytes, after: str) -> Edit:
 
 
 def _tells_an_edit(terminal: Terminal, run: str) -> None:
-    place, before, after = edited(terminal.folder / "runs.db", terminal.folder / "edited.db", _SAID, "2")
+    place, before, after = edit_copy(terminal.folder / "runs.db", terminal.folder / "edited.db", _SAID, "2")
     say(
         f"\n2. One character of what the tool said is changed in a copy of the file: byte {place:,}, {before} to {after}."
     )
@@ -210,23 +210,25 @@ def _pays_once(terminal: Terminal) -> None:
     say(
         "\n3. The process is killed in the middle of a payment. The engine does not guess how it ended, nor pay again."
     )
-    run = _id(_killed(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml"))
+    run = _id(
+        _kill_midway(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml")
+    )
     if not Path("/proc").exists():  # Only Linux knows that a process is dead; elsewhere its lease runs out.
         time.sleep(LEASE_SECONDS)
     resume = ("resume", run, "--tools", "shop:pay")
-    say(f"$ {typed(*resume)}; cat ledger.txt")
+    say(f"$ {command_line(*resume)}; cat ledger.txt")
     terminal.run(*resume, shows=["^WAITING_FOR_INPUT"], code=1)
     payments = (terminal.folder / "ledger.txt").read_text().splitlines()
     if len(payments) != 1:
         raise NotShown(f"paid {len(payments)} times")
     say(payments[0])
     resolve = ("resolve", run, "c1", "happened", "--why", "it is in the ledger")
-    say(f"$ {typed(*resolve)}; {typed('doubts')}")
+    say(f"$ {command_line(*resolve)}; {command_line('doubts')}")
     terminal.run(*resolve)
     terminal.run("doubts", shows=["^0 unresolved"])
 
 
-def _killed(terminal: Terminal, *words: str) -> str:
+def _kill_midway(terminal: Terminal, *words: str) -> str:
     """Type a command, and kill it as soon as something is in the ledger. What it had written."""
     process = terminal.start(*words)
     ledger, until = terminal.folder / "ledger.txt", time.monotonic() + 300
@@ -250,7 +252,7 @@ def _finds_the_rule(terminal: Terminal) -> str:
     terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
     terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])
     whatif = ("whatif", _SESSION, "--policy", "rule.yaml")
-    say(f"$ grep guard: rule.yaml; {typed(*whatif)}")
+    say(f"$ grep guard: rule.yaml; {command_line(*whatif)}")
     show((terminal.folder / "rule.yaml").read_text(), "guard:")
     found = terminal.run(*whatif, shows=[r"STOPS at event \d+, in turn \d+"], code=1)
     say("exit code 1")

@@ -29,10 +29,10 @@ _OFFERED = ("list_files", "read_file")
 
 def play_preset(preset: str, store: Path, root: Path | None) -> int:
     """Play the runs of a preset over the files in `root`, or files of its own. Exit code 0 if everything held, else 1."""
-    from refold.console.agents import fetched
+    from refold.console.agents import fetch_weights
 
     played = scenes(preset)
-    path = fetched(_MODEL)
+    path = fetch_weights(_MODEL)
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,7 +71,7 @@ async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[li
 
 async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene) -> tuple[str, list[str]]:
     from refold.console import show, verdicts
-    from refold.console.places import StorePlace
+    from refold.console.locations import StorePlace
     from refold.console.watchers import drive, watcher
     from refold.engine import Agent, files
 
@@ -97,7 +97,7 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
     if interrupted:
         raise KeyboardInterrupt
     _say(f"$ refold show {run.id}{here.option}")
-    told = await show.shown(screen, here, run.id)
+    told = await show.print_timeline(screen, here, run.id)
     _say(f"$ refold verify {run.id}{here.option}; refold audit {run.id}{here.option}")
     verified = await verdicts.judge_command(screen, here, [run.id], verdicts.verify_run, everything=False)
     audited = await verdicts.judge_command(screen, here, [run.id], verdicts.audit_run, everything=False)
@@ -116,10 +116,10 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
 
 
 async def _events(here: Any, run: str) -> tuple[Event, ...]:
-    from refold.console import places
+    from refold.console import locations
     from refold.replay.reader import events
 
-    async with places.reading(here) as store:
+    async with locations.reading(here) as store:
         return tuple([event async for _, event in events(store, run)])
 
 
@@ -138,7 +138,7 @@ def _files(root: Path | None) -> Generator[Path]:
 
 
 def _next(store: Path, runs: Sequence[str]) -> list[str]:
-    from refold.console.places import StorePlace
+    from refold.console.locations import StorePlace
 
     option, path = StorePlace(store, "--store").option, path_setting(Path.cwd())
     return [

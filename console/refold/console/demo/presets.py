@@ -167,7 +167,7 @@ def _requests(seen: Seen, purpose: str) -> list[ModelRequested]:
     return [event for event in seen.events if isinstance(event, ModelRequested) and event.purpose == purpose]
 
 
-def _injected(seen: Seen, text: str) -> list[int]:
+def _injections(seen: Seen, text: str) -> list[int]:
     return [
         place
         for place, event in enumerate(seen.events)
@@ -175,11 +175,11 @@ def _injected(seen: Seen, text: str) -> list[int]:
     ]
 
 
-def _pressed(seen: Seen) -> bool:
+def _has_pressure(seen: Seen) -> bool:
     return any(said.tier for request in _requests(seen, "step") for said in request.request_only)
 
 
-def _nudged(seen: Seen) -> bool:
+def _has_nudge(seen: Seen) -> bool:
     requests = _requests(seen, "step")
     return bool(requests) and all(
         "nudge" in [said.text for said in request.request_only] for request in requests
@@ -190,19 +190,19 @@ def _went_on(seen: Seen) -> bool:
     """A cut answer, the word about it, and another answer."""
     return any(
         isinstance(event, ModelResponded)
-        for place in _injected(seen, "truncated")[:1]
+        for place in _injections(seen, "truncated")[:1]
         for event in seen.events[place:]
     )
 
 
-def _stitched(seen: Seen) -> bool:
+def _has_stitch(seen: Seen) -> bool:
     answers = [
         event.content.text for event in seen.events if isinstance(event, ModelResponded) and event.content
     ]
     return bool(answers) and len(seen.text) > max(map(len, answers))
 
 
-def _summed_up(seen: Seen) -> bool:
+def _has_summary(seen: Seen) -> bool:
     return any(isinstance(event, MessageInjected) and event.gap and event.gap.source for event in seen.events)
 
 
@@ -211,16 +211,16 @@ def _smaller(seen: Seen) -> bool:
 
 
 READING = (
-    Expected("a request told the model how near its limit is", _pressed, _has_tier),
+    Expected("a request told the model how near its limit is", _has_pressure, _has_tier),
     Expected(
         "at its last step it was granted one request more, without tools",
         lambda seen: bool(_requests(seen, "grace")),
         lambda policy: policy.grace is not None and "step" in policy.grace.on,
     ),
-    Expected("each request nudged the model on", _nudged, lambda policy: policy.nudge),
+    Expected("each request nudged the model on", _has_nudge, lambda policy: policy.nudge),
     Expected(
         "the model was told how much time it used",
-        lambda seen: bool(_injected(seen, "progress")),
+        lambda seen: bool(_injections(seen, "progress")),
         lambda policy: policy.progress is not None,
     ),
     Expected(
@@ -237,7 +237,7 @@ TELLING = (
     ),
     Expected(
         "the outcome is longer than any one answer: its parts are joined",
-        _stitched,
+        _has_stitch,
         lambda policy: (
             policy.truncation is not None
             and policy.truncation.stitch
@@ -251,14 +251,14 @@ TELLING = (
     ),
     Expected(
         "a finished turn was answered with: go on",
-        lambda seen: bool(_injected(seen, "continue")),
+        lambda seen: bool(_injections(seen, "continue")),
         lambda policy: policy.end_of_turn == "continue",
     ),
 )
 REMEMBERING = (
     Expected(
         "a summary that the model wrote stands for older messages",
-        _summed_up,
+        _has_summary,
         lambda policy: any(isinstance(step, Summarise) for step in policy.history),
     ),
     Expected(

@@ -174,7 +174,7 @@ class Rows(Follower["Rows"]):
 
     def take(self, step: Step) -> None:
         """Take one event."""
-        event, problem = _read(step)
+        event, problem = _read_event(step)
         asked: tuple[PackedOpinion, ...] = ()
         if event is not None and not self._damaged:
             problem, asked = self._follow(step, event)
@@ -270,7 +270,7 @@ def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figur
     )
 
 
-def _read(step: Step) -> tuple[Event | None, str]:
+def _read_event(step: Step) -> tuple[Event | None, str]:
     try:
         return step.event, ""
     except (Damaged, CannotJudge) as error:

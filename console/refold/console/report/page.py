@@ -51,32 +51,35 @@ PACKAGES = (
 
 def page_scripts() -> list[str]:
     """The scripts of a page, in the order in which they run."""
-    vendored = [_MAP.sub("", _read("vendor", name)) for name in VENDORED]
-    return [*vendored, *(_read(name) for name in OURS)]
+    vendored = [_MAP.sub("", _read_template("vendor", name)) for name in VENDORED]
+    return [*vendored, *(_read_template(name) for name in OURS)]
 
 
 def page_style() -> str:
     """The style of a page."""
-    return _read("vendor", "uPlot.min.css") + "\n" + _read("report.css")
+    return _read_template("vendor", "uPlot.min.css") + "\n" + _read_template("report.css")
 
 
 def index_style() -> str:
     """The style of an index of pages."""
-    return _read("index.css")
+    return _read_template("index.css")
 
 
 def index_script() -> str:
     """The script of an index of pages."""
-    return _read("index.js")
+    return _read_template("index.js")
 
 
 def licences() -> str:
     """Of what is vendored in a page: names, versions, and the full texts."""
-    told = (f"{each.package} {each.version}\n\n{_read('vendor', each.licence).strip()}" for each in PACKAGES)
+    told = (
+        f"{each.package} {each.version}\n\n{_read_template('vendor', each.licence).strip()}"
+        for each in PACKAGES
+    )
     return "\n\n----\n\n".join(told)
 
 
-def _read(*parts: str) -> str:
+def _read_template(*parts: str) -> str:
     return _FOLDER.joinpath(*parts).read_text(encoding="utf-8")
 
 
@@ -123,7 +126,7 @@ def pieces(report: Report) -> Iterator[str]:
         style=style,
         licences=licences(),
     )
-    data = _embedded(_data(report))
+    data = _embed_json(_data(report))
     yield data
     yield f'</script>\n<script type="text/plain" id="sum">{_sum(data)}</script>\n'
     for name, text in _parts(report):
@@ -146,7 +149,7 @@ def _parts(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{name}-{place}", base64.b64encode(part).decode()
 
 
-def _embedded(data: bytes) -> str:
+def _embed_json(data: bytes) -> str:
     """JSON text that can stand in HTML: nothing in it can end its element, and no mark in it is invisible."""
     text = descriptions.json_text(data.decode())
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -232,7 +235,7 @@ def index(entries: Sequence[Entry]) -> str:
         f'<p class="alarm">{figures.counted(wrong, "run")} cannot be believed whole</p>\n' if wrong else ""
     )
     style, script = index_style(), index_script()
-    rows = (_row(entry, depth, pages) for entry, depth in _ordered(entries))
+    rows = (_row(entry, depth, pages) for entry, depth in _order_entries(entries))
     states = sorted({_state(entry) for entry in entries})
     heads = [f"<th><button>{name}</button></th>" for name in _COLUMNS]
     heads += [f'<th class="number"><button>{name}</button></th>' for name in _NUMBERS]
@@ -249,7 +252,7 @@ def index(entries: Sequence[Entry]) -> str:
     )
 
 
-def _ordered(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+def _order_entries(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
     """The entries with how deep each stands below what began it."""
     here = {entry.about.run for entry in entries if not entry.wrong}
     below: dict[str, list[Entry]] = {}
@@ -267,7 +270,7 @@ def _ordered(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
 
 def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
     about = entry.about
-    task = _linked(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
+    task = _link(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
     task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
     changed = f"changed {entry.changes}" if entry.changes and entry.changes.calls else ""
     task += f'<p class="did">{_safe(changed, 600)}</p>' if changed else ""
@@ -285,7 +288,7 @@ def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
         f'<td class="number" data-name="{name}" data-sort="{"" if value is None else value}">{_safe(shown, 60)}</td>'
         for name, (value, shown) in zip(_NUMBERS, _numbers(entry), strict=True)
     )
-    harm = int(bool(entry.wrong or entry.failed or _ended_badly(about)))
+    harm = int(bool(entry.wrong or entry.failed or _is_failure(about)))
     classes = "wrong" if entry.wrong else f"d{min(depth, _DEEPEST)}"
     return f'<tr class="{classes}" data-state="{state}" data-harm="{harm}">{told}</tr>'
 
@@ -318,7 +321,7 @@ def _state(entry: Entry) -> str:
     )
 
 
-def _ended_badly(about: Summary) -> bool:
+def _is_failure(about: Summary) -> bool:
     """Whether an error or a limit ended it, by its source where that says so."""
     if about.source_end:
         return about.source_end.partition(":")[0] in ("error", "limit", "guardrail", "cancelled")
@@ -334,12 +337,12 @@ def _kin(about: Summary, pages: Mapping[str, str]) -> str:
     told = [("child of", about.parent.run)] if about.parent else []
     told += [("forked from", about.forked_from)] if about.forked_from else []
     return "".join(
-        f" <small>{word} {_linked(descriptions.line(run, 120), pages.get(run, ''))}</small>"
+        f" <small>{word} {_link(descriptions.line(run, 120), pages.get(run, ''))}</small>"
         for word, run in told
     )
 
 
-def _linked(shown: str, file: str) -> str:
+def _link(shown: str, file: str) -> str:
     """Words that are harmless already, as a link where there is a page."""
     return f'<a href="{quote(file)}">{html.escape(shown)}</a>' if file else html.escape(shown)
 

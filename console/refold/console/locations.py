@@ -59,7 +59,7 @@ class StorePlace(msgspec.Struct, frozen=True):
         return f" --store {shlex.quote(str(self.path))}"
 
 
-def expanded(path: Path) -> Path:
+def expand_home(path: Path) -> Path:
     """The path with a home in the place of its `~`; as it was typed, as a shell has it, where there is no such user."""
     try:
         return path.expanduser()
@@ -73,7 +73,7 @@ def file_of(typed: str) -> Path | None:
     A bare word is a run's, whatever lies in the current folder.
     """
     path = Path(typed)
-    return expanded(path) if path.suffix or os.sep in typed else None
+    return expand_home(path) if path.suffix or os.sep in typed else None
 
 
 def beside(name: str, ending: str) -> Path:
@@ -92,9 +92,9 @@ def login() -> str:
 def store_place(asked: Path | None) -> StorePlace:
     """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of refold."""
     if asked is not None:
-        return StorePlace(expanded(asked), "--store")
+        return StorePlace(expand_home(asked), "--store")
     if text := os.environ.get(STORE):
-        return StorePlace(expanded(Path(text)), STORE)
+        return StorePlace(expand_home(Path(text)), STORE)
     from platformdirs import user_data_path
 
     return StorePlace(user_data_path("refold") / "runs.db")
@@ -160,7 +160,7 @@ async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     try:
         opened = SqliteStore.open_here(place.path)
     except NotAStore as error:
-        raise _told(place, error) from error
+        raise _explain(place, error) from error
     async with opened as store:
         try:
             yield store
@@ -194,12 +194,12 @@ async def writing(place: StorePlace) -> AsyncGenerator[Store]:
     try:
         opened = await SqliteStore.open(place.path)
     except NotAStore as error:
-        raise _told(place, error) from error
+        raise _explain(place, error) from error
     async with opened as store:
         yield store
 
 
-def _told(place: StorePlace, error: NotAStore) -> NotAStore:
+def _explain(place: StorePlace, error: NotAStore) -> NotAStore:
     """The error, with the word that led there if it is not on the command line."""
     return NotAStore(error.path, f"{error.problem} (from {STORE})") if place.chosen == STORE else error
 
@@ -218,7 +218,7 @@ LARGEST = 1 << 24
 """Bytes of a text that comes from a file or stdin."""
 
 
-def given_text(typed: str, what: str) -> str:
+def read_text_argument(typed: str, what: str) -> str:
     """The text that was typed for `what`: of a file for `@FILE`, of stdin for `-`, else the words themselves.
 
     Raises `WrongUse` for what cannot be read, is no UTF-8, or is too large.
@@ -226,9 +226,9 @@ def given_text(typed: str, what: str) -> str:
     if typed == "-":
         if sys.stdin is None:
             raise WrongUse(f"{what}: stdin is closed; - reads what stands there")
-        return _decoded(sys.stdin.buffer.read(LARGEST + 1), what, "stdin")
+        return _decode(sys.stdin.buffer.read(LARGEST + 1), what, "stdin")
     if typed.startswith("@"):
-        return _decoded(_of_file(expanded(Path(typed[1:])), what), what, typed[1:])
+        return _decode(_of_file(expand_home(Path(typed[1:])), what), what, typed[1:])
     return typed
 
 
@@ -240,7 +240,7 @@ def _of_file(path: Path, what: str) -> bytes:
         raise WrongUse(f"{what}: {path} cannot be read: {error}; @ names a file") from error
 
 
-def _decoded(data: bytes, what: str, where: str) -> str:
+def _decode(data: bytes, what: str, where: str) -> str:
     if len(data) > LARGEST:
         raise WrongUse(f"{what}: {where} is larger than {LARGEST} bytes")
     try:

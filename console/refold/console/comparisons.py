@@ -1,0 +1,261 @@
+"""`diff`: in what two runs differ; `bisect`: the first event after which something is true."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+from refold.console import addresses, descriptions, locations
+from refold.console.locations import StorePlace, reads
+from refold.console.options import Address, OtherStore, WholeRun, argument, option
+from refold.console.screen import Column, Screen
+from refold.engine.compatibility import installed_guards
+from refold.reducers.errors import CannotJudge, WrongUse
+from refold.replay import figures
+from refold.replay.queries.blame import Blame, Change, blame
+from refold.replay.queries.diffs import Diff, Difference, FirstTrue, RunTotals, bisect, diff
+from refold.replay.queries.divergence import Divergence, FieldDifference, divergence
+from refold.replay.queries.rows import state_question
+
+_NAME = 60  # characters of a name that a log chose
+_COLUMNS = (
+    Column("turn", right=True),
+    Column("left", right=True),
+    Column("right", right=True),
+    Column("event"),
+    Column("of"),
+    Column("what", elastic=True),
+)
+
+
+@reads
+async def diff_command(
+    screen: Screen,
+    place: StorePlace,
+    left: WholeRun,
+    right: Annotated[str, argument("The other one.")],
+    *,
+    most: Annotated[int, option("--most", "How many differences at most.", min=1, max=100)] = 20,
+    other_store: OtherStore = None,
+) -> int:
+    """Show where two runs part, and what they came to. Exit code 1 if they differ, 125 if words are gone on one side."""
+    second = locations.other_place(place, other_store)
+    async with locations.reading(place) as store, locations.reading(second) as other:
+        runs = await addresses.run_of(store, left), await addresses.run_of(other, right)
+        found = await diff((store, other), runs)
+    screen.result(found, lambda: _tell(screen, found, most))
+    return 1 if found.differing else CannotJudge.exit_code if found.unknown else 0
+
+
+def _tell(screen: Screen, found: Diff, most: int) -> None:
+    left, right = found.left.run, found.right.run
+    if found.differences:
+        first = found.differences[0]
+        screen.heading(f"left {left}, right {right}: they part in turn {first.turn}, {_where(first)}")
+        screen.pairs(rows_of(first.fields, "  "))
+        said = found.said
+        if said is not None and said is not first and said != first:
+            screen.heading(
+                f"  first that changed what was said, or what the model saw: turn {said.turn}, {_where(said)}"
+            )
+            screen.pairs(rows_of(said.fields, "  "))
+        screen.say()
+        screen.table(_COLUMNS, [_cells(each) for each in found.differences[:most]])
+        if found.differing > most:
+            screen.say(f"and {figures.count(found.differing - most)} more")
+    else:
+        screen.heading(f"left {left}, right {right}: they say the same")
+    if found.unknown:
+        screen.say(f"unknown: the words of {figures.counted(found.unknown, 'event')} are gone on one side")
+    screen.say()
+    titles = [Column(""), Column("left", right=True), Column("right", right=True)]
+    screen.table(titles, list(_sides(found.left, found.right)))
+
+
+def _where(difference: Difference) -> str:
+    of = f" of {descriptions.line(difference.name, _NAME)}" if difference.name else ""
+    if difference.right is None:
+        return f"{difference.kind}{of}: only left, e{difference.left}"
+    if difference.left is None:
+        return f"{difference.kind}{of}: only right, e{difference.right}"
+    return f"{difference.kind}{of}: e{difference.left} and e{difference.right}"
+
+
+def rows_of(fields: Iterable[FieldDifference], indent: str) -> list[tuple[str, str]]:
+    """The fields in which two events differ, a row for each side."""
+    rows: list[tuple[str, str]] = []
+    for field in fields:
+        if field.erased:
+            rows.append((f"{indent}{field.field}", "erased on one side: unknown"))
+            continue
+        before = "…" if field.start else ""
+        where = f"from character {figures.count(field.place + 1)} on" if field.place else ""
+        rows.append((f"{indent}{field.field}", where))
+        rows.append((f"{indent}  left", f"{before}{field.left}" if field.left else "(nothing)"))
+        rows.append((f"{indent}  right", f"{before}{field.right}" if field.right else "(nothing)"))
+    return rows
+
+
+def _cells(difference: Difference) -> list[str]:
+    left, right = (f"e{seq}" if seq else "-" for seq in (difference.left, difference.right))
+    alone = "only right" if difference.left is None else "only left" if difference.right is None else ""
+    what = alone or ", ".join(field.field for field in difference.fields)
+    return [
+        str(difference.turn),
+        left,
+        right,
+        difference.kind,
+        descriptions.line(difference.name, _NAME),
+        what,
+    ]
+
+
+def _sides(left: RunTotals, right: RunTotals) -> Iterable[list[str]]:
+    for name, one, other in zip(_NAMES, _side(left), _side(right), strict=True):
+        yield [name, one, other]
+
+
+_NAMES = ("events", "turns", "messages", "tokens", "cost", "time", "end")
+
+
+def _side(side: RunTotals) -> list[str]:
+    return [
+        figures.count(side.events),
+        figures.count(side.turns),
+        figures.count(side.messages),
+        figures.count(side.tokens),
+        figures.at_least(figures.dollars(side.cost_nanousd), side.unpriced),
+        figures.seconds(side.elapsed),
+        f"{side.agent_state} ({side.code})" if side.code else side.agent_state,
+    ]
+
+
+_VALUE = 120  # characters of a value in a table
+
+
+@reads
+async def bisect_command(
+    screen: Screen,
+    place: StorePlace,
+    run: WholeRun,
+    *,
+    when: Annotated[str | None, option("--when", "A question, as 'spent_usd > 1.0 and steps >= 3'.")] = None,
+    versus: Annotated[
+        str | None, option("--versus", "Another run: find the first event that differs.")
+    ] = None,
+    other_store: OtherStore = None,
+) -> int:
+    """Find the first event after which something is true of a run, or at which it parts from another. Exit code 1 if so."""
+    if (when is None) == (versus is None):
+        raise WrongUse("expected --when QUESTION or --versus RUN")
+    if versus is not None:
+        return await _versus(screen, (place, locations.other_place(place, other_store)), (run, versus))
+    question = state_question(when or "")
+    async with locations.reading(place) as store:
+        found = await bisect(store, await addresses.run_of(store, run), question)
+    screen.result(found, lambda: _tell_first(screen, place, found))
+    return 1 if found.seq else 0
+
+
+async def _versus(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: tuple[str, str]) -> int:
+    async with locations.reading(stores[0]) as store, locations.reading(stores[1]) as other:
+        runs = await addresses.run_of(store, typed[0]), await addresses.run_of(other, typed[1])
+        found = await divergence((store, other), runs)
+    screen.result(found, lambda: _tell_divergence(screen, *stores, found))
+    return 1 if found.fields else 0
+
+
+def _tell_first(screen: Screen, place: StorePlace, found: FirstTrue) -> None:
+    how = (
+        "by halving: once true it stays so"
+        if found.how == "halving"
+        else "by asking after every event: it may become false again"
+    )
+    asked = f"{how}; asked {figures.counted(found.asked, 'time')}"
+    if not found.seq:
+        screen.heading(
+            f"run {found.run}: never true in its {figures.counted(found.events, 'event')}: {found.when}"
+        )
+        screen.pairs([("  found", asked)])
+        return
+    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, and then it is true: {found.when}")
+    rows = [(f"  {field}", " -> ".join(map(_render_value, values))) for field, values in found.fields.items()]
+    screen.pairs(
+        [*rows, ("  turn", str(found.turn)), ("  when", figures.clock(found.at)), ("  found", asked)]
+    )
+    screen.say(f"  why it came to that: refold why {found.run}@e{found.seq}{place.option}")
+
+
+def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found: Divergence) -> None:
+    same = {
+        "hashes": f"equal up to event {found.same}, by the hashes of their chains",
+        "digests": f"in equal states up to event {found.same}, by their digests",
+        "nothing": "no hash and no digest of a state in common: compared event by event",
+    }[found.by]
+    if not found.fields:
+        screen.heading(f"run {found.left} and run {found.right} say the same to their ends")
+        screen.pairs([("  same", same)])
+        return
+    left, right = (f"e{seq}" if seq else "no event" for seq in found.seqs)
+    kinds = " and ".join(dict.fromkeys(kind for kind in found.kinds if kind))
+    screen.heading(f"run {found.left} ({left}) and run {found.right} ({right}) part: {kinds}")
+    screen.pairs([("  same", f"{same}; {found.looks} looks")])
+    screen.pairs(rows_of(found.fields, "  "))
+    screen.say(f"  all that is different: {_diff(place, other, found)}")
+
+
+def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
+    there = (
+        ""
+        if other == place
+        else StorePlace(other.path, "--store").option.replace("--store", "--other-store", 1)
+    )
+    return f"refold diff {found.left} {found.right}{place.option}{there}"
+
+
+@reads
+async def blame_command(
+    screen: Screen,
+    place: StorePlace,
+    run: Address,
+    field: Annotated[str, argument("As spent_usd, agent_state, or a path into the state: window.ranges.")],
+    *,
+    most: Annotated[int, option("--most", "How many changes at most.", min=1, max=10_000)] = 20,
+) -> int:
+    """Show which event last changed a field of the state, and which did before that."""
+    async with locations.reading(place) as store:
+        run, upto = await addresses.place_of(store, run)
+        found = await blame(store, run, field, upto, installed_guards(), most)
+    screen.result(found, lambda: _tell_blame(screen, found))
+    return 0
+
+
+def _tell_blame(screen: Screen, found: Blame) -> None:
+    times = "never changed" if not found.count else f"changed {figures.counted(found.count, 'time')}"
+    value = _render_answer(found.value) or "nothing"
+    screen.heading(f"run {found.run}: after event {found.events}, {found.field} is {value}; {times}")
+    columns = [Column("event", right=True), Column("turn", right=True), Column("kind")]
+    columns += [Column("before", elastic=True), Column("after", elastic=True)]
+    if found.changes:
+        screen.table(columns, [_value_cells(change) for change in found.changes])
+    if found.count > len(found.changes):
+        screen.say(f"and {figures.count(found.count - len(found.changes))} before that")
+
+
+def _value_cells(change: Change) -> list[str]:
+    return [
+        f"e{change.seq}",
+        f"t{change.turn}",
+        change.kind,
+        _render_answer(change.before),
+        _render_answer(change.after),
+    ]
+
+
+def _render_answer(value: str) -> str:
+    return figures.cut(value, _VALUE - 1)
+
+
+def _render_value(value: msgspec.Raw) -> str:
+    text = bytes(value).decode()
+    return _render_answer("" if text == "null" else text)

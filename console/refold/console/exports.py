@@ -1,0 +1,319 @@
+"""`export` and `report`: runs as files of other formats, and as pages."""
+
+from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum, unique
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+
+from refold.console import addresses, descriptions, locations
+from refold.console.addresses import Problems, all_runs, check_choice
+from refold.console.locations import StorePlace, reads
+from refold.console.options import Everything, Force, new_file, option, words
+from refold.console.report.builder import build
+from refold.console.report.data import Report
+from refold.console.report.page import NAME, Entry, index, page_name, pieces
+from refold.console.screen import Screen, note, worst
+from refold.engine.compatibility import installed_guards
+from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
+from refold.replay import figures
+from refold.replay.exports.markdown import markdown
+from refold.replay.exports.openai import openai_messages
+from refold.replay.exports.otlp import otlp_spans
+from refold.replay.exports.table import ParquetFile, Table, json_lines
+from refold.replay.reader import Steps, stored_events
+from refold.replay.summary import Summary
+from refold.store.files import check_free, written_beside
+from refold.store.protocol import Store, UnknownRun
+
+
+@unique
+class Shape(StrEnum):
+    """What an export is: JSON lines of events, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    OPENAI = "openai"
+    OTEL = "otel"
+    PARQUET = "parquet"
+
+
+_WITHOUT = frozenset({Shape.JSONL, Shape.OTEL, Shape.PARQUET})
+
+
+class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written into a file, as JSON: `size` in bytes."""
+
+    path: str
+    shape: str
+    runs: int
+    size: int
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written of each run, and how."""
+
+    to: Annotated[Shape, option("--to", "In which shape.")] = Shape.JSONL
+    no_content: Annotated[
+        bool, option("--no-content", "Without what was said: for jsonl, otel and parquet.")
+    ] = False
+    prompts: Annotated[
+        bool, option("--prompts", "For otel: all that each request showed, not only what is new in it.")
+    ] = False
+
+
+ExportRequest = Sequence[tuple[str, int | None]]
+
+
+@reads
+async def export_command(
+    screen: Screen,
+    place: StorePlace,
+    runs: Annotated[
+        list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.")
+    ],
+    choice: Choice,
+    *,
+    file: Annotated[Path | None, new_file("The file.", shows="stdout")] = None,
+    everything: Everything = False,
+    force: Force = False,
+) -> int:
+    """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or Parquet.
+
+    Exit code 3 for a ticket of a damaged log, which says where it breaks off.
+    """
+    _check(choice, file)
+    check_choice(runs, everything=everything)
+    if file is not None:
+        check_free(file, force=force)
+    trouble = Problems()
+    async with locations.reading(place) as store:
+        wanted = await _read_request(store, runs)
+        if file is None:
+            await _onto(screen, _pieces(store, wanted, choice, trouble), choice.to)
+            return trouble.code
+        size = await _into(file, store, wanted, choice, trouble, force=force)
+    told = WrittenExport(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
+    screen.result(
+        told,
+        lambda: screen.say(
+            f"{told.path}: {told.shape} of {figures.counted(told.runs, 'run')}, {figures.size(told.size)}"
+        ),
+    )
+    return trouble.code
+
+
+def _check(choice: Choice, file: Path | None) -> None:
+    # Before any log is read: that may take a while.
+    if choice.to is Shape.PARQUET and file is None:
+        raise WrongUse("--to parquet is binary: name its file with --out FILE")
+    if choice.no_content and choice.to not in _WITHOUT:
+        raise WrongUse(f"--no-content: there is nothing of {choice.to} without what was said")
+    if choice.prompts and (choice.to is not Shape.OTEL or choice.no_content):
+        raise WrongUse("--prompts is for otel, and for what was said: leave it out, or --no-content")
+
+
+async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
+    if typed:
+        return list(dict.fromkeys([await addresses.place_of(store, each) for each in typed]))
+    return [(run, None) async for chunk in store.runs() for run, head in chunk if head.seq]
+
+
+async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: Shape) -> None:
+    """Pieces of text onto stdout. What cannot be seen is shown as its escape, in JSON as JSON's own: the same values."""
+    async for piece in pieces:
+        screen.text(piece if shape is Shape.MARKDOWN else descriptions.json_text(piece))
+
+
+async def _into(
+    file: Path, store: Store, wanted: ExportRequest, choice: Choice, trouble: Problems, *, force: bool
+) -> int:
+    """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in bytes."""
+    with written_beside(file, force=force) as beside:
+        with beside.open("wb") as opened:
+            if choice.to is Shape.PARQUET:
+                await _table(opened, store, wanted, choice)
+            else:
+                async for piece in _pieces(store, wanted, choice, trouble):
+                    opened.write(piece.encode())
+        return beside.stat().st_size
+
+
+async def _table(file: BinaryIO, store: Store, wanted: ExportRequest, choice: Choice) -> None:
+    with ParquetFile(file) as written:
+        for run, upto in wanted:
+            table = Table(content=not choice.no_content)
+            async for step in Steps(stored_events(store, run, upto), folds=True):
+                written.write(table.row(step))
+
+
+async def _pieces(
+    store: Store, wanted: ExportRequest, choice: Choice, trouble: Problems
+) -> AsyncIterator[str]:
+    if choice.to is Shape.OTEL:
+        yield '{"resourceSpans":[\n'
+    for place, (run, upto) in enumerate(wanted):
+        if place and choice.to is Shape.OTEL:
+            yield ",\n"
+        async for piece in await _of(store, run, upto, choice, trouble):
+            yield piece
+    if choice.to is Shape.OTEL:
+        yield "]}\n"
+
+
+async def _of(
+    store: Store, run: str, upto: int | None, choice: Choice, trouble: Problems
+) -> AsyncIterator[str]:
+    match choice.to:
+        case Shape.MARKDOWN:
+            about, pieces = await markdown(store, run, upto, descriptions.block, installed_guards())
+            if about.damaged:
+                trouble.add(run, Damaged(about.damaged))
+            return pieces
+        case Shape.OPENAI:
+            return openai_messages(store, run, upto)
+        case Shape.OTEL:
+            return otlp_spans(store, run, upto, content=not choice.no_content, prompts=choice.prompts)
+        case _:
+            return json_lines(store, run, upto, content=not choice.no_content)
+
+
+_MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page
+_FOLDER = Path("reports")
+
+
+class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written, as JSON: `size` in bytes; `damaged` says why not all of the log could be followed."""
+
+    run: str
+    path: str
+    size: int
+    events: int
+    damaged: str
+
+
+class WrittenPages(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written of a store, as JSON; `unwritten` says of a run why it has no page."""
+
+    index: str
+    pages: list[WrittenPage]
+    unwritten: dict[str, str]
+
+
+@reads
+async def report_command(
+    screen: Screen,
+    place: StorePlace,
+    runs: Annotated[
+        list[str],
+        words("RUN, RUN@e41 (up to an event), RUN@t7 (a turn) or @last; a prefix of an id will do."),
+    ],
+    *,
+    file: Annotated[
+        Path | None,
+        new_file("The page's file; with --all a folder.", shows="the run's id, in this folder; reports/"),
+    ] = None,
+    everything: Everything = False,
+    force: Force = False,
+) -> int:
+    """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the model saw.
+
+    With --all a page for each run and an index.html over them. Exit code 3 if a log is damaged, 125 if one cannot be judged, as one
+    of a newer refold: the page says where.
+    """
+    if everything == bool(runs) or len(runs) > 1:
+        raise WrongUse("expected one RUN, or --all; `refold ls` lists the runs")
+    async with locations.reading(place) as store:
+        if everything:
+            return await _all(screen, store, file or _FOLDER, force=force)
+        if file is not None:
+            check_free(file, force=force)  # before the log is read: that may take a while
+        run, upto = await addresses.place_of(store, runs[0])
+        report = await build(store, run, upto, installed_guards())
+    told = _write_page(report, file or Path(page_name(run)), force=force)
+    screen.result(told, lambda: screen.say(_sentence(told)))
+    if told.size > _MUCH:
+        note(
+            f"browsers take long for so large a page; {run}@e{told.events // 4} is a report up to an earlier event"
+        )
+    return _code(report)
+
+
+async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> int:
+    """A page for each run of the store, each as it is done, and then the index."""
+    check_free(folder / NAME, force=force)
+    _make(folder)
+    sizes, damage = await all_runs(store)
+    pages = {run: page_name(run) for run, _ in sizes}
+    trouble, entries, told = (
+        Problems(),
+        list[Entry](),
+        WrittenPages(index=str(folder / NAME), pages=[], unwritten={}),
+    )
+    codes = [Damaged.exit_code] if damage is not None else []
+    for run, name in pages.items():
+        try:
+            report = await build(store, run, None, installed_guards(), pages)
+        except (CannotJudge, Damaged, UnknownRun) as error:
+            trouble.add(run, error)
+            told.unwritten[run] = str(error)
+            entries.append(Entry(about=Summary(run=run), wrong=str(error)))
+            continue
+        one = _write_page(report, folder / name, force=force)
+        if not screen.json:
+            screen.say(_sentence(one))
+        told.pages.append(one)
+        codes.append(_code(report))
+        entries.append(_entry(report, one.damaged, name))
+    with written_beside(folder / NAME, force=force) as beside:
+        beside.write_text(index(entries), encoding="utf-8")
+    screen.result(told, lambda: screen.say(f"{told.index}: {figures.counted(len(entries), 'run')}"))
+    if damage is not None:
+        raise damage
+    return worst([0, trouble.code, *codes])
+
+
+def _entry(report: Report, wrong: str, file: str) -> Entry:
+    told = report.figures
+    return Entry(
+        about=report.about, did=told.did, failed=told.failed, changes=told.changes, wrong=wrong, file=file
+    )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorldFailed(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
+def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:
+    size = 0
+    # A reader of the old page sees one of the two while the new one is written.
+    with written_beside(file, force=force) as beside, beside.open("wb") as made:
+        for piece in pieces(report):
+            size += made.write(piece.encode())
+    checked = report.checked.problem
+    wrong = f"event {checked.seq}: {checked.problem}" if checked else ""
+    return WrittenPage(
+        run=report.about.run,
+        path=str(file),
+        size=size,
+        events=len(report.events),
+        damaged=wrong or report.about.damaged,
+    )
+
+
+def _sentence(told: WrittenPage) -> str:
+    said = (
+        f"{told.path}: {figures.counted(told.events, 'event')} of run {told.run}, {figures.size(told.size)}"
+    )
+    return f"{said}; DAMAGED: {told.damaged}" if told.damaged else said
+
+
+def _code(report: Report) -> int:
+    damaged = report.about.damaged or report.checked.problem
+    if report.checked.unjudged or (report.checked.unweighed and not damaged):
+        return CannotJudge.exit_code
+    return Damaged.exit_code if damaged else 0
