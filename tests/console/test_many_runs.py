@@ -181,7 +181,7 @@ def test_a_long_run_is_told_of_while_it_is_read(tmp_path: Path, monkeypatch: pyt
 
 def test_the_policies_are_read_anew_in_each_process() -> None:
     """A question can be sent: what comes back of it is the same question."""
-    sent = whatif_question.Question(OtherPolicies(settings=["limits.step=1"]))
+    sent = whatif_question.WhatIfQuestion(OtherPolicies(settings=["limits.step=1"]))
     got = pickle.loads(pickle.dumps(sent))
     assert list(sent.policies) == list(got.policies)
     assert got is pickle.loads(pickle.dumps(sent))

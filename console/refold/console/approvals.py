@@ -43,7 +43,7 @@ class AskedCall(msgspec.Struct, frozen=True):
     arguments: str
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a run asks a person, as JSON. `since` and `until` are nanoseconds since the epoch.
 
     `text` are the first words of the answer with which the run came to wait, None where they were erased. `guard` asks:
@@ -60,17 +60,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     approver: str = ""
 
 
-class Questions(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingRuns(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that waits for a person, as JSON: how many runs, the oldest of them, and the runs that could not be read."""
 
     count: int
-    waiting: list[Question]
+    waiting: list[WaitingRun]
     unread: list[str] = []
 
 
 async def tell_questions(screen: Screen, place: StorePlace) -> int:
     """List what waits for a person. Exit code 0; a log that cannot be read is raised after the others are told."""
-    found = Oldest[Question](_MOST)
+    found = Oldest[WaitingRun](_MOST)
     async with locations.reading(place) as store:
 
         async def look(run: str) -> None:
@@ -81,14 +81,14 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
                 found.add(question.since, question)
 
         unread = await sweep(store, look, waiting=True)
-    told = Questions(count=found.count, waiting=found.rows, unread=unread.runs)
+    told = WaitingRuns(count=found.count, waiting=found.rows, unread=unread.runs)
     screen.result(told, lambda: _tell_question(screen, place, found, unread.runs))
     if unread.problem is not None:
         raise unread.problem
     return 0
 
 
-def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | None:
+def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | None:
     """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
     if not state.agent_state.awaits_operator:
         return None
@@ -96,7 +96,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
     answer = contents.get(batch.seq) if batch else None
     said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
     names = approval.event.calls if approval is not None else doubts
-    return Question(
+    return WaitingRun(
         run=state.setup.run,
         waits_for="approval" if approval is not None else "doubt" if doubts else "message",
         since=state.at if state.asked_at is None else state.asked_at,
@@ -112,7 +112,9 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> Question | No
     )
 
 
-def _tell_question(screen: Screen, place: StorePlace, found: Oldest[Question], unread: Sequence[str]) -> None:
+def _tell_question(
+    screen: Screen, place: StorePlace, found: Oldest[WaitingRun], unread: Sequence[str]
+) -> None:
     if not found.count:
         note(
             f"nothing{' that was read' if unread else ''} in {place.path} waits for a person{unread_note(unread)}"
@@ -125,7 +127,7 @@ def _tell_question(screen: Screen, place: StorePlace, found: Oldest[Question], u
         note(f"and {figures.count(found.count - len(found.rows))} newer ones")
 
 
-def _cells(question: Question) -> list[str]:
+def _cells(question: WaitingRun) -> list[str]:
     until = "" if question.until is None else figures.clock(question.until).removesuffix(" UTC")
     calls = (f"{call.call} {called_with(call.tool, call.arguments, _ARGUMENT)}" for call in question.calls)
     what = ", ".join(calls) or question.text
@@ -258,7 +260,7 @@ def _select_calls(state: RunState, calls: Sequence[str], *, everything: bool) ->
     return asked.event.calls if everything else calls
 
 
-def _tell(screen: Screen, place: StorePlace, state: RunState, question: Question | None) -> None:
+def _tell(screen: Screen, place: StorePlace, state: RunState, question: WaitingRun | None) -> None:
     if question is None:
         note(f"run {descriptions.line(state.setup.run)} is {state.agent_state}: no call waits for approval")
         return

@@ -45,18 +45,10 @@ def audit_command(
     ] = None,
 ) -> int:
     """Derive every decision again and compare it with the log. With -o json: one line a run."""
-    if key is not None and certificate is None:
-        raise WrongUse("--key signs a certificate: name its file with --certificate")
-    if certificate is not None and os.path.lexists(certificate):
-        raise WrongUse(f"{certificate}: is there already, and is not overwritten: choose another name")
-    bundles = {
-        each: path.resolve()
-        for each in runs
-        if (path := locations.file_of(each)) is not None and is_bundle(path)
-    }
+    _check_certificate(certificate, key)
+    bundles = _bundles_of(runs)
     files = list(dict.fromkeys(bundles.values()))
-    certified = certificate is not None
-    if not everything and not files and not certified:
+    if not everything and not files and certificate is None:
         return at_once(_by_name(screen, place, runs))
     installed_guards()  # what is wrong with them is said once, and of no run
     signing = read_signing_key(key) if key else None
@@ -64,6 +56,7 @@ def audit_command(
     sizes: list[tuple[str, int]] = []
     damage: Damaged | None = None
     if named or everything or not files:
+        certified = certificate is not None
         sizes, damage = at_once(_sizes(place, named, everything=everything, certified=certified))
     work = [
         *shards(place.path, sizes, SHARD_OF_A_STORE),
@@ -71,13 +64,27 @@ def audit_command(
     ]
     if not work:
         note(f"{descriptions.line(str(place.path))} has no runs")
-    teller, heads = _Teller(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
+    teller, heads = _AuditReport(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
     totals = _audit_runs(teller, heads, work, jobs)
     if certificate is not None:
         _certify(screen, certificate, totals, heads, signing)
     if damage is not None:
         raise damage
     return code_of(totals)
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    """Raise `WrongUse` for a key without a certificate, and for a certificate that exists."""
+    if key is not None and certificate is None:
+        raise WrongUse("--key signs a certificate: name its file with --certificate")
+    if certificate is not None and os.path.lexists(certificate):
+        raise WrongUse(f"{certificate}: is there already, and is not overwritten: choose another name")
+
+
+def _bundles_of(runs: Sequence[str]) -> dict[str, Path]:
+    """The files of bundles among the arguments, by the arguments."""
+    files = {each: locations.file_of(each) for each in runs}
+    return {each: path.resolve() for each, path in files.items() if path is not None and is_bundle(path)}
 
 
 async def _by_name(screen: Screen, place: StorePlace, typed: Sequence[str]) -> int:
@@ -98,7 +105,7 @@ async def _sizes(
         return [(run, (await store.head(run)).seq) for run in runs], None
 
 
-def _audit_runs(teller: "_Teller", heads: Heads, work: Sequence[Shard], jobs: int | None) -> Totals:
+def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], jobs: int | None) -> Totals:
     began = time.monotonic()
     with progress("auditing", sum(shard.events for shard in work)) as step:
 
@@ -125,7 +132,7 @@ def code_of(totals: Totals) -> int:
     return worst([0, *(code for found, code in codes if found)])
 
 
-class _Teller:
+class _AuditReport:
     """Tells of runs as they come: of all of them, or `whole` is false and only of the first that are not clean."""
 
     def __init__(self, screen: Screen, place: StorePlace, *, whole: bool) -> None:

@@ -51,7 +51,7 @@ class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is written of each run, and how."""
 
     to: Annotated[Shape, option("--to", "In which shape.")] = Shape.JSONL
@@ -73,7 +73,7 @@ async def export_command(
     runs: Annotated[
         list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.")
     ],
-    choice: Choice,
+    choice: ExportOptions,
     *,
     file: Annotated[Path | None, new_file("The file.", shows="stdout")] = None,
     everything: Everything = False,
@@ -104,7 +104,7 @@ async def export_command(
     return trouble.code
 
 
-def _check(choice: Choice, file: Path | None) -> None:
+def _check(choice: ExportOptions, file: Path | None) -> None:
     # Before any log is read: that may take a while.
     if choice.to is Shape.PARQUET and file is None:
         raise WrongUse("--to parquet is binary: name its file with --out FILE")
@@ -127,7 +127,7 @@ async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: Shape) -> Non
 
 
 async def _into(
-    file: Path, store: Store, wanted: ExportRequest, choice: Choice, trouble: Problems, *, force: bool
+    file: Path, store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems, *, force: bool
 ) -> int:
     """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in bytes."""
     with written_beside(file, force=force) as beside:
@@ -140,7 +140,7 @@ async def _into(
         return beside.stat().st_size
 
 
-async def _table(file: BinaryIO, store: Store, wanted: ExportRequest, choice: Choice) -> None:
+async def _table(file: BinaryIO, store: Store, wanted: ExportRequest, choice: ExportOptions) -> None:
     with ParquetFile(file) as written:
         for run, upto in wanted:
             table = Table(content=not choice.no_content)
@@ -149,7 +149,7 @@ async def _table(file: BinaryIO, store: Store, wanted: ExportRequest, choice: Ch
 
 
 async def _pieces(
-    store: Store, wanted: ExportRequest, choice: Choice, trouble: Problems
+    store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems
 ) -> AsyncIterator[str]:
     if choice.to is Shape.OTEL:
         yield '{"resourceSpans":[\n'
@@ -163,7 +163,7 @@ async def _pieces(
 
 
 async def _of(
-    store: Store, run: str, upto: int | None, choice: Choice, trouble: Problems
+    store: Store, run: str, upto: int | None, choice: ExportOptions, trouble: Problems
 ) -> AsyncIterator[str]:
     match choice.to:
         case Shape.MARKDOWN:

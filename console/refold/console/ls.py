@@ -52,7 +52,7 @@ class Order(StrEnum):
     STARTED = "started"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which runs are asked for, and in which order: all of it must fit, of several states one."""
 
     state: Annotated[
@@ -76,7 +76,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 async def ls_command(
     screen: Screen,
     place: StorePlace,
-    asked: Asked,
+    asked: RunFilter,
     prefix: Annotated[str, argument("Only runs whose id begins so.")] = "",
     *,
     most: Annotated[int, option("--most", "How many at most.", min=1)] = 20,
@@ -113,7 +113,7 @@ async def ls_command(
 class _Sieve:
     """Lets through what was asked for, and remembers the states of what it kept back."""
 
-    def __init__(self, asked: Asked, now: float) -> None:
+    def __init__(self, asked: RunFilter, now: float) -> None:
         self.states = {each.casefold() for each in asked.state}
         self.since = _instant(asked.since, now) if asked.since else 0
         self._labels = labels_of(asked.label)

@@ -151,7 +151,7 @@ _GIVEN = ("screen", "place")
 _PLAIN = {str: click.STRING, bool: click.BOOL, int: click.INT, float: click.FLOAT}
 
 
-class _Choice(click.Choice[str]):
+class _EnumChoice(click.Choice[str]):
     """One of an enumeration's values."""
 
     def __init__(self, kind: type[Enum]) -> None:
@@ -267,7 +267,7 @@ def _type(kind: type, said: Typed) -> click.ParamType[Any]:
     if said.min is not None or said.max is not None:
         return click.IntRange(said.min, said.max) if kind is int else click.FloatRange(said.min, said.max)
     if issubclass(kind, Enum):
-        return _Choice(kind)
+        return _EnumChoice(kind)
     if kind is Path:
         return _NewFile() if OUT in said.names else _Path()
     return _PLAIN[kind]

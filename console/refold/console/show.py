@@ -179,31 +179,41 @@ async def _document(
 async def _text(
     screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], counter: EffectCounter, spent: str
 ) -> TurnRow | None:
-    """What was asked, the turns, the end."""
+    """Print the task, the turns and the end. Return the last turn."""
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items() if name not in LABELS)
-    pairs = [("damaged", told.damaged)] if told.damaged else []
-    pairs += [("run", told.run), ("model", told.model), ("task", descriptions.task(told.task))]
-    pairs += [("labels", labels)] if labels else []
-    pairs += [("parent", f"run {told.parent.run}, call {told.parent.call}")] if told.parent else []
-    if told.forked_from:
-        pairs.append(("forked", f"from event {told.forked_at} of run {told.forked_from}"))
-    screen.pairs([*pairs, *told.environment.pairs()])
+    fork = f"from event {told.forked_at} of run {told.forked_from}" if told.forked_from else None
+    head = {
+        "damaged": told.damaged or None,
+        "run": told.run,
+        "model": told.model,
+        "task": descriptions.task(told.task),
+        "labels": labels or None,
+        "parent": f"run {told.parent.run}, call {told.parent.call}" if told.parent else None,
+        "forked": fork,
+    }
+    screen.facts({**head, **dict(told.environment.pairs())}, indent="")
     screen.say()
     last = await _table(screen, rows)
+    screen.facts(_end(screen, told, counter, spent), indent="")
+    return last
+
+
+def _end(screen: Screen, told: Summary, counter: EffectCounter, spent: str) -> dict[str, str | None]:
+    """Print how the run ended, and return the rows below it."""
     ending = f"{told.agent_state}: {told.reason} ({told.code})" if told.code else told.agent_state
     screen.heading(descriptions.line(told.source_says, _SAID) or ending)
-    pairs = [("derived", ending)] if told.source_says else []
-    pairs += [("provider", told.provider_error)] if told.provider_error else []
-    pairs += [("limit", figures.hit(told.limit))] if told.limit else []
     changes = counter.result()
-    pairs += [("changed", str(changes))] if changes.calls else []
-    pairs += [("spent", spent)]
-    pairs += [("errors", figures.unmarked(told.unmarked))] if told.unmarked else []
-    pairs += [("lost", _lost(told))] if told.lost else []
-    pairs += [("source", _totals(told.source_totals))] if told.source_totals else []
-    pairs += [("events", f"1 to {told.events}")]
-    screen.pairs(pairs)
-    return last
+    return {
+        "derived": ending if told.source_says else None,
+        "provider": told.provider_error or None,
+        "limit": figures.hit(told.limit) if told.limit else None,
+        "changed": str(changes) if changes.calls else None,
+        "spent": spent,
+        "errors": figures.unmarked(told.unmarked) if told.unmarked else None,
+        "lost": _lost(told) if told.lost else None,
+        "source": _totals(told.source_totals) if told.source_totals else None,
+        "events": f"1 to {told.events}",
+    }
 
 
 def _lost(told: Summary) -> str:

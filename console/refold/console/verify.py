@@ -88,20 +88,25 @@ async def verify_command(
     if all_sealed and not key and not seal:
         raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
     keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
-    paths = {each: path for each in runs if (path := locations.file_of(each)) is not None}
-    # Bundles by what the file begins with, or by their ending if there is no such file.
-    files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
-    papers = {each: at for each, at in paths.items() if proofs.is_certificate_file(at)}
-    named = [each for each in runs if each not in files and each not in papers]
-    codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files.values()]
-    codes += [await proofs.verify_certificate(screen, path, keys, place) for path in papers.values()]
-    if (files or papers) and not named and not everything:
+    files, papers, named = _sort_arguments(runs)
+    codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files]
+    codes += [await proofs.verify_certificate(screen, path, keys, place) for path in papers]
+    if codes and not named and not everything:
         return worst(codes)
     if not keys and not lines:
         code = await verdicts.judge_command(screen, place, named, verdicts.verify_run, everything=everything)
         return worst([*codes, code])
     check_choice(named, everything=everything)
     return worst([*codes, await _verify_sealed(screen, place, named, keys, lines, all_sealed=all_sealed)])
+
+
+def _sort_arguments(typed: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
+    """The files of bundles, those of certificates, and the runs."""
+    paths = {each: path for each in typed if (path := locations.file_of(each)) is not None}
+    # Bundles by what the file begins with, or by their ending if there is no such file.
+    files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
+    papers = {each: at for each, at in paths.items() if proofs.is_certificate_file(at)}
+    return [*files.values()], [*papers.values()], [e for e in typed if e not in files and e not in papers]
 
 
 # --- runs under seals

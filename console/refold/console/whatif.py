@@ -13,7 +13,7 @@ from refold.console.processes import Jobs, alone, processes, progress
 from refold.console.screen import Screen, note, worst
 from refold.console.whatif_question import (
     OtherPolicies,
-    Question,
+    WhatIfQuestion,
     choose_contexts,
     choose_prices,
     policies_of,
@@ -50,7 +50,7 @@ def whatif_command(
     if view:
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
-    question = Question(others)  # what is wrong with it is said once, and of no run
+    question = WhatIfQuestion(others)  # what is wrong with it is said once, and of no run
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = Table(screen, question, every=every)

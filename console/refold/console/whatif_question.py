@@ -109,14 +109,14 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
         return hash(str(self))  # its lists have none
 
 
-class Asked(NamedTuple):
+class AskedPolicy(NamedTuple):
     """One of the policies: what it changes, and what its file names where that is not a whole preset."""
 
     change: Change
     named: Named | None = None
 
 
-def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Asked]:
+def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedPolicy]:
     """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
     settings = settings_of(asked.settings)
     change = change_by(settings, registry)
@@ -128,7 +128,7 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Asked]
             )
         if not asked.settings:
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
-        return {told: Asked(change)}
+        return {told: AskedPolicy(change)}
     suffix = f" + {told}" if told else ""
     if asked.only is None:
         return {f"{path}{suffix}": _whole(path, registry, settings) for path in asked.policy}
@@ -137,19 +137,21 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, Asked]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)
     return {
-        f"only {', '.join(kinds)} of {path}{suffix}": Asked(_then(only(kinds, policy, registry), change))
+        f"only {', '.join(kinds)} of {path}{suffix}": AskedPolicy(
+            _then(only(kinds, policy, registry), change)
+        )
         for path, policy in chosen.items()
     }
 
 
-def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked:
+def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
     """A policy in place of the recorded one. A file that starts from no preset has defaults which its author did not set."""
     policy = chosen_policy(path, registry, {}, settings)[0]
     data = {"preset": str(path)} if is_preset(path) else data_of(path, "a preset")[0]
     if data.get("preset"):
-        return Asked(_always(policy))
+        return AskedPolicy(_always(policy))
     keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])
-    return Asked(_always(policy), Named(policy, tuple(keys)))
+    return AskedPolicy(_always(policy), Named(policy, tuple(keys)))
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
@@ -293,7 +295,7 @@ Answer = tuple[str, Sequence[WhatIf] | RefoldError]
 """A run, and what was found for each policy; or why there is nothing to be said."""
 
 
-class Question:
+class WhatIfQuestion:
     """The policies that are asked about, by what they are called, and what tables say where a record does not.
 
     Policies are functions and cannot be sent to a process. There the files are read once more, each once. Without `states`,
@@ -336,10 +338,10 @@ class Question:
                     known[place] = replace(found[place], defaults=named.defaults(found[place], answer))
         return tuple(known)
 
-    def __reduce__(self) -> tuple[Callable[..., "Question"], tuple[OtherPolicies, bool]]:
+    def __reduce__(self) -> tuple[Callable[..., "WhatIfQuestion"], tuple[OtherPolicies, bool]]:
         return _question, (self._others, self.states)
 
 
 @cache
-def _question(others: OtherPolicies, states: bool) -> Question:  # noqa: FBT001 - as `pickle` calls it
-    return Question(others, states=states)
+def _question(others: OtherPolicies, states: bool) -> WhatIfQuestion:  # noqa: FBT001 - as `pickle` calls it
+    return WhatIfQuestion(others, states=states)

@@ -9,7 +9,7 @@ import msgspec
 from refold.console import descriptions, verdicts
 from refold.console.processes import Unchecked
 from refold.console.screen import Column, Screen
-from refold.console.whatif_question import Question
+from refold.console.whatif_question import WhatIfQuestion
 from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.replay import figures
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
 class Table:
     """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
 
-    def __init__(self, screen: Screen, question: Question, *, every: bool) -> None:
+    def __init__(self, screen: Screen, question: WhatIfQuestion, *, every: bool) -> None:
         self._screen, self._names, self._alone = screen, list(question.policies), question.states
         self._prices = question.prices.name if question.prices else ""
         self._contexts = question.contexts.name if question.contexts else ""

@@ -60,7 +60,7 @@ class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     again: float = 0.0
 
 
-class Teller:
+class WorkerReport:
     """Tells what a worker does, a line each. Once they cannot be written, `closed` is set and `stop` is cancelled."""
 
     def __init__(self, screen: Screen, stop: anyio.CancelScope) -> None:
@@ -127,7 +127,7 @@ async def worker_command(
         models = Models(stack)
         store = await stack.enter_async_context(changing(place))
         stop = anyio.CancelScope()
-        teller, signals = Teller(screen, stop), Signals(stop)
+        teller, signals = WorkerReport(screen, stop), Signals(stop)
         worker = Worker(
             store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
         )
