@@ -189,6 +189,21 @@ def test_the_build_runs_the_tests_that_the_readme_names() -> None:
     assert ["make test-all"] == typed == built
 
 
+def test_the_map_lists_each_test_file_once() -> None:
+    """`tests/README.md` has one entry for each test file, and names no file that does not exist."""
+    page = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    files = [path.relative_to(ROOT / "tests") for path in tracked() if path.is_relative_to(ROOT / "tests")]
+    tests = [path.as_posix() for path in files if path.match("test_*.py")]
+    entries = re.findall(r"^- `([^`]*test_\w+\.py)`: \S.*$", page, re.MULTILINE)
+    assert sorted(tests) == sorted(entries)
+    existing = {path.as_posix() for path in files} | {
+        path.relative_to(ROOT / root / "refold").as_posix()
+        for root in ROOTS
+        for path in (ROOT / root).rglob("*.py")
+    }
+    assert set() == {*re.findall(r"`([\w./-]+\.py)`", page)} - existing
+
+
 def test_only_the_machine_names_states() -> None:
     """Code outside `machine.py` asks a state for its properties, so that a new state need not be added there."""
     members = importlib.import_module("refold.reducers.machine").AgentState.__members__
