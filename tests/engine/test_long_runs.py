@@ -103,8 +103,8 @@ async def test_a_snapshot_that_cannot_be_read_is_passed_over(data: bytes) -> Non
     """Whatever stands where a snapshot should, the run is opened: from its log."""
     store = Counting()
     await long_run(store)
-    kept = store._snapshots["r"]
-    store._snapshots["r"] = (Snapshot(seq=kept[0].seq, version=kept[0].version, data=data), kept[1])
+    kept = store._tables.snapshots["r"]
+    store._tables.snapshots["r"] = (Snapshot(seq=kept[0].seq, version=kept[0].version, data=data), kept[1])
     assert (await agent(store, say("Bye.")).resume("r").result()).state is AgentState.WAITING_FOR_INPUT
 
 

@@ -25,19 +25,19 @@ class Written(MemoryStore):
     """A store whose every byte somebody else can write."""
 
     def cut(self, run: str, upto: int) -> None:
-        del self._logs[run][upto:]
+        del self._tables.logs[run][upto:]
 
     def delete(self, run: str) -> None:
-        del self._logs[run]
+        del self._tables.logs[run]
 
     def edit_entries(self, change: Callable[[list[SealedHead]], list[SealedHead]]) -> None:
         self._heads[:] = change(self._heads)
 
     def edit_seals(self, change: Callable[[list[Seal]], list[Seal]]) -> None:
-        self._seals[:] = change(self._seals)
+        self._sealed[:] = change(self._sealed)
 
     async def kept(self) -> Kept:
-        return Kept(self._seals[-1].size, self._seals[-1].root)
+        return Kept(self._sealed[-1].size, self._sealed[-1].root)
 
 
 async def three_seals(store: Written) -> None:

@@ -19,10 +19,10 @@ from refold.store import (
     Record,
     SqliteStore,
     StoreUnavailable,
-    claims,
     committer,
     connection,
     group_commit,
+    tables,
 )
 from refold.store.committer import Committer, Database
 from refold.store.connection import PagedConnection, direct
@@ -207,7 +207,7 @@ async def test_heads_are_looked_up_only_if_somebody_wrote(
 
     def find(connection: PagedConnection, run: str) -> object:
         looked.append(run)
-        return claims.find(connection, run)
+        return tables.find(connection, run)
 
     monkeypatch.setattr(group_commit, "find", find)
     async with await SqliteStore.open(tmp_path / "runs.db") as store:

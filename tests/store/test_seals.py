@@ -98,10 +98,10 @@ class Rewritten(MemoryStore):
         self.run, self.edit = run, edit
 
     def act(self) -> None:
-        log = self._logs[self.run]
+        log = self._tables.logs[self.run]
         match self.edit:
             case "deleted":
-                del self._logs[self.run]
+                del self._tables.logs[self.run]
             case "cut":
                 del log[1:]
             case _:

@@ -15,7 +15,7 @@ import msgspec
 from refold.engine.models import lookup
 from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
-from refold.store import SqliteStore, wal
+from refold.store import open_here, open_store, wal
 from refold.store.protocol import DamagedStore, NotAStore, Store, StoreUnavailable
 
 _found: list[Damaged] = []
@@ -158,7 +158,7 @@ async def reading(place: StorePlace) -> AsyncGenerator[Store]:
             f"there are no runs yet: {place.path} does not exist; `refold run TASK` makes it, --store PATH names another"
         )
     try:
-        opened = SqliteStore.open_here(place.path)
+        opened = open_here(place.path)
     except NotAStore as error:
         raise _explain(place, error) from error
     async with opened as store:
@@ -192,7 +192,7 @@ async def writing(place: StorePlace) -> AsyncGenerator[Store]:
             problem = f"its folder cannot be made: {error.strerror}; name another place by --store or {STORE}"
             raise StoreUnavailable(str(place.path), problem) from error
     try:
-        opened = await SqliteStore.open(place.path)
+        opened = await open_store(place.path)
     except NotAStore as error:
         raise _explain(place, error) from error
     async with opened as store:

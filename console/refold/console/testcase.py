@@ -27,7 +27,7 @@ from refold.replay.queries.rows import state_question
 from refold.replay.reader import events
 from refold.replay.shrink.rederivation import Log, Parted, ever, first_parting, parts_alike, write
 from refold.replay.shrink.search import ShowsNothing, Shrinking, shrinking, told_of
-from refold.store import MemoryStore, SqliteStore, packer
+from refold.store import open_memory, open_store, packer
 from refold.store.files import written_beside
 from refold.store.protocol import Store
 
@@ -55,7 +55,7 @@ def test_$name(tmp_path: Path) -> None:
 
 async def _replayed(path: Path) -> None:
     await unpack(LOG, path)
-    async with await SqliteStore.open(path) as store:
+    async with await open_store(path) as store:
         found = await verify(store, RUN)
         assert found.whole, found.problem or found.unweighable
         assert found.hash == HEAD, "this is another log than the test was written for"
@@ -68,15 +68,15 @@ $play''')
 _IMPORTS = """\
 from refold.engine.compatibility import installed_guards
 from refold.replay import audit, verify
-from refold.store import SqliteStore
+from refold.store import open_store
 from refold.store.bundles import unpack"""
 _PLAYED_IMPORTS = "from refold.engine import Recording\n" + _IMPORTS.replace(
-    "import Sq", "import MemoryStore, Sq"
+    "import open_store", "import open_memory, open_store"
 )
 _PLAY = """\
         # And through the live engine: it raises `Diverged` at the first event that is another one.
         recording = await Recording.read(store, RUN, installed_guards())
-        async with MemoryStore() as again:
+        async with open_memory() as again:
             await recording.play(again)
 """
 
@@ -133,7 +133,7 @@ async def _unplayable(store: Store, run: str) -> str:
     """Why a run cannot be played through the live engine; "" if it can: it was, just now."""
     try:
         recording = await Recording.read(store, run, installed_guards())
-        async with MemoryStore() as again:
+        async with open_memory() as again:
             await recording.play(again)
     except Diverged as error:
         return _parts(error)
@@ -225,7 +225,7 @@ async def shrink_command(
     steps = shrinking(run, told, registry=registry, twist=twist, most=most)
     with written_beside(file) as partial:
         log, tried = await _smallest(steps, shows, _words(check))
-        async with await SqliteStore.open(partial) as made:
+        async with await open_store(partial) as made:
             said = f"made of {len(log.told)} of the {figures.counted(len(told), 'fact')} of run {run}, by refold shrink"
             name = await write(made, log, said)
             events_ = (await made.head(name)).seq
@@ -277,7 +277,7 @@ async def _exit_code_for(words: Sequence[str], log: Log) -> int:
     """The exit code of the command, given a store with this log alone: in the environment, as REFOLD_STORE."""
     with TemporaryDirectory(prefix="refold-shrink-") as folder:
         path = Path(folder) / "runs.db"
-        async with await SqliteStore.open(path, durability="process") as store:
+        async with await open_store(path, durability="process") as store:
             await write(store, log, "a log that refold shrink tries")
         try:
             ended = await anyio.run_process(

@@ -64,7 +64,6 @@ from refold.reducers.secrets import Redactor
 from refold.reducers.sizes import refuse_without_tokenizer
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, Role, shared
-from refold.store import MemoryStore
 from refold.store.protocol import LEASE_SECONDS, Store
 
 _LOGGER = logging.getLogger("refold.policy")
@@ -78,7 +77,7 @@ class Agent:
     what you pay there, in dollars per million tokens read and written. `tools` are made with `@tool`; a plain function is taken
     too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain data, or the path of
     a file or the name of a preset, which `REFOLD_*` variables fill up as on the command line. `store` is a store
-    that you keep, or the path of a SQLite file; without one, runs are kept in memory for as long as the agent lives.
+    that you keep, or its address as for `open_store`; without one, runs are kept in memory for as long as the agent lives.
     `settings` are sampling settings, recorded and handed to the model. `guards` are classes of further guards that the policy may
     name. `handoffs` are agents to whom a task can be handed on: each is offered as a tool `transfer_to_<name>`. `models` are those
     that the policy's `retry.fallback` names, where the name alone does not say enough. `clock` makes a run's clock. `lease` is for
@@ -119,7 +118,7 @@ class Agent:
         self._environment = (*told, *base_url_from(model, base_url))
         self._given = policy is not None
         self.system = None if system is None else arguments.text(system, "system")
-        self.store: StoreSource = MemoryStore() if store is None else source(store)
+        self.store: StoreSource = source(store)
         self.settings = settings_of(settings)
         # Once, here: what the environment says later is not looked for.
         self.redactor = redactor_of()

@@ -13,7 +13,8 @@ from refold.reducers.composition import ANSWERS, Answer
 from refold.reducers.errors import WrongUse
 from refold.reducers.machine import AgentState
 from refold.reducers.state import RunState
-from refold.store import SqliteStore
+from refold.store import open_memory, open_store
+from refold.store.opening import MEMORY, store_address
 from refold.store.protocol import Store
 
 _LONGEST = 80
@@ -80,9 +81,16 @@ def function(given: object, place: str) -> Callable[..., Any]:
 StoreSource = Store | str | PathLike[str]
 
 
-def source(given: StoreSource) -> StoreSource:
-    """Where logs are to be, as it was given. Raises `WrongUse` for what is neither a store nor a path."""
-    if not isinstance(given, str | PathLike) and not callable(getattr(given, "append", None)):
+def source(given: StoreSource | None) -> StoreSource:
+    """Where logs are to be: as given, or one store in memory for `memory:` and None.
+
+    Raises `WrongUse` for what is neither a store nor the address of one.
+    """
+    if given is None:
+        return open_memory()
+    if isinstance(given, str | PathLike):
+        return open_memory() if store_address(given).scheme == MEMORY else given
+    if not callable(getattr(given, "append", None)):
         raise wrong("store", "the path of a file, or a store", given)
     return given
 
@@ -93,7 +101,7 @@ async def opened(source: StoreSource) -> AsyncGenerator[Store]:
     if not isinstance(source, str | PathLike):
         yield source
         return
-    async with await SqliteStore.open(source) as store:
+    async with await open_store(source) as store:
         yield store
 
 

@@ -1,6 +1,10 @@
+from .base import BaseStore as BaseStore
 from .chain import GENESIS as GENESIS
 from .chain import check as check
 from .memory import MemoryStore as MemoryStore
+from .opening import open_here as open_here
+from .opening import open_memory as open_memory
+from .opening import open_store as open_store
 from .protocol import Claim as Claim
 from .protocol import Conflict as Conflict
 from .protocol import DamagedStore as DamagedStore

@@ -16,15 +16,15 @@ from typing import Self
 import msgspec
 
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
-from refold.store import forks, rows, schema, verify_bundle
+from refold.store import rows, schema, tables, verify_bundle
 from refold.store.access import look
 from refold.store.chain import Checker
 from refold.store.checks import BYTES, ROWS
 from refold.store.connection import direct, event_page, row_page
 from refold.store.files import written_beside
+from refold.store.opening import open_store
 from refold.store.protocol import FileProblem, Origin, Record, Store, Stored, UnknownRun
 from refold.store.rows import translated
-from refold.store.sqlite import SqliteStore
 from refold.store.verify_bundle import Bundle, BundleLine, PackedRun
 
 OUR_VERIFIER = "this version's, to the byte"
@@ -102,7 +102,7 @@ async def unpack(path: Path, target: Path) -> Unpacked:
     `WrongUse` where `target` is there already.
     """
     with written_beside(target) as partial, reading(path) as bundle:
-        async with await SqliteStore.open(partial) as store:
+        async with await open_store(partial) as store:
             for run in bundle.runs:
                 await _unpack_run(store, bundle, run, path)
             bundle.check_rest()
@@ -159,7 +159,7 @@ class Scan:
     def lineage(self, run: str) -> Sequence[Origin]:
         """See `Store.lineage`."""
         with translated(self._path):
-            return forks.origins(self._connection, run)
+            return tables.origins(self._connection, run)
 
     def records(self, run: str) -> Iterator[Stored]:
         """The run's whole log in order, of a fork with what came before it.
@@ -167,7 +167,7 @@ class Scan:
         Raises as `Store.read`, and `UnknownRun` for a run without events.
         """
         with translated(self._path):
-            spans = forks.spans(self._connection, run)
+            spans = tables.spans(self._connection, run)
         if not spans:
             raise UnknownRun(run)
         checker = Checker()

@@ -11,20 +11,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from refold.reducers.errors import RefoldError
-from refold.store import forks, rows, schema
-from refold.store.claims import find
+from refold.store import rows, schema, tables
+from refold.store.base import refusal
 from refold.store.connection import PagedConnection, roll_back
 from refold.store.protocol import (
-    Conflict,
     DamagedStore,
     Head,
     Lease,
-    LeaseLost,
     Record,
     StoreError,
     StoreUnavailable,
 )
 from refold.store.rows import FAILED, RunPlace, SqlRow, translate
+from refold.store.tables import find
 
 Outcome = Head | BaseException
 """The head after an append, or what it is to raise."""
@@ -131,7 +130,7 @@ def _prepare(
             place = _forked(connection, append, place)
         if isinstance(place, RefoldError):
             outcomes.append(place)
-        elif refused := refusal(append.run, place, append.expected_seq, append.lease):
+        elif refused := refused_append(append.run, place, append.expected_seq, append.lease):
             outcomes.append(refused)
         else:
             assert place is not None
@@ -155,19 +154,16 @@ def _forked(connection: PagedConnection, append: AppendRequest, place: RunPlace)
     if place.token != append.lease.token:
         return place
     try:
-        head = forks.begun(connection, append.run, append.records[0], append.expected_seq)
+        head = tables.begun(connection, append.run, append.records[0], append.expected_seq)
     except RefoldError as error:
         return error
     return place if head is None else place._replace(head=head)
 
 
-def refusal(run: str, place: RunPlace | None, expected_seq: int, lease: Lease) -> StoreError | None:
-    """Why the run takes no append there; None if it does."""
+def refused_append(run: str, place: RunPlace | None, expected_seq: int, lease: Lease) -> StoreError | None:
+    """Why a run at this place takes no append there; None if it does."""
     token, seq = (place.token, place.head.seq) if place else (0, 0)
-    # The lease first: who has lost it should stop, not read again.
-    if token != lease.token:
-        return LeaseLost(run, lease.token, token)
-    return None if seq == expected_seq else Conflict(run, expected_seq, seq)
+    return refusal(run, token, seq, expected_seq, lease)
 
 
 def insert(connection: PagedConnection, events: Sequence[SqlRow]) -> None:

@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Protocol, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
-from refold.store import forks, rows, schema
+from refold.store import rows, schema, tables
 from refold.store.access import look, open_reader
+from refold.store.base import check_sealed
 from refold.store.checks import check_erase, inherited
-from refold.store.claims import find
 from refold.store.connection import PagedConnection, direct, transaction
-from refold.store.group_commit import insert, refusal
+from refold.store.group_commit import insert, refused_append
 from refold.store.protocol import (
     Head,
     Lease,
     Record,
     Seal,
-    SealedElsewhere,
     SealedHead,
     Snapshot,
     StoreUnavailable,
 )
 from refold.store.rows import FAILED, RunPlace, SqlRow, translated
+from refold.store.tables import find
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -195,7 +195,7 @@ def erase(
     """See `Store.erase`. The new head; and what marks each erased event in the file: see `residue`."""
     with transaction(connection):
         place = find(connection, run)
-        if refused := refusal(run, place, expected_seq, lease):
+        if refused := refused_append(run, place, expected_seq, lease):
             raise refused
         assert place is not None
         marks = [_erase(connection, run, place, seq) for seq in seqs]
@@ -210,7 +210,7 @@ def _erase(connection: PagedConnection, run: str, place: RunPlace, seq: int) -> 
     key = (place.number << schema.SEQ_BITS) + seq
     there = 0 < seq <= place.head.seq
     row: SqlRow | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
-    if there and row is None and (owner := forks.owner(connection, run, seq)) != run:
+    if there and row is None and (owner := tables.owner(connection, run, seq)) != run:
         raise inherited(run, seq, owner)
     check_erase(run, place.head.seq, seq, row[1] if row else None)
     assert row is not None
@@ -253,9 +253,7 @@ def add_seal(connection: PagedConnection, heads: Sequence[SealedHead], seal: Sea
     """See `Store.add_seal`."""
     with transaction(connection):
         (size,) = connection.execute(schema.SEALED).fetchone()
-        expected = seal.size - len(heads)
-        if size != expected:
-            raise SealedElsewhere(expected, size)
+        check_sealed(size, heads, seal)
         connection.executemany(
             schema.ADD_SEALED, [(each.place, each.run, each.seq, each.hash) for each in heads]
         )

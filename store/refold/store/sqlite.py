@@ -8,26 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
-from refold.store import claims, forks, readable, rows, schema, wal
+from refold.store import readable, rows, schema, tables, wal
+from refold.store.base import BaseStore, Claims
 from refold.store.chain import START, CheckedPages, held_apart
 from refold.store.checks import (
     LogPart,
     Pages,
-    check_append,
-    check_erasure,
-    check_holder,
-    check_prefix,
-    check_run,
-    check_seal,
-    milliseconds,
 )
 from refold.store.connection import PagedConnection, event_page, row_page
 from refold.store.protocol import (
-    LEASE_SECONDS,
     Claim,
     DamagedStore,
     Head,
-    Held,
     Lease,
     Origin,
     Record,
@@ -37,7 +29,7 @@ from refold.store.protocol import (
     Stored,
 )
 from refold.store.readable import Bridge, DirectBridge, Readable
-from refold.store.rows import RunPlace, SqlRow
+from refold.store.rows import SqlRow
 
 if TYPE_CHECKING:
     from anyio import Event
@@ -48,7 +40,7 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
-class SqliteStore:
+class SqliteStore(BaseStore):
     """A log for each run in one SQLite file. Works on asyncio and trio; made by `open`.
 
     Appends are atomic and, when they return, as durable as `open` was told. When one raises, cancellation
@@ -102,21 +94,16 @@ class SqliteStore:
         """
         return cls(DirectBridge(), Readable.open_here(Path(path)))
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        """See `Store.append`."""
-        check_append(run, expected_seq, lease, records)
+    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         return await self._call(self._writing.append, run, expected_seq, lease, records)
 
-    async def head(self, run: str) -> Head:
-        """See `Store.head`."""
-        place = await self._find(run)
+    async def _head(self, run: str) -> Head:
+        place = await self._read(tables.find, run)
         return place.head if place else START
 
-    def read(
-        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    def _pages(
+        self, run: str, after: int, upto: int | None, *, checked: bool
     ) -> AsyncIterator[Sequence[Stored]]:
-        """See `Store.read`."""
-        check_run(run)
         pages = self._pages_of(run, after - 1 if checked else after, upto)
         return CheckedPages(pages, after) if checked else pages
 
@@ -141,11 +128,9 @@ class SqliteStore:
 
         return Pages(following)
 
-    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
-        """See `Store.read_some`."""
-        check_run(run)
+    async def _read_some(self, run: str, seqs: Sequence[int], *, checked: bool) -> Sequence[Stored]:
         events = list[Stored]()
-        spans = await self._read(forks.spans, run)
+        spans = await self._read(tables.spans, run)
         for part, low in spans:
             wanted = {seq for seq in seqs if max(part.after, 0) < seq <= part.upto}
             if wanted:
@@ -155,98 +140,55 @@ class SqliteStore:
                 events += found
         return await self._held(spans, events) if checked else events
 
-    async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
-        """See `Store.read_kinds`."""
-        check_run(run)
+    async def _read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
         events, wanted = list[Stored](), json.dumps(sorted(kinds))
         spans, _ = await self._spans(run, 0, None)
         for owner, low, last in spans:
             events += await self._rows(owner, low, schema.KINDS_OF_EVENTS, last, wanted)
-        return await self._held(await self._read(forks.spans, run), events)
+        return await self._held(await self._read(tables.spans, run), events)
 
-    async def lineage(self, run: str) -> Sequence[Origin]:
-        """See `Store.lineage`."""
-        check_run(run)
-        return await self._read(forks.origins, run)
+    async def _lineage(self, run: str) -> Sequence[Origin]:
+        return await self._read(tables.origins, run)
 
-    async def erase(
+    async def _erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        """See `Store.erase`."""
-        check_erasure(run, expected_seq, lease, seqs, notice)
         return await self._call(self._writing.database.erase, run, expected_seq, lease, seqs, notice)
 
-    async def lease(
-        self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
-    ) -> Lease:
-        """See `Store.lease`."""
-        check_run(run)
-        check_holder(holder)
-        taken = await self._write(claims.lease, run, holder, milliseconds(seconds), over)
-        if isinstance(taken, Held):
-            raise taken
-        return taken
+    async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
+        return await self._write(tables.transact, rule, *args)
 
-    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        """See `Store.renew`."""
-        if lost := await self._write(claims.renew, lease, milliseconds(seconds)):
-            raise lost
-
-    async def release(self, lease: Lease, after: float | None = None) -> None:
-        """See `Store.release`."""
-        later = None if after is None else milliseconds(max(after, 0.0))
-        await self._write(claims.release, lease, later)
-
-    async def wake(self, run: str) -> None:
-        """See `Store.wake`."""
-        check_run(run)
-        await self._write(claims.wake, run)
-
-    async def due(self, most: int) -> Sequence[str]:
-        """See `Store.due`."""
-        found, astray = await self._read(claims.due, most)
+    async def _due(self, most: int) -> Sequence[str]:
+        found, astray = await self._read(tables.due, most)
         if astray and self._file.writes:
-            await self._write(claims.cut)
-            found, _ = await self._read(claims.due, most)
+            await self._write(tables.cut)
+            found, _ = await self._read(tables.due, most)
         return found
 
-    async def claim(self, run: str) -> Claim | None:
-        """See `Store.claim`."""
-        check_run(run)
-        return await self._read(claims.claim, run)
+    async def _claim(self, run: str) -> Claim | None:
+        return await self._read(tables.claim, run)
 
-    async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
-        """See `Store.save_snapshot`."""
-        check_run(run)
+    async def _save_snapshot(self, run: str, snapshot: Snapshot) -> None:
         await self._write(readable.save_snapshot, run, snapshot)
 
-    async def snapshot(self, run: str, version: str) -> Snapshot | None:
-        """See `Store.snapshot`."""
-        check_run(run)
+    async def _snapshot(self, run: str, version: str) -> Snapshot | None:
         found = await self._read(row_page, schema.SNAPSHOT, (run, version))
         if not found or not all(map(isinstance, found[0], (int, bytes, bytes))):
             return None
         return Snapshot(seq=found[0][0], version=version, data=found[0][2])
 
-    async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
-        """See `Store.add_seal`."""
-        check_seal(heads, seal)
+    async def _add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
         await self._write(readable.add_seal, heads, seal)
 
-    def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
-        """See `Store.sealed_heads`."""
-        return self._pages(schema.SEALED_HEADS, max(after, 0), partial(rows.to_sealed_head, self._path))
+    def _sealed_heads(self, after: int) -> AsyncIterator[Sequence[SealedHead]]:
+        return self._table_pages(schema.SEALED_HEADS, after, partial(rows.to_sealed_head, self._path))
 
     def seals(self) -> AsyncIterator[Sequence[Seal]]:
         """See `Store.seals`."""
-        return self._pages(schema.SEALS, 0, partial(rows.to_seal, self._path))
+        return self._table_pages(schema.SEALS, 0, partial(rows.to_seal, self._path))
 
-    def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
-        """See `Store.runs`. Runs are as new as their first append.
-
-        A damaged one hides no other: `DamagedStore` is raised once all others are listed.
-        """
-        check_prefix(prefix)
+    def _runs(self, prefix: str) -> AsyncIterator[Sequence[tuple[str, Head]]]:
+        # A damaged run hides no other: `DamagedStore` is raised once all others are listed.
         below = 2**63 - 1
         damaged: int | None = None
 
@@ -298,13 +240,7 @@ class SqliteStore:
             finally:
                 await self._bridge.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def _pages(self, sql: str, after: int, made: Callable[[SqlRow], T]) -> AsyncIterator[Sequence[T]]:
+    def _table_pages(self, sql: str, after: int, made: Callable[[SqlRow], T]) -> AsyncIterator[Sequence[T]]:
         """Rows in the order of their first column, above `after`."""
 
         async def following() -> Sequence[T]:
@@ -317,14 +253,10 @@ class SqliteStore:
 
         return Pages(following)
 
-    async def _find(self, run: str) -> RunPlace | None:
-        check_run(run)
-        return await self._read(claims.find, run)
-
     async def _spans(self, run: str, after: int, upto: int | None) -> tuple[list[tuple[str, int, int]], int]:
         """Whose events to read, the key after which, and the last one; and the log's last key if it is read to its end."""
         found, end = list[tuple[str, int, int]](), 0
-        for part, low in await self._read(forks.spans, run):
+        for part, low in await self._read(tables.spans, run):
             start = min(max(after, part.after), part.upto) if after > 0 else part.after
             last = part.upto if upto is None else min(max(upto, 0), part.upto)
             found.append((part.run, low + start, low + last))

@@ -103,10 +103,10 @@ async def test_what_would_not_verify_is_not_packed(tmp_path: Path) -> None:
         def change(self, run: str, place: int, **fields: Any) -> None:
             import msgspec
 
-            self._logs[run][place] = msgspec.structs.replace(self._logs[run][place], **fields)
+            self._tables.logs[run][place] = msgspec.structs.replace(self._tables.logs[run][place], **fields)
 
         def cut(self, run: str) -> None:
-            del self._logs[run][1:]
+            del self._tables.logs[run][1:]
 
     async with Edited() as store:
         await sealed(store, "a", "b")

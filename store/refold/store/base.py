@@ -1,0 +1,312 @@
+"""What all our stores share: refusals before a log is looked at, and the rules of leases.
+
+A store is a `BaseStore` with hooks: each public method checks its arguments once, for every store, and then calls the
+hook of the same name with an underscore. Leases are rules over a `Claims`, the store's table of them inside one
+transaction, so that memory and SQLite cannot come to differ in who may take a run.
+
+Time is the store's own: every process that shares a file reads the clock of the machine that has it. A lease is good
+until an instant of that clock. One that ends further away than it was ever given for was written before the clock
+was set back, and would bar the run for as long as that: it is cut to its own length at the next look.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Protocol, Self, TypeVar, TypeVarTuple
+
+from refold.store.checks import (
+    check_append,
+    check_erasure,
+    check_holder,
+    check_prefix,
+    check_run,
+    check_seal,
+    milliseconds,
+)
+from refold.store.protocol import (
+    LEASE_SECONDS,
+    Claim,
+    Conflict,
+    Head,
+    Held,
+    Lease,
+    LeaseLost,
+    Origin,
+    Record,
+    Seal,
+    SealedElsewhere,
+    SealedHead,
+    Snapshot,
+    Stored,
+    StoreError,
+    UnknownRun,
+)
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class Claims(Protocol):
+    """The claims of a store, inside one transaction. Lengths are milliseconds."""
+
+    def token(self, run: str) -> int:
+        """The token of the run's last lease; 0 if it was never leased."""
+        ...
+
+    def has_events(self, run: str) -> bool:
+        """Whether the run has an event of its own."""
+        ...
+
+    def claim(self, run: str) -> Claim | None:
+        """The run's claim, cut to its own length if it ends further away."""
+        ...
+
+    def woken(self, run: str) -> bool:
+        """Whether the run was woken while an engine had it."""
+        ...
+
+    def fence(self, run: str) -> int:
+        """Give the run a greater token, and return it: every lease before it is lost. The run may be new."""
+        ...
+
+    def set_claim(self, run: str, holder: str, length: int) -> None:
+        """Claim the run for so long from now; `holder` "": it is free, and due then."""
+        ...
+
+    def renew_claim(self, run: str, length: int) -> None:
+        """Have the claim that is there end so long from now."""
+        ...
+
+    def drop_claim(self, run: str) -> None:
+        """Delete the run's claim."""
+        ...
+
+    def wake(self, run: str) -> None:
+        """Make a free run due now; mark one that is held as woken."""
+        ...
+
+
+def take_lease(claims: Claims, run: str, holder: str, length: int, over: int | None) -> Lease | Held:
+    """Take the run for `length` ms. Returns `Held` if an engine has it; nothing was changed then."""
+    held = claims.claim(run)
+    if held and held.holder and held.seconds > 0 and held.token != over:
+        return Held(run, held.holder, held.token, held.seconds)
+    token = claims.fence(run)
+    # The engine that takes the run reads all of its log: what it was woken for before is answered by that.
+    claims.set_claim(run, holder, length)
+    return Lease(run=run, token=token)
+
+
+def renew_lease(claims: Claims, lease: Lease, length: int) -> LeaseLost | None:
+    """Have the lease for `length` ms from now. Returns `LeaseLost` if it is not the run's any more."""
+    token = claims.token(lease.run)
+    if lease.token != token or not token:
+        return LeaseLost(lease.run, lease.token, token)
+    claims.renew_claim(lease.run, length)
+    return None
+
+
+def release_lease(claims: Claims, lease: Lease, after: int | None) -> None:
+    """Let go of the run, to be taken up in `after` ms; None: when it is woken. A lost lease changes nothing."""
+    token = claims.token(lease.run)
+    if lease.token != token or not token:
+        return
+    length = 0 if claims.woken(lease.run) else after
+    claims.fence(lease.run)
+    if length is None:
+        claims.drop_claim(lease.run)
+    else:
+        claims.set_claim(lease.run, "", length)
+
+
+def wake_run(claims: Claims, run: str) -> None:
+    """Have the run taken up as soon as it is free. Raises `UnknownRun`."""
+    if not claims.has_events(run):
+        raise UnknownRun(run)
+    claims.wake(run)
+
+
+def refusal(run: str, token: int, seq: int, expected_seq: int, lease: Lease) -> StoreError | None:
+    """Why a run with this token, whose last event is `seq`, takes no append there; None if it does."""
+    # The lease first: an engine that lost it should stop, not read again.
+    if token != lease.token:
+        return LeaseLost(run, lease.token, token)
+    return None if seq == expected_seq else Conflict(run, expected_seq, seq)
+
+
+def check_sealed(size: int, heads: Sequence[SealedHead], seal: Seal) -> None:
+    """Raise `SealedElsewhere` unless the entries go on from a log of heads that has `size` of them."""
+    expected = seal.size - len(heads)
+    if size != expected:
+        raise SealedElsewhere(expected, size)
+
+
+class BaseStore(ABC):
+    """A store whose hooks do the work. Opened by `open_store`, closed by `aclose` or at the end of `async with`."""
+
+    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+        """See `Store.append`."""
+        check_append(run, expected_seq, lease, records)
+        return await self._append(run, expected_seq, lease, records)
+
+    async def head(self, run: str) -> Head:
+        """See `Store.head`."""
+        check_run(run)
+        return await self._head(run)
+
+    def read(
+        self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
+    ) -> AsyncIterator[Sequence[Stored]]:
+        """See `Store.read`."""
+        check_run(run)
+        return self._pages(run, after, upto, checked=checked)
+
+    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
+        """See `Store.read_some`."""
+        check_run(run)
+        return await self._read_some(run, seqs, checked=checked)
+
+    async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
+        """See `Store.read_kinds`."""
+        check_run(run)
+        return await self._read_kinds(run, kinds)
+
+    async def lineage(self, run: str) -> Sequence[Origin]:
+        """See `Store.lineage`."""
+        check_run(run)
+        return await self._lineage(run)
+
+    async def erase(
+        self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
+    ) -> Head:
+        """See `Store.erase`."""
+        check_erasure(run, expected_seq, lease, seqs, notice)
+        return await self._erase(run, expected_seq, lease, seqs, notice)
+
+    async def lease(
+        self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
+    ) -> Lease:
+        """See `Store.lease`."""
+        check_run(run)
+        check_holder(holder)
+        taken = await self._transact(take_lease, run, holder, milliseconds(seconds), over)
+        if isinstance(taken, Held):
+            raise taken
+        return taken
+
+    async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
+        """See `Store.renew`."""
+        if lost := await self._transact(renew_lease, lease, milliseconds(seconds)):
+            raise lost
+
+    async def release(self, lease: Lease, after: float | None = None) -> None:
+        """See `Store.release`."""
+        later = None if after is None else milliseconds(max(after, 0.0))
+        await self._transact(release_lease, lease, later)
+
+    async def wake(self, run: str) -> None:
+        """See `Store.wake`."""
+        check_run(run)
+        await self._transact(wake_run, run)
+
+    async def due(self, most: int) -> Sequence[str]:
+        """See `Store.due`."""
+        return await self._due(max(most, 0))
+
+    async def claim(self, run: str) -> Claim | None:
+        """See `Store.claim`."""
+        check_run(run)
+        return await self._claim(run)
+
+    async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
+        """See `Store.save_snapshot`."""
+        check_run(run)
+        await self._save_snapshot(run, snapshot)
+
+    async def snapshot(self, run: str, version: str) -> Snapshot | None:
+        """See `Store.snapshot`."""
+        check_run(run)
+        return await self._snapshot(run, version)
+
+    async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
+        """See `Store.add_seal`."""
+        check_seal(heads, seal)
+        await self._add_seal(heads, seal)
+
+    def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
+        """See `Store.sealed_heads`."""
+        return self._sealed_heads(max(after, 0))
+
+    @abstractmethod
+    def seals(self) -> AsyncIterator[Sequence[Seal]]:
+        """See `Store.seals`."""
+
+    def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
+        """See `Store.runs`. Runs are as new as their first append."""
+        check_prefix(prefix)
+        return self._runs(prefix)
+
+    @abstractmethod
+    async def check(self) -> None:
+        """See `Store.check`."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """See `Store.aclose`."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # The hooks. Arguments were checked; each is one transaction, and raises as the method whose name it has.
+
+    @abstractmethod
+    async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
+        """Run a rule of leases in a transaction that writes."""
+
+    @abstractmethod
+    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head: ...
+
+    @abstractmethod
+    async def _head(self, run: str) -> Head: ...
+
+    @abstractmethod
+    def _pages(
+        self, run: str, after: int, upto: int | None, *, checked: bool
+    ) -> AsyncIterator[Sequence[Stored]]: ...
+
+    @abstractmethod
+    async def _read_some(self, run: str, seqs: Sequence[int], *, checked: bool) -> Sequence[Stored]: ...
+
+    @abstractmethod
+    async def _read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]: ...
+
+    @abstractmethod
+    async def _lineage(self, run: str) -> Sequence[Origin]: ...
+
+    @abstractmethod
+    async def _erase(
+        self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
+    ) -> Head: ...
+
+    @abstractmethod
+    async def _due(self, most: int) -> Sequence[str]: ...
+
+    @abstractmethod
+    async def _claim(self, run: str) -> Claim | None: ...
+
+    @abstractmethod
+    async def _save_snapshot(self, run: str, snapshot: Snapshot) -> None: ...
+
+    @abstractmethod
+    async def _snapshot(self, run: str, version: str) -> Snapshot | None: ...
+
+    @abstractmethod
+    async def _add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None: ...
+
+    @abstractmethod
+    def _sealed_heads(self, after: int) -> AsyncIterator[Sequence[SealedHead]]: ...
+
+    @abstractmethod
+    def _runs(self, prefix: str) -> AsyncIterator[Sequence[tuple[str, Head]]]: ...
