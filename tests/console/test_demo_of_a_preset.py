@@ -7,7 +7,7 @@ import pytest
 
 from refold.console.demo import __main__ as demo
 from refold.console.demo import presets as demo_presets
-from refold.console.demo.presets import Expected, Scene, Seen
+from refold.console.demo.presets import DemoScene, Expected, PlayedRun
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.compatibility import installed_guards
 from refold.engine.models.script import Line
@@ -42,7 +42,7 @@ CUTS: list[Line] = [say(f"Part {number}, and", stop=CUT) for number in range(dem
 STOPS: list[Line] = [say("Done.")]
 
 
-async def seen(scene: Scene, script: Sequence[Line]) -> Seen:
+async def seen(scene: DemoScene, script: Sequence[Line]) -> PlayedRun:
     """What a scene's log shows when a model follows this script. Lines that are left over do not matter."""
     store = MemoryStore()
     tools = [look] if scene.tools else []
@@ -52,10 +52,10 @@ async def seen(scene: Scene, script: Sequence[Line]) -> Seen:
     result = await run.result()
     told, _ = await timeline(store, run.id, None, installed_guards())
     found = tuple([event async for _, event in events(store, run.id)])
-    return Seen(told=told, events=found, text=result.outcome.text)
+    return PlayedRun(told=told, events=found, text=result.outcome.text)
 
 
-def shown(expects: Sequence[Expected], of: Seen) -> dict[str, bool]:
+def shown(expects: Sequence[Expected], of: PlayedRun) -> dict[str, bool]:
     return {expected.shown: expected.holds(of) for expected in expects}
 
 

@@ -13,7 +13,7 @@ import pytest
 from console.conftest import EVIL, Refold
 from console.paying import PAID, TOOLS, crash
 from console.test_hostile import dangerous
-from refold.console.doubts import Tally
+from refold.console.doubts import DoubtTally
 from refold.console.screen import Screen
 from refold.engine import say
 from refold.replay import DoubtfulCall
@@ -85,7 +85,7 @@ def test_doubts_on_a_terminal(refold: Refold, store: Path, monkeypatch: pytest.M
 )
 def test_for_how_long(since: list[int], oldest: int | None) -> None:
     """Counted from the first instant that is known."""
-    tally = Tally(everything=False)
+    tally = DoubtTally(everything=False)
     tally.take([DoubtfulCall(run="r", call=f"c{at}", tool="pay", since=at, standing="open") for at in since])
     assert oldest == tally.document(100).oldest
 
@@ -314,7 +314,7 @@ def test_a_note_for_a_run_that_an_engine_has(refold: Refold, store: Path, told_r
 def test_the_oldest_of_several_runs() -> None:
     """How long something is unresolved counts from the oldest call, in whatever order the runs are looked at."""
     calls = [DoubtfulCall(run=f"r{at}", call="c1", tool="pay", since=at, standing="told") for at in (5, 3, 9)]
-    tally = Tally(everything=False)
+    tally = DoubtTally(everything=False)
     for call in calls:
         tally.take([call])
     tally.take([])

@@ -11,7 +11,7 @@ import pytest
 from console.conftest import Ran, look
 from fuzz.asking import refold
 from refold.console.app import COMMANDS
-from refold.console.exports import Shape
+from refold.console.exports import ExportFormat
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.replay.cuts import cut
 from refold.store import SqliteStore
@@ -63,7 +63,7 @@ READS: Mapping[str, Sequence[str]] = {
     "audit": ["RUN", "--all", "RUN --certificate FILE"],
     "testcase": ["RUN --out test_FILE.py"],
     "report": ["RUN --out FILE.html", "--all --out FILE"],
-    "export": [f"RUN --to {shape} --out FILE" for shape in Shape] + ["RUN", "RUN --no-content"],
+    "export": [f"RUN --to {shape} --out FILE" for shape in ExportFormat] + ["RUN", "RUN --no-content"],
     "pack": ["RUN --out FILE.zip"],
     "erase": ["RUN@e1 --why x --yes", f"RUN@e{EDITED} --why x --yes"],
     "doubts": ["RUN", ""],

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from refold.console.report.data import Packed
+from refold.console.report.data import PackedValues
 
 LISTS = ("turns", "events", "calls", "records", "derived", "shown")
 """What of a page is packed."""
@@ -84,7 +84,7 @@ def edited(file: Path, to: Path, **changes: Callable[[list[Any]], list[Any]]) ->
     data = json.loads(text[start : text.index("</script>", start)])
     whole = Read(text).data
     for name, change in changes.items():
-        packed = Packed(change(whole[name]))
+        packed = PackedValues(change(whole[name]))
         data[name] = list(packed.counts)
         parts = {
             f"{name}-{place}": base64.b64encode(part).decode() for place, part in enumerate(packed.parts)

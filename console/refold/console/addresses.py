@@ -292,7 +292,7 @@ T = TypeVar("T")
 Problem = Damaged | CannotJudge
 
 
-class Unread(NamedTuple):
+class UnreadRuns(NamedTuple):
     """What a pass could not read: the runs by their ids, and the first error, None where everything was read."""
 
     runs: list[str]
@@ -332,7 +332,7 @@ class Oldest(Generic[T]):
         return [found for _, _, found in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
 
 
-async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting: bool = False) -> Unread:
+async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting: bool = False) -> UnreadRuns:
     """Look at each run, or at those that may be `waiting` for a person. What could not be read.
 
     One that cannot be read does not keep the others from being looked at.
@@ -349,8 +349,8 @@ async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting
                     problem = problem or error
                     unread.append(run)
     except Damaged as error:
-        return Unread(unread, problem or error)
-    return Unread(unread, problem)
+        return UnreadRuns(unread, problem or error)
+    return UnreadRuns(unread, problem)
 
 
 async def _may_wait(store: Store, run: str, head: Head) -> bool:

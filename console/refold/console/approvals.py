@@ -35,7 +35,7 @@ _WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls end
 _ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "doubt": "doubts {}"}
 
 
-class AskedCall(msgspec.Struct, frozen=True):
+class PendingCall(msgspec.Struct, frozen=True):
     """A call about which a person is asked. Secrets in its `arguments` (JSON text) are hidden; "(erased)" where they are gone."""
 
     call: str
@@ -54,7 +54,7 @@ class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: Literal["approval", "message", "doubt"]
     since: int
     until: int | None = None
-    calls: tuple[AskedCall, ...] = ()
+    calls: tuple[PendingCall, ...] = ()
     text: str = ""
     guard: str = ""
     approver: str = ""
@@ -102,7 +102,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | 
         since=state.at if state.asked_at is None else state.asked_at,
         until=approval.until if approval else None,
         calls=tuple(
-            AskedCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
+            PendingCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
             for call in (batch.calls if batch else ())
             if call.id in names
         ),
@@ -146,7 +146,7 @@ Calls = Annotated[list[str], words("Calls, as `refold approvals RUN` lists them.
 EveryCall = Annotated[bool, option("--all", "All calls that wait.")]
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorRemark(msgspec.Struct, frozen=True, kw_only=True):
     """Who says so, and why."""
 
     note: Note = ""
@@ -176,7 +176,7 @@ async def approve_command(
     place: StorePlace,
     run: WholeRun,
     calls: Calls,
-    remark: Remark,
+    remark: OperatorRemark,
     means: MeansOrWorker,
     *,
     everything: EveryCall = False,
@@ -190,7 +190,7 @@ async def reject_command(
     place: StorePlace,
     run: WholeRun,
     calls: Calls,
-    remark: Remark,
+    remark: OperatorRemark,
     means: MeansOrWorker,
     *,
     everything: EveryCall = False,
@@ -210,7 +210,7 @@ async def edit_command(
     run: WholeRun,
     call: Annotated[str, argument("The call that is to run otherwise.")],
     arguments: Annotated[str, option("--arguments", "What it runs with: one JSON object.")],
-    remark: Remark,
+    remark: OperatorRemark,
     means: MeansOrWorker,
 ) -> int:
     """Let a call that waits for approval run with other arguments, and go on with the run. Output as `run`."""
@@ -223,7 +223,7 @@ async def _answer(
     typed: str,
     answer: Answer | Edit,
     calls: Sequence[str],
-    remark: Remark,
+    remark: OperatorRemark,
     means: MeansOrWorker,
     *,
     everything: bool = False,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class ImportedConversation(msgspec.Struct, frozen=True):
     """What the first event of an imported run says: what it is in its source, and what began it, if that was known then.
 
     `apart` is the key of the run that began it, where its file does not say by which call: "" if the file does not even
@@ -41,7 +41,7 @@ class Conversation(msgspec.Struct, frozen=True):
     parent: Parent | None = None
 
     @classmethod
-    def of(cls, run: str, labels: Mapping[str, str], parent: Parent | None) -> "Conversation":
+    def of(cls, run: str, labels: Mapping[str, str], parent: Parent | None) -> "ImportedConversation":
         """By the labels of a run."""
         key, above = labels.get("source.key", ""), labels.get(PARENT_LABEL)
         return cls(run, labels.get(SOURCE_LABEL, ""), key, None if "source.call" in labels else above, parent)
@@ -52,8 +52,8 @@ class Conversations:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._of_key: dict[tuple[str, str], list[Conversation]] = {}
-        self._apart: dict[tuple[str, str], list[Conversation]] = {}
+        self._of_key: dict[tuple[str, str], list[ImportedConversation]] = {}
+        self._apart: dict[tuple[str, str], list[ImportedConversation]] = {}
         self._newest: dict[str, str] = {}  # of each format that was looked through
         self._runs: set[str] = set()
         self._calls: dict[tuple[str, int], Mapping[str, str]] = {}
@@ -63,7 +63,7 @@ class Conversations:
         await self._look(format_)
         return [each.run for each in self._of_key.get((format_, key), []) if each.run != but][:_MOST]
 
-    def add(self, told: Conversation) -> None:
+    def add(self, told: ImportedConversation) -> None:
         """A run was imported just now."""
         if told.run in self._runs:
             return
@@ -85,7 +85,7 @@ class Conversations:
             if run not in self._runs:
                 await self._learn(run)
 
-    async def parent_of(self, told: Conversation) -> Parent | None:
+    async def parent_of(self, told: ImportedConversation) -> Parent | None:
         """The run and the call that began this one: as it says, or as the log of the session that it names says, or that
         of another run that this session began. None: nothing in the store says so.
         """
@@ -98,7 +98,7 @@ class Conversations:
                 return Parent(run=run, call=call)
         return None
 
-    async def _candidates(self, told: Conversation) -> AsyncIterator[tuple[str, int]]:
+    async def _candidates(self, told: ImportedConversation) -> AsyncIterator[tuple[str, int]]:
         """The runs that may have begun this one, and their last events: all of its format if its file names none."""
         if not told.apart:
             async for chunk in self._store.runs(f"{told.format}-"):
@@ -118,12 +118,12 @@ class Conversations:
             return told or recorded
         return recorded if recorded.run in await self.of(reading.format, reading.above, "") else told
 
-    async def all(self, format_: str) -> Sequence[Conversation]:
+    async def all(self, format_: str) -> Sequence[ImportedConversation]:
         """All of this format."""
         await self._look(format_)
         return list(self._each(format_))
 
-    def _each(self, format_: str) -> Iterator[Conversation]:
+    def _each(self, format_: str) -> Iterator[ImportedConversation]:
         for (of, _), told in self._of_key.items():
             yield from told if of == format_ else ()
 
@@ -144,7 +144,7 @@ class Conversations:
             for stored in await self._store.read_some(run, [1]):
                 event = event_of(stored, content=False)
                 if stored.run == run and isinstance(event, RunStarted):
-                    self.add(Conversation.of(run, event.labels, event.parent))
+                    self.add(ImportedConversation.of(run, event.labels, event.parent))
 
 
 _TEXT = 70
@@ -181,7 +181,7 @@ class Kin:
     async def of(self, store: Store, told: Summary) -> tuple[Parent | None, tuple[ChildRun, ...]]:
         """What began the run, and the runs that it began, in the order of their beginnings."""
         calls = {run: "" for run in self.begun.result() if (await store.head(run)).seq}
-        this = Conversation.of(told.run, told.labels, told.parent)
+        this = ImportedConversation.of(told.run, told.labels, told.parent)
         parent = told.parent
         if this.format:
             known = Conversations(store)
@@ -193,7 +193,7 @@ class Kin:
         return parent, tuple(child for _, child in sorted(found, key=lambda each: (each[0], each[1].run)))
 
     async def _imported(
-        self, known: Conversations, this: Conversation, older: Collection[str]
+        self, known: Conversations, this: ImportedConversation, older: Collection[str]
     ) -> dict[str, str]:
         """Of several imports of one sub-agent the one that names this run, or an older one that goes on here; else the newest."""
         named, best = self.named.result(), dict[str, tuple[int, str, str]]()

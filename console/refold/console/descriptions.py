@@ -105,7 +105,7 @@ def standing(state: str, code: str | None) -> str:
     return line(f"{state} ({code})") if code else state
 
 
-class Ending(StrEnum):
+class CallEnding(StrEnum):
     """How a call ended whose end was not recorded, as it is typed; the log's own word is understood too."""
 
     HAPPENED = "happened"
@@ -113,7 +113,7 @@ class Ending(StrEnum):
     UNKNOWN = "unknown"
 
     @classmethod
-    def _missing_(cls, value: object) -> "Ending | None":
+    def _missing_(cls, value: object) -> "CallEnding | None":
         return cls.DID_NOT if value == Doubt.DID_NOT else None
 
     @property
@@ -123,7 +123,7 @@ class Ending(StrEnum):
 
 
 # In braces: typed just so, a shell makes three words of it, and the command refuses them. A `|` would begin another command.
-ENDINGS = f"{{{','.join(Ending)}}}"
+ENDINGS = f"{{{','.join(CallEnding)}}}"
 """The words in a command that is shown, of which one is to be typed."""
 
 

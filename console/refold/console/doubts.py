@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, claims, locations
-from refold.console.addresses import Oldest, Unread, sweep, unread_note
+from refold.console.addresses import Oldest, UnreadRuns, sweep, unread_note
 from refold.console.agents import say_and_leave, tell_left
-from refold.console.descriptions import ENDINGS, Ending, standing_of
+from refold.console.descriptions import ENDINGS, CallEnding, standing_of
 from refold.console.locations import StorePlace, changing, reads
 from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.screen import Column, Screen, note
@@ -45,7 +45,7 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     unread: list[str] = []
 
 
-class Tally:
+class DoubtTally:
     """Counts what is unresolved, and keeps the oldest of what is to be shown; with `everything`, what was settled too."""
 
     def __init__(self, *, everything: bool) -> None:
@@ -85,8 +85,8 @@ async def doubts_command(
 
     The last line counts them. With -o json: one document with `unresolved`, `oldest` (ns) and the calls.
     """
-    tally = Tally(everything=everything)
-    unread = Unread([], None)
+    tally = DoubtTally(everything=everything)
+    unread = UnreadRuns([], None)
     async with locations.reading(place) as store:
 
         async def look(run: str) -> None:
@@ -117,7 +117,7 @@ async def resolve_command(
     run: WholeRun,
     call: Annotated[str, argument("The call, as `refold doubts` lists it.")],
     ending: Annotated[
-        Ending,
+        CallEnding,
         argument("How it ended; after did-not a call without a result runs once more.", metavar="ENDING"),
     ],
     *,

@@ -13,7 +13,7 @@ from refold.console.locations import StorePlace, reads
 from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.report.builder import build
 from refold.console.report.data import Report
-from refold.console.report.page import NAME, Entry, index, page_name, pieces
+from refold.console.report.page import NAME, IndexEntry, index, page_name, pieces
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
@@ -29,7 +29,7 @@ from refold.store.protocol import Store, UnknownRun
 
 
 @unique
-class Shape(StrEnum):
+class ExportFormat(StrEnum):
     """What an export is: JSON lines of events, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
 
     JSONL = "jsonl"
@@ -39,7 +39,7 @@ class Shape(StrEnum):
     PARQUET = "parquet"
 
 
-_WITHOUT = frozenset({Shape.JSONL, Shape.OTEL, Shape.PARQUET})
+_WITHOUT = frozenset({ExportFormat.JSONL, ExportFormat.OTEL, ExportFormat.PARQUET})
 
 
 class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
 class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is written of each run, and how."""
 
-    to: Annotated[Shape, option("--to", "In which shape.")] = Shape.JSONL
+    to: Annotated[ExportFormat, option("--to", "In which shape.")] = ExportFormat.JSONL
     no_content: Annotated[
         bool, option("--no-content", "Without what was said: for jsonl, otel and parquet.")
     ] = False
@@ -106,11 +106,11 @@ async def export_command(
 
 def _check(choice: ExportOptions, file: Path | None) -> None:
     # Before any log is read: that may take a while.
-    if choice.to is Shape.PARQUET and file is None:
+    if choice.to is ExportFormat.PARQUET and file is None:
         raise WrongUse("--to parquet is binary: name its file with --out FILE")
     if choice.no_content and choice.to not in _WITHOUT:
         raise WrongUse(f"--no-content: there is nothing of {choice.to} without what was said")
-    if choice.prompts and (choice.to is not Shape.OTEL or choice.no_content):
+    if choice.prompts and (choice.to is not ExportFormat.OTEL or choice.no_content):
         raise WrongUse("--prompts is for otel, and for what was said: leave it out, or --no-content")
 
 
@@ -120,10 +120,10 @@ async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
     return [(run, None) async for chunk in store.runs() for run, head in chunk if head.seq]
 
 
-async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: Shape) -> None:
+async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
     """Pieces of text onto stdout. What cannot be seen is shown as its escape, in JSON as JSON's own: the same values."""
     async for piece in pieces:
-        screen.text(piece if shape is Shape.MARKDOWN else descriptions.json_text(piece))
+        screen.text(piece if shape is ExportFormat.MARKDOWN else descriptions.json_text(piece))
 
 
 async def _into(
@@ -132,7 +132,7 @@ async def _into(
     """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in bytes."""
     with written_beside(file, force=force) as beside:
         with beside.open("wb") as opened:
-            if choice.to is Shape.PARQUET:
+            if choice.to is ExportFormat.PARQUET:
                 await _table(opened, store, wanted, choice)
             else:
                 async for piece in _pieces(store, wanted, choice, trouble):
@@ -151,14 +151,14 @@ async def _table(file: BinaryIO, store: Store, wanted: ExportRequest, choice: Ex
 async def _pieces(
     store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems
 ) -> AsyncIterator[str]:
-    if choice.to is Shape.OTEL:
+    if choice.to is ExportFormat.OTEL:
         yield '{"resourceSpans":[\n'
     for place, (run, upto) in enumerate(wanted):
-        if place and choice.to is Shape.OTEL:
+        if place and choice.to is ExportFormat.OTEL:
             yield ",\n"
         async for piece in await _of(store, run, upto, choice, trouble):
             yield piece
-    if choice.to is Shape.OTEL:
+    if choice.to is ExportFormat.OTEL:
         yield "]}\n"
 
 
@@ -166,14 +166,14 @@ async def _of(
     store: Store, run: str, upto: int | None, choice: ExportOptions, trouble: Problems
 ) -> AsyncIterator[str]:
     match choice.to:
-        case Shape.MARKDOWN:
+        case ExportFormat.MARKDOWN:
             about, pieces = await markdown(store, run, upto, descriptions.block, installed_guards())
             if about.damaged:
                 trouble.add(run, Damaged(about.damaged))
             return pieces
-        case Shape.OPENAI:
+        case ExportFormat.OPENAI:
             return openai_messages(store, run, upto)
-        case Shape.OTEL:
+        case ExportFormat.OTEL:
             return otlp_spans(store, run, upto, content=not choice.no_content, prompts=choice.prompts)
         case _:
             return json_lines(store, run, upto, content=not choice.no_content)
@@ -248,7 +248,7 @@ async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> in
     pages = {run: page_name(run) for run, _ in sizes}
     trouble, entries, told = (
         Problems(),
-        list[Entry](),
+        list[IndexEntry](),
         WrittenPages(index=str(folder / NAME), pages=[], unwritten={}),
     )
     codes = [Damaged.exit_code] if damage is not None else []
@@ -258,7 +258,7 @@ async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> in
         except (CannotJudge, Damaged, UnknownRun) as error:
             trouble.add(run, error)
             told.unwritten[run] = str(error)
-            entries.append(Entry(about=Summary(run=run), wrong=str(error)))
+            entries.append(IndexEntry(about=Summary(run=run), wrong=str(error)))
             continue
         one = _write_page(report, folder / name, force=force)
         if not screen.json:
@@ -274,9 +274,9 @@ async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> in
     return worst([0, trouble.code, *codes])
 
 
-def _entry(report: Report, wrong: str, file: str) -> Entry:
+def _entry(report: Report, wrong: str, file: str) -> IndexEntry:
     told = report.figures
-    return Entry(
+    return IndexEntry(
         about=report.about, did=told.did, failed=told.failed, changes=told.changes, wrong=wrong, file=file
     )
 

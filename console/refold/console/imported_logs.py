@@ -233,7 +233,7 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
     upto: int
 
 
-class Beside:
+class EarlierImport:
     """A run that is there, held against the events that are derived now. `ended`: how its own source did."""
 
     def __init__(self, run: str) -> None:
@@ -247,7 +247,7 @@ class Beside:
         self._more_answers = 0  # of this one, behind what both have
 
     @classmethod
-    async def read(cls, store: Store, run: str) -> "Beside":
+    async def read(cls, store: Store, run: str) -> "EarlierImport":
         """A run of the store, as far as it can be read."""
         beside = cls(run)
         try:

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, suppress
 
 import msgspec
 
-from refold.console.conversations import Conversation, Conversations
-from refold.console.imported_logs import Beside, ImportedLog, Relation, complete, record_successor
+from refold.console.conversations import Conversations, ImportedConversation
+from refold.console.imported_logs import EarlierImport, ImportedLog, Relation, complete, record_successor
 from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
@@ -163,7 +163,7 @@ async def _try_add(
     grown = await growth.of(reading) if growth else ""
     run = grown or reading.run
     beside = await known.of(reading.format, reading.key, run)
-    others = [await Beside.read(store, each) for each in beside]
+    others = [await EarlierImport.read(store, each) for each in beside]
     async with _tenure(store, run) as tenure, _tenure(store, beside[0] if beside else run) as newest:
         new = bool(growth and beside and not grown and not (await store.head(run)).seq)
         if new:  # who imports another state of the file right now waits for us here
@@ -203,13 +203,13 @@ def _tenure(store: Store, run: str) -> Tenure:
     return tenure
 
 
-def conversation(reading: TranscriptRun) -> Conversation:
+def conversation(reading: TranscriptRun) -> ImportedConversation:
     """What an imported run is in its source."""
-    return Conversation(reading.run, reading.format, reading.key, reading.apart, reading.begun_by)
+    return ImportedConversation(reading.run, reading.format, reading.key, reading.apart, reading.begun_by)
 
 
 async def _record_relations(
-    store: Store, reading: TranscriptRun, others: list[Beside], *, new: bool
+    store: Store, reading: TranscriptRun, others: list[EarlierImport], *, new: bool
 ) -> tuple[Relation, ...]:
     found: list[Relation] = []
     for beside in others:
@@ -240,7 +240,7 @@ class _Appending:
         run: str,
         tenure: Tenure,
         there: ImportedLog,
-        others: list[Beside],
+        others: list[EarlierImport],
         *,
         complete: bool,
     ) -> None:

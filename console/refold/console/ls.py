@@ -86,7 +86,7 @@ async def ls_command(
     On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole. Exit code 3 or 125 if
     a log could not be read to its end.
     """
-    sieve = _Sieve(asked, time.time())
+    sieve = _RunSieve(asked, time.time())
     if not place.chosen and not place.path.exists():
         _list_runs(screen, place, [], {}, others=False)
         return 0
@@ -110,7 +110,7 @@ async def ls_command(
     return trouble.code
 
 
-class _Sieve:
+class _RunSieve:
     """Lets through what was asked for, and remembers the states of what it kept back."""
 
     def __init__(self, asked: RunFilter, now: float) -> None:
@@ -139,7 +139,7 @@ def _states(line: RunLine) -> list[str]:
     return [each for each in (*own, *source, line.engine.standing if line.engine else "") if each]
 
 
-async def _lines(store: Store, prefix: str, sieve: _Sieve, trouble: Problems) -> AsyncIterator[RunLine]:
+async def _lines(store: Store, prefix: str, sieve: _RunSieve, trouble: Problems) -> AsyncIterator[RunLine]:
     """The runs that are meant; of all that were looked at it is told which cannot be read whole."""
     async for chunk in store.runs(prefix):
         for run, head in chunk:
@@ -199,7 +199,7 @@ def _list_runs(
     short: Mapping[str, str],
     *,
     others: bool,
-    sieve: _Sieve | None = None,
+    sieve: _RunSieve | None = None,
     prefix: str = "",
 ) -> None:
     if screen.json:
@@ -221,7 +221,7 @@ def _list_runs(
         note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
 
 
-def _none(place: StorePlace, sieve: _Sieve | None, prefix: str) -> str:
+def _none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
     if prefix:
         return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
     if sieve and sieve.asks:

@@ -60,7 +60,7 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-class Step(Protocol):
+class Advance(Protocol):
     """Says that so much more is done."""
 
     def __call__(self, amount: int, /) -> None:
@@ -69,7 +69,7 @@ class Step(Protocol):
 
 
 @contextmanager
-def progress(what: str, total: int) -> Generator[Step]:
+def progress(what: str, total: int) -> Generator[Advance]:
     """A bar that fills up to `total`, and is gone at the end."""
     if not is_terminal(sys.stderr):
         yield lambda _: None

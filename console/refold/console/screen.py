@@ -181,7 +181,7 @@ class Screen:
             return
         from rich.text import Text
 
-        with _Guard():
+        with _GuardedStdout():
             self.rich.print(Text(descriptions.block(text), style=style), soft_wrap=True)
 
 
@@ -196,7 +196,7 @@ def note(text: str) -> None:
         print(descriptions.line(text), file=sys.stderr, flush=True)
 
 
-class _Guard:
+class _GuardedStdout:
     """Raises `OutputClosed` where stdout fails."""
 
     def __enter__(self) -> None:
@@ -210,7 +210,7 @@ class _Guard:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    with _Guard():
+    with _GuardedStdout():
         try:
             stream.write(text)
         except UnicodeEncodeError:  # a terminal of another age

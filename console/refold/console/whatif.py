@@ -18,7 +18,7 @@ from refold.console.whatif_question import (
     choose_prices,
     policies_of,
 )
-from refold.console.whatif_table import Table, json_of
+from refold.console.whatif_table import WhatIfTable, json_of
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
 from refold.replay.bulk import HELD, Ended, Shard, shards, worked
@@ -53,7 +53,7 @@ def whatif_command(
     question = WhatIfQuestion(others)  # what is wrong with it is said once, and of no run
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
-    table = Table(screen, question, every=every)
+    table = WhatIfTable(screen, question, every=every)
     with (
         processes(jobs, work) as executor,
         progress("asking", sum(shard.events for shard in work)) as step,

@@ -176,7 +176,7 @@ LineT = TypeVar("LineT")
 Dollars = Annotated[int, Meta(ge=0, le=_MILLION)] | Annotated[float, Meta(ge=0, le=_MILLION)]
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ListedPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars for a million tokens. Of tokens read from or written to a cache without such a price the cost is not known."""
 
     input: Dollars
@@ -232,18 +232,18 @@ def read_table(
     return f"{path} sha256:{hashlib.sha256(data).hexdigest()}", table
 
 
-def _price(model: str, data: Any) -> Price:
+def _price(model: str, data: Any) -> ListedPrice:
     if not isinstance(data, Mapping):
         raise PolicyError(
             model, f"expected dollars for a million tokens as {{input: …, output: …}}, got {shown(data)}"
         )
     try:
-        return msgspec.convert(data, Price)
+        return msgspec.convert(data, ListedPrice)
     except msgspec.ValidationError as error:
-        raise refusal(error, data, Price, model) from error
+        raise refusal(error, data, ListedPrice, model) from error
 
 
-def _cost(price: Price, answered: Answered) -> int | None:
+def _cost(price: ListedPrice, answered: Answered) -> int | None:
     usage = answered.usage
     charged = (
         (price.input, usage.input - usage.cache_read - usage.cache_write),

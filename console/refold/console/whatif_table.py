@@ -49,12 +49,12 @@ class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
     contexts: str = ""
 
 
-class _Row(NamedTuple):
+class _TableRow(NamedTuple):
     rank: int
     cells: tuple[str, ...]
 
 
-class Table:
+class WhatIfTable:
     """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
 
     def __init__(self, screen: Screen, question: WhatIfQuestion, *, every: bool) -> None:
@@ -64,7 +64,7 @@ class Table:
         self._named = question.named
         self._defaults: list[Counter[str]] = [Counter() for _ in self._names]  # verdicts by what causes them
         self._every = every
-        self._rows: list[_Row] = []
+        self._rows: list[_TableRow] = []
         self._hidden: Counter[int] = Counter()  # runs that are counted and not listed, by their rank
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in self._names]
@@ -118,7 +118,7 @@ class Table:
         if rank < _COUNTED or self._every:
             first = found[0]
             about = (run, figures.clock(first.began), descriptions.task(first.task, _TASK))
-            self._rows.append(_Row(rank, (*about, *map(cell, found))))
+            self._rows.append(_TableRow(rank, (*about, *map(cell, found))))
         else:
             self._hidden[rank] += 1
         self._found += found if self._alone else ()
@@ -214,8 +214,8 @@ class Table:
         row = self._broken(run, said)
         self._screen.result(problem, lambda: self._rows.append(row))
 
-    def _broken(self, name: str, said: str) -> "_Row":
-        return _Row(_BROKEN, (name, "", "", said, *([""] * (len(self._names) - 1))))
+    def _broken(self, name: str, said: str) -> "_TableRow":
+        return _TableRow(_BROKEN, (name, "", "", said, *([""] * (len(self._names) - 1))))
 
 
 def json_of(found: WhatIf) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from console.conftest import Refold, record
 from console.report.conftest import Opened, apart
 from console.report.test_report_page import hostile_marks
 from console.test_listings import tamper
-from refold.console.report.page import Entry, index, page_name
+from refold.console.report.page import IndexEntry, index, page_name
 from refold.engine import say
 from refold.reducers.events import Parent
 from refold.replay.summary import Summary
@@ -44,7 +44,8 @@ def test_the_index_names_what_was_changed(tmp_path: Path) -> None:
     changes = Effects(calls=3, made=(("git push", 1, 5), ("> a", 2, 6)), harmful=1)
     runs = {"pushed": changes, "idle": Effects(), "unread": None}
     entries = [
-        Entry(about=Summary(run=run, agent_state="COMPLETED"), changes=made) for run, made in runs.items()
+        IndexEntry(about=Summary(run=run, agent_state="COMPLETED"), changes=made)
+        for run, made in runs.items()
     ]
     file = tmp_path / "index.html"
     file.write_text(index(entries), encoding="utf-8")
@@ -215,8 +216,8 @@ def test_an_index_leads_to_each_page(family: Path, browser: Any) -> None:
 def test_runs_that_began_each_other_are_all_listed() -> None:
     """A log may claim any parent: each run has its row all the same, once, and what is damaged stands first."""
 
-    def entry(run: str, parent: str, wrong: str = "") -> Entry:
-        return Entry(about=Summary(run=run, parent=Parent(run=parent, call="c1")), wrong=wrong)
+    def entry(run: str, parent: str, wrong: str = "") -> IndexEntry:
+        return IndexEntry(about=Summary(run=run, parent=Parent(run=parent, call="c1")), wrong=wrong)
 
     entries = [
         entry("a", "b"),

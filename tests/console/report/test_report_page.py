@@ -20,7 +20,7 @@ from console.test_forged import forged
 from console.test_listings import tamper
 from refold.console import descriptions as screening
 from refold.console.report import page
-from refold.console.report.data import Packed
+from refold.console.report.data import PackedValues
 from refold.console.report.page import page as whole_page
 from refold.reducers.codec import encode
 from refold.reducers.events import SourceRecorded
@@ -251,9 +251,9 @@ def test_a_folder_that_is_not_there_is_the_worlds_failure(
 def test_what_is_packed_is_read_as_it_was() -> None:
     """A list that was packed has its values, in their order, in parts of which each stands for itself."""
     values = [{"b": "\u00e9" * (number % 5000), "a": number} for number in range(2000)]
-    packed = Packed(values)
+    packed = PackedValues(values)
     parts = [json.loads(zlib.decompress(part, wbits=-15)) for part in packed.parts]
     assert len(parts) > 2
     assert values == [value for part in parts for value in part]
     assert (len(values), [len(part) for part in parts]) == (len(packed), list(packed.counts))
-    assert ([], []) == (list(Packed().parts), list(Packed().counts))
+    assert ([], []) == (list(PackedValues().parts), list(PackedValues().counts))

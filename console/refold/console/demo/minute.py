@@ -174,7 +174,7 @@ def _answers_by_a_tool(terminal: Terminal) -> str:
     return run
 
 
-class Edit(NamedTuple):
+class FileEdit(NamedTuple):
     """A byte of a file: where it stands, and what it was and is."""
 
     place: int
@@ -182,7 +182,7 @@ class Edit(NamedTuple):
     after: str
 
 
-def edit_copy(source: Path, target: Path, said: bytes, after: str) -> Edit:
+def edit_copy(source: Path, target: Path, said: bytes, after: str) -> FileEdit:
     """Copy a file, and write `after` over the first digit of what it holds as `said`.
 
     Raises `NotShown` if it holds no such thing.
@@ -194,7 +194,7 @@ def edit_copy(source: Path, target: Path, said: bytes, after: str) -> Edit:
     place = found + next(at for at, byte in enumerate(said) if chr(byte).isdigit())
     before, held[place] = chr(held[place]), ord(after)
     target.write_bytes(held)
-    return Edit(place, before, after)
+    return FileEdit(place, before, after)
 
 
 def _tells_an_edit(terminal: Terminal, run: str) -> None:

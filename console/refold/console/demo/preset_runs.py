@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from refold.console.demo.minute import path_setting
-from refold.console.demo.presets import FILES, Scene, Seen, scenes
+from refold.console.demo.presets import FILES, DemoScene, PlayedRun, scenes
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 
@@ -52,7 +52,7 @@ def play_preset(preset: str, store: Path, root: Path | None) -> int:
     return 1 if failed else 0
 
 
-async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[list[str], list[str]]:
+async def _scenes(store: Path, place: Path, scenes: Sequence[DemoScene]) -> tuple[list[str], list[str]]:
     """Play every scene; the runs, and what did not hold."""
     from refold.console.screen import Screen
     from refold.engine.models.local import LocalModel
@@ -69,7 +69,9 @@ async def _scenes(store: Path, place: Path, scenes: Sequence[Scene]) -> tuple[li
     return runs, failed
 
 
-async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene) -> tuple[str, list[str]]:
+async def _scene(
+    screen: Any, store: Path, place: Path, model: Any, scene: DemoScene
+) -> tuple[str, list[str]]:
     from refold.console import show, verdicts
     from refold.console.locations import StorePlace
     from refold.console.watchers import drive, watcher
@@ -101,7 +103,7 @@ async def _scene(screen: Any, store: Path, place: Path, model: Any, scene: Scene
     _say(f"$ refold verify {run.id}{here.option}; refold audit {run.id}{here.option}")
     verified = await verdicts.judge_command(screen, here, [run.id], verdicts.verify_run, everything=False)
     audited = await verdicts.judge_command(screen, here, [run.id], verdicts.audit_run, everything=False)
-    seen = Seen(told=told, events=await _events(here, run.id), text=result.outcome.text)
+    seen = PlayedRun(told=told, events=await _events(here, run.id), text=result.outcome.text)
     shown = {expected.shown: expected.holds(seen) for expected in scene.expects}
     print()
     for what, held in shown.items():

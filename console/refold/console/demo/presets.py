@@ -36,7 +36,7 @@ FILES: Mapping[str, str] = MappingProxyType(
 """What there is to read where nothing else is: file names and texts."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was played: its timeline, its events in order, and the text of its outcome."""
 
     told: Timeline
@@ -53,11 +53,11 @@ class Expected(msgspec.Struct, frozen=True):
     """Something that a log is to show, in words, whether it does, and under which policies it is to."""
 
     shown: str
-    holds: Callable[[Seen], bool]
+    holds: Callable[[PlayedRun], bool]
     applies: Callable[[Policy], bool] = lambda policy: True  # noqa: ARG005
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class DemoScene(msgspec.Struct, frozen=True, kw_only=True):
     """A run of the demo: what is asked under which policy, with the reading tools or without, and what is expected."""
 
     title: str
@@ -102,7 +102,7 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def scenes(preset: str) -> tuple[Scene, ...]:
+def scenes(preset: str) -> tuple[DemoScene, ...]:
     """The runs of a preset or variant, each shown to work as far as the preset has it. Raises `WrongUse` for others."""
     if preset not in PRESETS:
         raise WrongUse(f"there is no preset {preset!r}{nearest(preset, PRESETS)}")
@@ -123,9 +123,9 @@ def scenes(preset: str) -> tuple[Scene, ...]:
 
 def _scene(
     what: str, task: str, policy: Mapping[str, Any], rules: Sequence[Expected], *, tools: bool
-) -> Scene:
+) -> DemoScene:
     meant = parse(policy)
-    return Scene(
+    return DemoScene(
         title=f"{policy['preset']}: an agent {what}",
         task=task,
         policy=policy,
@@ -163,11 +163,11 @@ def _holds(pressure: Pressure, tier: Tier, made: int) -> bool:
     return far or (tier.at.remaining is not None and STEPS - counted <= tier.at.remaining)
 
 
-def _requests(seen: Seen, purpose: str) -> list[ModelRequested]:
+def _requests(seen: PlayedRun, purpose: str) -> list[ModelRequested]:
     return [event for event in seen.events if isinstance(event, ModelRequested) and event.purpose == purpose]
 
 
-def _injections(seen: Seen, text: str) -> list[int]:
+def _injections(seen: PlayedRun, text: str) -> list[int]:
     return [
         place
         for place, event in enumerate(seen.events)
@@ -175,18 +175,18 @@ def _injections(seen: Seen, text: str) -> list[int]:
     ]
 
 
-def _has_pressure(seen: Seen) -> bool:
+def _has_pressure(seen: PlayedRun) -> bool:
     return any(said.tier for request in _requests(seen, "step") for said in request.request_only)
 
 
-def _has_nudge(seen: Seen) -> bool:
+def _has_nudge(seen: PlayedRun) -> bool:
     requests = _requests(seen, "step")
     return bool(requests) and all(
         "nudge" in [said.text for said in request.request_only] for request in requests
     )
 
 
-def _went_on(seen: Seen) -> bool:
+def _went_on(seen: PlayedRun) -> bool:
     """A cut answer, the word about it, and another answer."""
     return any(
         isinstance(event, ModelResponded)
@@ -195,18 +195,18 @@ def _went_on(seen: Seen) -> bool:
     )
 
 
-def _has_stitch(seen: Seen) -> bool:
+def _has_stitch(seen: PlayedRun) -> bool:
     answers = [
         event.content.text for event in seen.events if isinstance(event, ModelResponded) and event.content
     ]
     return bool(answers) and len(seen.text) > max(map(len, answers))
 
 
-def _has_summary(seen: Seen) -> bool:
+def _has_summary(seen: PlayedRun) -> bool:
     return any(isinstance(event, MessageInjected) and event.gap and event.gap.source for event in seen.events)
 
 
-def _smaller(seen: Seen) -> bool:
+def _smaller(seen: PlayedRun) -> bool:
     return any(isinstance(event, HistoryPruned | MessageTrimmed) for event in seen.events)
 
 

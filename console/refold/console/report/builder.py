@@ -12,15 +12,15 @@ from msgspec.structs import replace
 from refold.console.conversations import ChildRun, Kin
 from refold.console.report.data import (
     Bytes,
-    Derived,
     Figures,
-    Packed,
     PackedOpinion,
+    PackedValues,
+    PageDerivation,
     PageEvent,
     PageKind,
     PageRecord,
-    Places,
     Report,
+    TextPositions,
 )
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import (
@@ -94,7 +94,7 @@ async def build(
 
     `pages` are the files beside it that other runs are in, by the runs' ids.
     """
-    verifier, rows, opinions = Verifier(run), Rows(run, registry), _Opinions(run, registry)
+    verifier, rows, opinions = Verifier(run), PageRows(run, registry), _Opinions(run, registry)
     source = Records(store, run, upto, checked=False)
     await follow(source, verifier, rows, *opinions.followers, registry=registry)
     if isinstance(rows.problem, CannotJudge):
@@ -109,7 +109,7 @@ async def build(
     judged = auditor.result()
     turns += opinions.teller.result()
     parent, children = await opinions.kin.of(store, about)
-    places = Places()
+    places = TextPositions()
     shown = (places.row(each, found.said.get(each.seq)) for each in found.views.shown)
     return Report(
         refold=version("refold"),
@@ -117,7 +117,7 @@ async def build(
         about=replace(about, parent=parent),
         figures=_figures(opinions.summing.state, about, turns),
         end=found.ended if found.ended <= about.events else 0,
-        turns=Packed(turns),
+        turns=PackedValues(turns),
         imported=found.imported,
         children=children,
         pages={run: pages[run] for run in _kin(about.forked_from, parent, children) if run in pages},
@@ -130,7 +130,7 @@ async def build(
         calls=found.calls,
         records=found.records,
         derived=found.derived,
-        shown=Packed(shown),
+        shown=PackedValues(shown),
         words=found.packer.words,
         fields=dict(FIELDS),
         kinds={kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
@@ -156,7 +156,7 @@ def _kin(forked_from: str, parent: Parent | None, children: Sequence[ChildRun]) 
     return [forked_from, *([parent.run] if parent else []), *(child.run for child in children)]
 
 
-class Rows(Follower["Rows"]):
+class PageRows(Follower["PageRows"]):
     """The page's rows, one an event, and what was derived at each. What cannot be read or folded has a row, too."""
 
     folds = True
@@ -167,7 +167,12 @@ class Rows(Follower["Rows"]):
         self.imported: SourceRecorded | None = None
         self.ended = 0
         self.said: dict[int, Event] = {}
-        self.events, self.records, self.derived, self.calls = Packed(), Packed(), Packed(), Packed()
+        self.events, self.records, self.derived, self.calls = (
+            PackedValues(),
+            PackedValues(),
+            PackedValues(),
+            PackedValues(),
+        )
         self._damaged = False
         self._place = START
         self._turn = self._fact = 0
@@ -179,7 +184,9 @@ class Rows(Follower["Rows"]):
         if event is not None and not self._damaged:
             problem, asked = self._follow(step, event)
         self._damaged = self._damaged or bool(problem)
-        self.derived.append(Derived({} if self._damaged else state_changes(step.before, step.after), asked))
+        self.derived.append(
+            PageDerivation({} if self._damaged else state_changes(step.before, step.after), asked)
+        )
         if isinstance(event, ModelRequested):
             self._turn = event.step
         self._turn += isinstance(event, InputReceived)  # a person's message begins the next
@@ -187,7 +194,7 @@ class Rows(Follower["Rows"]):
         self.events.append(self._row(step.stored, event, problem))
         self.records.append(_record(step.stored))
 
-    def result(self) -> "Rows":
+    def result(self) -> "PageRows":
         """What was found is kept here."""
         return self
 

@@ -31,7 +31,7 @@ ENCODER = (
 )  # in the order in which a mapping was made: changes of a state hold in theirs
 
 
-class Packed:
+class PackedValues:
     """Values as they come. `parts` are raw deflate streams, each of a JSON array; `counts` says how many values are in each."""
 
     def __init__(self, values: Iterable[object] = ()) -> None:
@@ -167,7 +167,7 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
     own: str = ""
 
 
-class Derived(msgspec.Struct, frozen=True, array_like=True):
+class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
     """What was derived again at an event: what it changed of the state, and of a fact what limits and guards said."""
 
     changes: Changes
@@ -195,7 +195,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. What grows with the run is packed: `turns` of `TurnRow`, `events` of `PageEvent`, `calls` of `RequestView` the page
-    reads at once; a `PageRecord` and a `Derived` of each event, and the messages `shown`, of `PageMessage`, when they are looked at.
+    reads at once; a `PageRecord` and a `PageDerivation` of each event, and the messages `shown`, of `PageMessage`, when they are looked at.
 
     `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
     the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
@@ -215,12 +215,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     judged: Audit
     refused: str
     end: int
-    turns: Packed
-    events: Packed
-    calls: Packed
-    records: Packed
-    derived: Packed
-    shown: Packed
+    turns: PackedValues
+    events: PackedValues
+    calls: PackedValues
+    records: PackedValues
+    derived: PackedValues
+    shown: PackedValues
     words: tuple[str, ...]
     fields: Mapping[str, Field]
     kinds: Mapping[str, PageKind]
@@ -229,7 +229,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 _SHORT = 48  # characters: a pointer would be no shorter
 
 
-class Places:
+class TextPositions:
     """Where the texts of each event's content stand in it."""
 
     def __init__(self) -> None:

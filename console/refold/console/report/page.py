@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from refold.console import descriptions
-from refold.console.report.data import ENCODER, Packed, Report
+from refold.console.report.data import ENCODER, PackedValues, Report
 from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures, known
 from refold.replay.summary import Summary
@@ -137,7 +137,9 @@ def pieces(report: Report) -> Iterator[str]:
 def _data(report: Report) -> bytes:
     """The report as JSON text, of what is packed only how many values each part has; `sums` are the digests of the parts."""
     fields: dict[str, object] = {name: getattr(report, name) for name in report.__struct_fields__}
-    told = {name: value.counts if isinstance(value, Packed) else value for name, value in fields.items()}
+    told = {
+        name: value.counts if isinstance(value, PackedValues) else value for name, value in fields.items()
+    }
     return ENCODER.encode(told | {"sums": {name: _sum(text) for name, text in _parts(report)}})
 
 
@@ -145,7 +147,7 @@ def _parts(report: Report) -> Iterator[tuple[str, str]]:
     """What is packed, by the names of its parts: base64, in which nothing can be markup."""
     for name in report.__struct_fields__:
         value: object = getattr(report, name)
-        for place, part in enumerate(value.parts if isinstance(value, Packed) else ()):
+        for place, part in enumerate(value.parts if isinstance(value, PackedValues) else ()):
             yield f"{name}-{place}", base64.b64encode(part).decode()
 
 
@@ -203,7 +205,7 @@ _COLUMNS = ("ended", "task", "run", "model", "began (UTC)")
 _NUMBERS = ("turns", "failed", "changes", "tokens", "cost")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none; `did` what it did.
 
     `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they changed.
@@ -225,7 +227,7 @@ def page_name(run: str) -> str:
     return f"{safe or 'run'}-{hashlib.sha256(run.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}.html"
 
 
-def index(entries: Sequence[Entry]) -> str:
+def index(entries: Sequence[IndexEntry]) -> str:
     """The HTML text of an index, in the order of the entries, but for those with something wrong, which come first, and for
     those that another began, which stand below it.
     """
@@ -252,10 +254,10 @@ def index(entries: Sequence[Entry]) -> str:
     )
 
 
-def _order_entries(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+def _order_entries(entries: Sequence[IndexEntry]) -> Iterator[tuple[IndexEntry, int]]:
     """The entries with how deep each stands below what began it."""
     here = {entry.about.run for entry in entries if not entry.wrong}
-    below: dict[str, list[Entry]] = {}
+    below: dict[str, list[IndexEntry]] = {}
     for entry in entries:
         parent = entry.about.parent.run if entry.about.parent else ""
         below.setdefault("" if entry.wrong or parent not in here else parent, []).append(entry)
@@ -268,7 +270,7 @@ def _order_entries(entries: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
     yield from ((entry, 0) for left in below.values() for entry in left)
 
 
-def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
+def _row(entry: IndexEntry, depth: int, pages: Mapping[str, str]) -> str:
     about = entry.about
     task = _link(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
     task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
@@ -293,7 +295,7 @@ def _row(entry: Entry, depth: int, pages: Mapping[str, str]) -> str:
     return f'<tr class="{classes}" data-state="{state}" data-harm="{harm}">{told}</tr>'
 
 
-def _numbers(entry: Entry) -> Sequence[tuple[int | None, str]]:
+def _numbers(entry: IndexEntry) -> Sequence[tuple[int | None, str]]:
     """What is in the columns of `_NUMBERS`: for sorting, None where it is not known, and as it is shown."""
     about, changes = entry.about, entry.changes or Effects()
     tokens = known.tokens(about.usage)
@@ -311,7 +313,7 @@ def _numbers(entry: Entry) -> Sequence[tuple[int | None, str]]:
     )
 
 
-def _state(entry: Entry) -> str:
+def _state(entry: IndexEntry) -> str:
     """How a run ended, in the words by which the index is filtered."""
     if entry.wrong:
         return "damaged"
