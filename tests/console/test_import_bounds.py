@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from console.conftest import Ran, Refold
-from support.claude_code import Json, answer, called, result, row, said, user
+from support.claude_code import answer, called, result, row, said, user
+from support.sessions import Json
 from support.transcripts import path_of
 
 LINES = [

@@ -20,20 +20,8 @@ from refold.importers.items import (
 from refold.importers.source import Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
-from support.claude_code import (
-    Json,
-    answer,
-    called,
-    ending,
-    only,
-    read,
-    result,
-    row,
-    said,
-    synthetic,
-    told,
-    user,
-)
+from support.claude_code import answer, called, ending, read, result, row, said, synthetic, user
+from support.sessions import Json, only, told
 from support.transcribed import tally_of
 
 

@@ -7,7 +7,8 @@ import pytest
 from refold.importers.formats.claude_code.importer import CLAUDE_CODE
 from refold.importers.items import Cancelled
 from refold.importers.source import Source
-from support.claude_code import Json, answer, called, ending, only, read, result, row, said, told, user
+from support.claude_code import answer, called, ending, read, result, row, said, user
+from support.sessions import Json, only, told
 
 PROMPT = user("u", None, "go")
 HELLO = answer("a", "u", "r", said("hi"))

@@ -10,7 +10,8 @@ from refold.importers.source import Source
 from refold.reducers.source_marks import END
 from refold.reducers.vocabulary import Refuser
 from refold.replay.source_words import source_totals
-from support.claude_code import Json, called, ending, only, read, said
+from support.claude_code import called, ending, read, said
+from support.sessions import Json, only
 from support.told import derived, events
 from support.transcribed import encoded, tallies
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from refold.importers.items import Returned
-from support.claude_code import Json, answer, called, read, result, row, said, user
+from support.claude_code import answer, called, read, result, row, said, user
+from support.sessions import Json
 
 LOST = "a word that stands once"
 GO = user("u", None, "go")

@@ -10,7 +10,8 @@ from refold.importers.formats.claude_code.importer import CLAUDE_CODE
 from refold.importers.items import Answered, Item, Prompted, Remarked, RunBegan, RunEnded, Said
 from refold.importers.session_rows import MOST_HELD
 from refold.importers.source import Source
-from support.claude_code import Json, answer, called, read, result, row, said, told, user
+from support.claude_code import answer, called, read, result, row, said, user
+from support.sessions import Json, told
 from support.transcribed import encoded, tallies
 
 BEGUN = [user("u", None, "go"), answer("a", "u", "r", said("hi"))]

@@ -1,11 +1,11 @@
 """Codex rollouts, rule by rule, on rows of a few words."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
-from refold.importers.derivation.gap import conversations
 from refold.importers.formats.codex.importer import CODEX
 from refold.importers.items import (
     Answered,
@@ -19,12 +19,13 @@ from refold.importers.items import (
     RunEnded,
     Said,
 )
-from refold.importers.source import Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from support import sessions
+from support.sessions import Json, only, score
 from support.transcribed import tally_of
 
-Json = dict[str, Any]
+read = partial(sessions.read, CODEX)
 
 
 def row(kind: str, **payload: Any) -> Json:
@@ -67,25 +68,9 @@ META = row("session_meta", id="s", cli_version="0.1", base_instructions={"text":
 STARTED = event("task_started", turn_id="t")
 
 
-def read(*found: Json) -> list[Item]:
-    """The items of a rollout of these rows."""
-    data = b"".join(json.dumps(each).encode() + b"\n" for each in found)
-    return list(conversations(CODEX.items(Source.of("x", data))))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [it for it in items if isinstance(it, kind)]
-    return found
-
-
 def told(items: list[Item]) -> list[tuple[str, str]]:
     """What was said, asked and returned, in order, noise left out."""
-    shown = [it for it in items[1:-1] if not (isinstance(it, Remarked) and it.what == "unmapped")]
-    return [
-        (type(it).__name__, getattr(it, "text", "") or getattr(it, "output", "") or getattr(it, "what", ""))
-        for it in shown
-    ]
+    return [each for each in sessions.told(items) if each != ("Remarked", "unmapped")]
 
 
 def test_the_header_begins_the_run() -> None:
@@ -370,7 +355,7 @@ def test_bare_items_of_old_versions_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "score"),
+    ("found", "sure"),
     [
         pytest.param([META], 95, id="a header"),
         pytest.param([message("user", "go")], 85, id="items"),
@@ -378,8 +363,6 @@ def test_bare_items_of_old_versions_are_read() -> None:
         pytest.param([{"type": "message", "message": {"role": "user"}}], None, id="another format"),
     ],
 )
-def test_detection(found: list[Json], score: int | None) -> None:
+def test_detection(found: list[Json], sure: int | None) -> None:
     """The format is told by its envelopes."""
-    data = b"\n".join(json.dumps(each).encode() for each in found)
-    match = CODEX.match(Source.of("x", data))
-    assert score == (match.score if match else None)
+    assert sure == score(CODEX, *found)

@@ -1,15 +1,13 @@
 """Copilot CLI's sessions, rule by rule, on events of a few words."""
 
-import json
+from functools import partial
 from typing import Any
 
 import pytest
 
-from refold.importers.derivation.gap import conversations
 from refold.importers.formats.copilot_cli import COPILOT_CLI
 from refold.importers.items import (
     Answered,
-    Item,
     Prompted,
     Remarked,
     RequestFailed,
@@ -18,12 +16,13 @@ from refold.importers.items import (
     RunEnded,
     Said,
 )
-from refold.importers.source import Source
 from refold.reducers.messages import Usage
 from refold.reducers.source_marks import HOSTED
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from support import sessions
+from support.sessions import Json, only, score, told
 
-Json = dict[str, Any]
+read = partial(sessions.read, COPILOT_CLI)
 
 
 def event(kind: str, agent: str = "", **data: Any) -> Json:
@@ -54,29 +53,6 @@ def result(call: str, said: str = "7", **data: Any) -> Json:
     """What came of a call."""
     given: Json = {"success": True, "result": {"content": said}} | data
     return event("tool.execution_complete", toolCallId=call, **given)
-
-
-def read(*events: Json) -> list[Item]:
-    """The items of a session of these events."""
-    data = b"".join(json.dumps(each).encode() + b"\n" for each in events)
-    return list(conversations(COPILOT_CLI.items(Source.of("x", data))))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
 
 
 HEAD = event(
@@ -248,7 +224,7 @@ def test_how_a_session_ends(events: list[Json], end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "score"),
+    ("events", "sure"),
     [
         pytest.param([HEAD], 98, id="a header"),
         pytest.param([prompt(), answer("hi")], 85, id="events"),
@@ -258,10 +234,9 @@ def test_how_a_session_ends(events: list[Json], end: str) -> None:
         pytest.param([{"type": "assistant.message", "content": "x"}], None, id="events without data"),
     ],
 )
-def test_detection(events: list[Json], score: int | None) -> None:
+def test_detection(events: list[Json], sure: int | None) -> None:
     """The format is told by its header or its events."""
-    match = COPILOT_CLI.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in events)))
-    assert score == (match.score if match else None)
+    assert sure == score(COPILOT_CLI, *events)
 
 
 def test_without_turns_each_message_is_an_answer() -> None:

@@ -24,16 +24,15 @@ from support.gemini_cli import (
     GO,
     HEADER,
     HI,
-    Json,
     called,
     document,
     log,
     message,
-    only,
     response,
     sent,
     told,
 )
+from support.sessions import Json, only
 from support.transcribed import tally_of
 
 

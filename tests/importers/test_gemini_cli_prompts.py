@@ -4,7 +4,8 @@ import pytest
 
 from refold.importers.items import Prompted, Remarked, Returned
 from refold.reducers.vocabulary import Role
-from support.gemini_cli import ASKED, GO, HEADER, HI, Json, called, log, message, only, response, sent, told
+from support.gemini_cli import ASKED, GO, HEADER, HI, called, log, message, response, sent, told
+from support.sessions import Json, only
 
 
 def test_messages_that_are_replaced_are_the_next_prompt() -> None:

@@ -1,25 +1,25 @@
 """Grok CLI's histories, rule by rule, on rows of a few words."""
 
-import json
-from typing import Any
+from functools import partial
 
 import pytest
 
 from refold.importers.formats.grok_cli import GROK_CLI
 from refold.importers.items import (
     Answered,
-    Item,
     Remarked,
     Returned,
     RunBegan,
     RunEnded,
     Said,
 )
-from refold.importers.source import Source
 from refold.reducers.source_marks import HOSTED
 from refold.reducers.vocabulary import Role
+from support import sessions
+from support.sessions import Json, only, score, told
 
-Json = dict[str, Any]
+read = partial(sessions.read, GROK_CLI)
+
 SYSTEM: Json = {"type": "system", "content": "You count."}
 GO: Json = {"type": "user", "content": [{"type": "text", "text": "go"}], "prompt_index": 0}
 THOUGHT: Json = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]}
@@ -27,30 +27,6 @@ HI: Json = {"type": "assistant", "content": "hi", "tool_calls": [], "model_id": 
 CALL: Json = {"id": "c", "name": "run", "arguments": '{"z": 1, "a": 2}'}
 ASK: Json = HI | {"content": "", "tool_calls": [CALL]}
 RESULT: Json = {"type": "tool_result", "tool_call_id": "c", "content": "7"}
-
-
-def read(*listed: Json) -> list[Item]:
-    """The items of a history of these rows."""
-    return list(
-        GROK_CLI.items(Source.of("x", b"".join(json.dumps(each).encode() + b"\n" for each in listed)))
-    )
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
 
 
 def test_the_system_prompt_begins_the_run() -> None:
@@ -129,14 +105,13 @@ def test_how_a_history_ends(listed: list[Json], end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "score"),
+    ("listed", "sure"),
     [
         pytest.param([SYSTEM, GO], 85, id="a prompt with its number"),
         pytest.param([HI], 85, id="an answer with its model"),
         pytest.param([SYSTEM, {"type": "user", "content": "x"}], None, id="rows that might be anybody's"),
     ],
 )
-def test_detection(listed: list[Json], score: int | None) -> None:
+def test_detection(listed: list[Json], sure: int | None) -> None:
     """The format is told by what only its rows have."""
-    match = GROK_CLI.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in listed)))
-    assert score == (match.score if match else None)
+    assert sure == score(GROK_CLI, *listed)

@@ -1,6 +1,6 @@
 """Kimi CLI's sessions, rule by rule, on rows of a few words: the wire, and the context beside it."""
 
-import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +8,6 @@ import pytest
 from refold.importers.formats.kimi_cli import KIMI_CLI
 from refold.importers.items import (
     Answered,
-    Item,
     Remarked,
     RequestFailed,
     Returned,
@@ -16,11 +15,12 @@ from refold.importers.items import (
     RunEnded,
     Said,
 )
-from refold.importers.source import Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
+from support import sessions
+from support.sessions import Json, only, score, told
 
-Json = dict[str, Any]
+read = partial(sessions.read, KIMI_CLI)
 
 
 def wire(kind: str, **payload: Any) -> Json:
@@ -50,30 +50,6 @@ def result(call_: str, output: Any = "7", message: str = "", *, failed: bool = F
 def used(**counts: int) -> Json:
     """The usage of a step."""
     return wire("StatusUpdate", token_usage=counts, message_id="r")
-
-
-def read(*listed: Json) -> list[Item]:
-    """The items of a session of these rows."""
-    return list(
-        KIMI_CLI.items(Source.of("x", b"".join(json.dumps(each).encode() + b"\n" for each in listed)))
-    )
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
 
 
 HEAD: Json = {"type": "metadata", "protocol_version": "1.9"}
@@ -244,7 +220,7 @@ def test_how_a_session_ends(listed: list[Json], end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "score"),
+    ("listed", "sure"),
     [
         pytest.param([HEAD, GO], 95, id="the wire"),
         pytest.param(CONTEXT[:2], 95, id="a context"),
@@ -253,7 +229,6 @@ def test_how_a_session_ends(listed: list[Json], end: str) -> None:
         pytest.param([{"role": "user", "content": "x"}], None, id="messages without marks"),
     ],
 )
-def test_detection(listed: list[Json], score: int | None) -> None:
+def test_detection(listed: list[Json], sure: int | None) -> None:
     """The format is told by messages of the wire, or by the marks of a context."""
-    match = KIMI_CLI.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in listed)))
-    assert score == (match.score if match else None)
+    assert sure == score(KIMI_CLI, *listed)

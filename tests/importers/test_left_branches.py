@@ -6,11 +6,8 @@ from typing import Any, Protocol
 import pytest
 
 from refold.importers.formats.copilot_cli import COPILOT_CLI
-from refold.importers.formats.droid import DROID
 from refold.importers.formats.gemini_cli.importer import GEMINI_CLI
-from refold.importers.formats.pi import PI
-from refold.importers.formats.qwen_code import QWEN_CODE
-from refold.importers.items import Answered, Unread
+from refold.importers.items import Answered, Remarked, Unread
 from refold.importers.registry import Importer
 from refold.reducers.events import Diagnosed, Event
 from refold.reducers.parser import parse
@@ -18,16 +15,16 @@ from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict
 from support.following import shown
+from support.sessions import QWEN_CODE, TREES, Json, Rows, read, told
 from support.told import derived, events
-from support.transcribed import encoded, only, told
+from support.transcribed import only
 
-Json = dict[str, Any]
 ARGUMENTS = {"command": "rm -rf /"}
 GUARD = {"preset": "observed", "guards": [{"guard": "arguments", "matches": "rm -rf", "then": "stop"}]}
 TIME = "2026-01-01T00:00:0{}.000Z"
 
 
-class Rows(Protocol):
+class Session(Protocol):
     """A file in which somebody left a branch; `acts`: the model asked for a call there."""
 
     def __call__(self, *, acts: bool) -> Sequence[Json]:
@@ -55,73 +52,23 @@ def rewritten(*, acts: bool) -> Sequence[Json]:
     return [header, asked, left if acts else done | {"id": "2"}, done | {"id": "2"}]
 
 
-def pi(*, acts: bool) -> Sequence[Json]:
-    """An entry whose parent is an earlier one."""
+def tree(rows: Rows) -> Session:
+    """Rows whose parent is an earlier one."""
 
-    def entry(place: int, parent: int | None, role: str, content: list[Json], **more: Any) -> Json:
-        message = {"role": role, "content": content, **more}
-        ids = {"id": f"i{place}", "parentId": None if parent is None else f"i{parent}"}
-        return {"type": "message", "timestamp": TIME.format(place), "message": message, **ids}
+    def session(*, acts: bool) -> Sequence[Json]:
+        left = [rows.answer("a", "u", rows.call("c", **ARGUMENTS)), rows.result("r", "a", "c")]
+        rest = left if acts else [rows.user("a", "u", "no")]
+        return [*rows.head, rows.user("u", None, "hi"), *rest, rows.answer("b", "u", "done")]
 
-    call = {"type": "toolCall", "id": "c", "name": "run", "arguments": ARGUMENTS}
-    ok = [{"type": "text", "text": "ok"}]
-    left = [
-        entry(1, 0, "assistant", [call], stopReason="toolUse"),
-        entry(2, 1, "toolResult", ok, toolCallId="c", toolName="run", isError=False),
-    ]
-    return [
-        {"type": "session", "version": 3, "id": "s", "timestamp": TIME.format(0)},
-        entry(0, None, "user", ok),
-        *(left if acts else [entry(1, 0, "user", ok)]),
-        entry(3, 0, "assistant", ok, stopReason="stop"),
-    ]
+    return session
 
 
-def qwen(*, acts: bool, parent: str | None = "u0", side: bool = False) -> Sequence[Json]:
-    """A row whose parent is an earlier one, or rows of a subagent."""
-
-    def row(place: int, above: str | None, kind: str, *parts: Json, **more: Any) -> Json:
-        role = "model" if kind == "assistant" else "user"
-        ids = {"uuid": f"u{place}", "parentUuid": above, "sessionId": "s", "timestamp": TIME.format(place)}
-        return {**ids, "type": kind, "message": {"role": role, "parts": list(parts)}, **more}
-
-    call = {"functionCall": {"id": "c", "name": "run", "args": ARGUMENTS}}
-    ok = {"functionResponse": {"id": "c", "name": "run", "response": {"output": "ok"}}}
-    marks = {"isSidechain": True} if side else {}
-    left = [
-        row(1, parent, "assistant", call, model="q", **marks),
-        row(2, "u1", "tool_result", ok, toolCallResult={"callId": "c", "status": "success"}, **marks),
-    ]
-    return [
-        row(0, None, "user", {"text": "hi"}),
-        *(left if acts else [row(1, parent, "user", {"text": "no"}, **marks)]),
-        row(3, "u0", "assistant", {"text": "done"}, model="q"),
-    ]
-
-
-def qwen_beside(*, acts: bool) -> Sequence[Json]:
-    """Rows of a subagent that hang on nothing."""
-    return qwen(acts=acts, parent=None, side=True)
-
-
-def droid(*, acts: bool) -> Sequence[Json]:
-    """A message whose parent is an earlier one."""
-
-    def message(place: int, parent: str, role: str, block: Json) -> Json:
-        ids = {"id": f"m{place}", "parentId": parent, "timestamp": TIME.format(place)}
-        return {"type": "message", "message": {"role": role, "content": [block]}, **ids}
-
-    words = {"type": "text", "text": "hi"}
-    left = [
-        message(1, "m0", "assistant", {"type": "tool_use", "id": "c", "name": "run", "input": ARGUMENTS}),
-        message(2, "m1", "user", {"type": "tool_result", "tool_use_id": "c", "content": "ok"}),
-    ]
-    return [
-        {"type": "session_start", "id": "s", "title": "t", "cwd": "/p"},
-        message(0, "s", "user", words),
-        *(left if acts else [message(1, "m0", "user", words)]),
-        message(3, "m0", "assistant", words),
-    ]
+def beside(*, acts: bool) -> Sequence[Json]:
+    """Rows of a subagent of Qwen Code that hang on nothing."""
+    asked = QWEN_CODE.answer("a", None, QWEN_CODE.call("c", **ARGUMENTS)), QWEN_CODE.result("r", "a", "c")
+    rest = asked if acts else [QWEN_CODE.user("a", None, "no")]
+    side = [row | {"isSidechain": True} for row in rest]
+    return [QWEN_CODE.user("u", None, "hi"), *side, QWEN_CODE.answer("b", "u", "done")]
 
 
 def copilot(*, acts: bool) -> Sequence[Json]:
@@ -144,30 +91,23 @@ def copilot(*, acts: bool) -> Sequence[Json]:
 FORMATS = [
     pytest.param(GEMINI_CLI, gemini, LEFT_BRANCH, id="Gemini CLI"),
     pytest.param(GEMINI_CLI, rewritten, LEFT_BRANCH, id="Gemini CLI, a message written anew"),
-    pytest.param(PI, pi, LEFT_BRANCH, id="Pi"),
-    pytest.param(QWEN_CODE, qwen, LEFT_BRANCH, id="Qwen Code"),
-    pytest.param(QWEN_CODE, qwen_beside, SUBAGENT_ROWS, id="Qwen Code, a subagent"),
+    *(pytest.param(rows.importer, tree(rows), LEFT_BRANCH, id=rows.importer.name) for rows in TREES),
+    pytest.param(QWEN_CODE.importer, beside, SUBAGENT_ROWS, id="Qwen Code, a subagent"),
     pytest.param(COPILOT_CLI, copilot, SUBAGENT_ROWS, id="Copilot CLI, a subagent"),
-    pytest.param(DROID, droid, LEFT_BRANCH, id="Droid"),
 ]
-
-
-def lines(rows: Sequence[Json]) -> bytes:
-    """A file of one row a line."""
-    return b"".join(encoded(row) + b"\n" for row in rows)
 
 
 def log_of(importer: Importer, rows: Sequence[Json]) -> list[Event]:
     """The log of the only run of a file."""
-    return events(derived(told(importer, lines(rows)))[1])
+    return events(derived(read(importer, *rows))[1])
 
 
 @pytest.mark.parametrize(("importer", "rows", "code"), FORMATS)
 def test_a_call_on_a_branch_that_was_left_is_never_silently_absent(
-    importer: Importer, rows: Rows, code: str
+    importer: Importer, rows: Session, code: str
 ) -> None:
     """A call that is in no answer of a run is counted in a diagnosis, which stands in the log too."""
-    items = told(importer, lines(rows(acts=True)))
+    items = read(importer, *rows(acts=True))
 
     assert not any(answer.calls for answer in only(items, Answered)), "else this would show nothing"
     (found,) = [item for item in only(items, Unread) if item.code == code]
@@ -180,7 +120,7 @@ def test_a_call_on_a_branch_that_was_left_is_never_silently_absent(
 
 @pytest.mark.parametrize(("importer", "rows", "code"), FORMATS)
 def test_what_if_does_not_agree_over_a_call_that_is_in_no_run(
-    importer: Importer, rows: Rows, code: str
+    importer: Importer, rows: Session, code: str
 ) -> None:
     """A policy that differs is judged where nobody left anything but a prompt, and not where a call ran."""
     verdicts = [
@@ -192,7 +132,35 @@ def test_what_if_does_not_agree_over_a_call_that_is_in_no_run(
 
 
 @pytest.mark.parametrize(("importer", "rows", "code"), FORMATS)
-def test_nothing_is_diagnosed_where_only_a_prompt_was_left(importer: Importer, rows: Rows, code: str) -> None:
+def test_nothing_is_diagnosed_where_only_a_prompt_was_left(
+    importer: Importer, rows: Session, code: str
+) -> None:
     """What a person took back before the model did anything is in doubt for no rule."""
-    codes = {item.code for item in only(told(importer, lines(rows(acts=False))), Unread)}
+    codes = {item.code for item in only(read(importer, *rows(acts=False)), Unread)}
     assert code not in codes
+
+
+@pytest.mark.parametrize("rows", TREES)
+def test_a_branch_that_was_left_is_counted_beside_the_run(rows: Rows) -> None:
+    """Rows that do not lead to the last one are no part of the run, and what they hold is counted."""
+    left = [
+        rows.user("v", "a", "wrong"),
+        rows.answer("b", "v", rows.call("c")),
+        rows.result("r", "b", "c", failed=True),
+    ]
+    items = rows.read(
+        rows.user("u", None, "go"), rows.answer("a", "u", "hi"), *left, rows.user("w", "a", "right")
+    )
+    assert [
+        ("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Unread", ""), ("Said", "right")
+    ] == told(items)  # fmt: skip
+    (counts,) = [item.counts for item in only(items, Remarked)]
+    assert counts is not None
+    assert (1, 1, 1, 1, 1) == (counts.user, counts.assistant, counts.calls, counts.results, counts.errors)
+
+
+@pytest.mark.parametrize("rows", TREES)
+def test_a_row_that_is_repeated_is_no_branch(rows: Rows) -> None:
+    """A row that is there twice is said once."""
+    go = rows.user("u", None, "go")
+    assert [("Said", "go"), ("Remarked", "repeated")] == told(rows.read(go, go))

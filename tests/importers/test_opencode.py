@@ -23,7 +23,8 @@ from refold.importers.items import (
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
-from support.opencode import GO, HI, INFO, Json, answer, finished, only, read, text, tool, user
+from support.opencode import GO, HI, INFO, answer, finished, read, text, tool, user
+from support.sessions import Json, only
 
 
 def told(items: list[Item]) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ from refold.reducers.events import ModelRequested
 from refold.reducers.folds import fold
 from refold.reducers.views import view
 from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
-from support.opencode import GO, HI, Json, answer, only, read, text, tool, user
+from support.opencode import GO, HI, answer, read, text, tool, user
+from support.sessions import Json, only
 from support.told import audited, derived, events
 
 

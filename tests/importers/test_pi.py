@@ -1,16 +1,11 @@
 """Pi sessions, rule by rule, on entries of a few words."""
 
-import json
-from typing import Any
-
 import pytest
 
-from refold.importers.derivation.gap import conversations
-from refold.importers.formats.pi import BRANCH, PI, SUMMARY
+from refold.importers.formats.pi import BRANCH, SUMMARY
 from refold.importers.items import (
     Answered,
     Cancelled,
-    Item,
     Prompted,
     Remarked,
     RequestFailed,
@@ -19,88 +14,24 @@ from refold.importers.items import (
     RunEnded,
     Said,
 )
-from refold.importers.source import Source
 from refold.reducers.events import RunStarted
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
+from support.sessions import PI, Json, only, score, told
 from support.told import derived, events, kinds
 from support.transcribed import tally_of
 
-Json = dict[str, Any]
-HEADER: Json = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z"}
-
-
-def entry(kind: str, id_: str, parent: str | None, **more: Any) -> Json:
-    """An entry of the tree."""
-    return {"type": kind, "id": id_, "parentId": parent, "timestamp": "2026-01-01T00:00:01.000Z"} | more
-
-
-def user(id_: str, parent: str | None, content: Any) -> Json:
-    """A prompt."""
-    return entry("message", id_, parent, message={"role": "user", "content": content})
-
-
-def answer(id_: str, parent: str | None, *blocks: Json, stop: str | None = "stop", **more: Any) -> Json:
-    """An answer."""
-    message = {"role": "assistant", "content": list(blocks), "model": "m", "stopReason": stop} | more
-    return entry("message", id_, parent, message=message)
-
-
-def result(id_: str, parent: str | None, call: str, words: str = "done", *, error: bool = False) -> Json:
-    """A tool's result."""
-    message = {
-        "role": "toolResult",
-        "toolCallId": call,
-        "toolName": "bash",
-        "content": [said(words)],
-        "isError": error,
-    }
-    return entry("message", id_, parent, message=message)
-
-
-def said(words: str) -> Json:
-    """A block of text."""
-    return {"type": "text", "text": words}
-
-
-def called(id_: str, **arguments: Any) -> Json:
-    """A block with a call."""
-    return {"type": "toolCall", "id": id_, "name": "bash", "arguments": arguments}
-
-
-def read(*entries: Json) -> list[Item]:
-    """The items of a session of these entries."""
-    data = b"".join(json.dumps(each).encode() + b"\n" for each in entries)
-    return list(conversations(PI.items(Source.of("x", data))))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
-
-
+entry, user, answer, call, result, read = PI.entry, PI.user, PI.answer, PI.call, PI.result, PI.read
 GO = user("u", None, "go")
-HI = answer("a", "u", said("hi"))
+HI = answer("a", "u", "hi")
 
 
 def test_an_answer_has_its_usage_and_its_price() -> None:
     """Cached tokens stand beside the input there, inside it here; the cost is Pi's own, in nano-dollars."""
     usage = {"input": 3, "output": 7, "cacheRead": 20, "cacheWrite": 100, "cost": {"total": 0.017836}}
-    blocks = ({"type": "thinking", "thinking": "hm"}, said("hi"), called("t", z=1, a=2))
-    items = read(HEADER, answer("a", None, *blocks, usage=usage, stop="toolUse", responseId="r"))
+    blocks = ({"type": "thinking", "thinking": "hm"}, "hi", call("t", z=1, a=2))
+    items = read(answer("a", None, *blocks, usage=usage, stopReason="toolUse", responseId="r"))
 
     found = only(Answered, items)
     assert Usage(input=123, output=7, cache_read=20, cache_write=100) == found.usage
@@ -118,7 +49,7 @@ def test_an_answer_has_its_usage_and_its_price() -> None:
 def test_the_header_may_be_younger_than_the_messages() -> None:
     """The session began when its header says; times are counted over all entries."""
     early = GO | {"timestamp": "2025-12-31T00:00:00.000Z"}
-    items = read(HEADER, early)
+    items = read(early)
 
     assert isinstance(items[0], RunBegan)
     assert "s" == items[0].key
@@ -128,7 +59,7 @@ def test_the_header_may_be_younger_than_the_messages() -> None:
 
 def test_a_result_that_failed_is_marked() -> None:
     """isError is the mark."""
-    items = read(HEADER, result("r", None, "t", error=True))
+    items = read(result("r", None, "t", failed=True))
     assert ("t", "bash", ToolError.RAISED, 1) == (
         only(Returned, items).id, only(Returned, items).name, only(Returned, items).error, tally_of(items).tool_errors
     )  # fmt: skip
@@ -136,9 +67,9 @@ def test_a_result_that_failed_is_marked() -> None:
 
 def test_an_aborted_answer_was_cancelled() -> None:
     """What had arrived is an answer; with nothing there is only the cancellation. Both count as responses."""
-    part = answer("a", "u", said("I wi"), stop="aborted", errorMessage="Request was aborted")
-    none = answer("b", "a", stop="aborted", errorMessage="Request was aborted")
-    items = read(HEADER, GO, part, none)
+    part = answer("a", "u", "I wi", stopReason="aborted", errorMessage="Request was aborted")
+    none = answer("b", "a", stopReason="aborted", errorMessage="Request was aborted")
+    items = read(GO, part, none)
 
     assert [("Said", "go"), ("Answered", "I wi"), ("Cancelled", ""), ("Cancelled", "")] == told(items)
     assert 2 == tally_of(items).assistant_messages
@@ -146,11 +77,11 @@ def test_an_aborted_answer_was_cancelled() -> None:
 
 def test_an_answer_that_broke_off_is_a_failed_request() -> None:
     """Its text is kept as partial; with calls it is an answer, for they were asked."""
-    broken = answer("a", "u", said("I wi"), stop="error", errorMessage="503 unavailable")
-    found = only(RequestFailed, read(HEADER, GO, broken))
+    broken = answer("a", "u", "I wi", stopReason="error", errorMessage="503 unavailable")
+    found = only(RequestFailed, read(GO, broken))
     assert (FailureClass.OVERLOADED, "I wi") == (found.failure, found.partial_text)
 
-    asked = read(HEADER, answer("a", None, called("t"), stop="error", errorMessage="x"))
+    asked = read(answer("a", None, call("t"), stopReason="error", errorMessage="x"))
     assert [("Answered", ""), ("Remarked", "error")] == told(asked)
     assert "error" == only(RunEnded, asked).end
 
@@ -158,9 +89,8 @@ def test_an_answer_that_broke_off_is_a_failed_request() -> None:
 def test_a_compaction_keeps_from_its_first_entry() -> None:
     """The summary in Pi's words, then the messages from the entry on, whatever an earlier compaction left."""
     items = read(
-        HEADER,
         user("u", None, "one"),
-        answer("a", "u", said("two")),
+        answer("a", "u", "two"),
         entry("compaction", "c", "a", summary="S1", firstKeptEntryId="a", tokensBefore=9),
         user("v", "c", "three"),
         entry("compaction", "d", "v", summary="S2", firstKeptEntryId="a", tokensBefore=9),
@@ -175,7 +105,6 @@ def test_a_compaction_keeps_from_its_first_entry() -> None:
 def test_a_compaction_may_keep_from_an_entry_that_is_no_message() -> None:
     """The first entry kept need not be a message."""
     items = read(
-        HEADER,
         entry("model_change", "m", None, modelId="x"),
         user("u", "m", "one"),
         entry("compaction", "c", "u", summary="S", firstKeptEntryId="m"),
@@ -188,17 +117,16 @@ def test_a_compaction_of_version_1_counts_entries() -> None:
     plain = [
         {key: value for key, value in each.items() if "Id" not in key and key != "id"} for each in (GO, HI)
     ]
-    items = read(HEADER, *plain, {"type": "compaction", "summary": "S", "firstKeptEntryIndex": 2})
+    items = read(*plain, {"type": "compaction", "summary": "S", "firstKeptEntryIndex": 2})
     assert [SUMMARY.format("S"), "hi"] == [each.text for each in only(Prompted, items).messages]
 
 
 def test_who_goes_back_leaves_a_branch() -> None:
     """Entries that do not lead to the last one are a remark; what the branch came to is a message."""
-    items = read(
-        HEADER, GO, HI,
-        user("x", "a", "wrong"), answer("y", "x", said("oh")),
+    items = read(GO, HI,
+        user("x", "a", "wrong"), answer("y", "x", "oh"),
         entry("branch_summary", "b", "a", summary="Tried.", fromId="y"),
-        user("v", "b", "right"), answer("w", "v", said("yes")),
+        user("v", "b", "right"), answer("w", "v", "yes"),
     )  # fmt: skip
     assert [
         ("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Unread", ""),
@@ -208,7 +136,7 @@ def test_who_goes_back_leaves_a_branch() -> None:
 
 def test_entries_beside_the_path_are_no_branch() -> None:
     """What hangs off the path without a message on it is noise, not a branch."""
-    items = read(HEADER, GO, entry("branchSummary", "b", "u", summary="x"), HI)
+    items = read(GO, entry("branchSummary", "b", "u", summary="x"), HI)
     assert [("Said", "go"), ("Remarked", "subagent"), ("Answered", "hi")] == told(items)
 
 
@@ -226,9 +154,7 @@ def test_entries_beside_the_path_are_no_branch() -> None:
 )
 def test_a_shell_command_of_the_person_is_told_to_the_model(more: Json, shown: str) -> None:
     """It is a message in Pi's words, and none of the counted roles."""
-    items = read(
-        HEADER, entry("message", "b", None, message={"role": "bashExecution", "command": "ls"} | more)
-    )
+    items = read(entry("message", "b", None, message={"role": "bashExecution", "command": "ls"} | more))
     assert (shown, 0) == (only(Said, items).text, tally_of(items).messages)
 
 
@@ -236,7 +162,7 @@ def test_a_shell_command_of_the_person_asks_for_nothing() -> None:
     """Neither is it the task of a run, nor is an answer to it waited for: the model is told of it with the next prompt."""
     shell = entry("message", "b", None, message={"role": "bashExecution", "command": "ls", "output": "x"})
     ran = entry("message", "c", "a", message={"role": "bashExecution", "command": "pwd", "output": "/"})
-    deriving, log = derived(read(HEADER, shell, GO, HI, ran))
+    deriving, log = derived(read(shell, GO, HI, ran))
     (started,) = [each for each in events(log) if isinstance(each, RunStarted)]
     assert 1 == started.task
     assert "input_received" not in kinds(log)
@@ -246,21 +172,16 @@ def test_a_shell_command_of_the_person_asks_for_nothing() -> None:
 def test_a_shell_command_may_be_kept_from_the_model() -> None:
     """What was excluded from the context is a remark."""
     hidden = {"role": "bashExecution", "command": "ls", "output": "x", "excludeFromContext": True}
-    assert [("Remarked", "unmapped")] == told(read(HEADER, entry("message", "b", None, message=hidden)))
+    assert [("Remarked", "unmapped")] == told(read(entry("message", "b", None, message=hidden)))
 
 
 def test_what_an_extension_put_in_is_the_harnesses() -> None:
     """A custom message is in the conversation, a custom entry is not."""
     items = read(
-        HEADER, entry("custom_message", "c", None, content="note", customType="x"), entry("custom", "d", "c")
+        entry("custom_message", "c", None, content="note", customType="x"), entry("custom", "d", "c")
     )
     assert "harness" == only(Said, items).by
     assert "unmapped" == only(Remarked, items).what
-
-
-def test_a_repeated_id_counts_once() -> None:
-    """An entry that is there twice is said once."""
-    assert [("Said", "go"), ("Remarked", "repeated")] == told(read(HEADER, GO, GO))
 
 
 @pytest.mark.parametrize(
@@ -270,26 +191,26 @@ def test_a_repeated_id_counts_once() -> None:
         pytest.param([GO], "open", "last message is a prompt", id="a prompt"),
         pytest.param([GO, HI], "finished", "last message: assistant, stopReason=stop", id="an answer"),
         pytest.param(
-            [GO, answer("a", "u", said("hi"), stop=None)],
+            [GO, answer("a", "u", "hi", stopReason=None)],
             "unknown",
             "last message: assistant, stopReason=None",
             id="no reason",
         ),
         pytest.param(
-            [GO, answer("a", "u", called("t"), stop="toolUse")],
+            [GO, answer("a", "u", call("t"), stopReason="toolUse")],
             "open",
             "1 tool call(s) without result at the end",
             id="a call",
         ),
         pytest.param([result("r", None, "t")], "open", "last message is a tool result", id="a result"),
         pytest.param(
-            [answer("a", None, said("x"), stop="length")],
+            [answer("a", None, "x", stopReason="length")],
             "limit:token",
             "last message: assistant, stopReason=length",
             id="too long",
         ),
         pytest.param(
-            [answer("a", None, stop="aborted")],
+            [answer("a", None, stopReason="aborted")],
             "cancelled",
             "last message: assistant, stopReason=aborted",
             id="aborted",
@@ -298,20 +219,20 @@ def test_a_repeated_id_counts_once() -> None:
 )
 def test_how_a_session_ends(entries: list[Json], end: str, source: str) -> None:
     """The last message says how."""
-    ended = only(RunEnded, read(HEADER, *entries))
+    ended = only(RunEnded, read(*entries))
     assert (end, source) == (ended.end, ended.end_source)
 
 
 def test_a_cancellation_tells_its_reason() -> None:
     """The message of the error stands as the reason."""
-    items = read(HEADER, answer("a", None, stop="aborted", errorMessage="Request was aborted"))
+    items = read(answer("a", None, stopReason="aborted", errorMessage="Request was aborted"))
     assert "Request was aborted" == only(Cancelled, items).reason
 
 
 @pytest.mark.parametrize(
-    ("entries", "score"),
+    ("entries", "sure"),
     [
-        pytest.param([HEADER], 90, id="a header"),
+        pytest.param([*PI.head], 90, id="a header"),
         pytest.param([GO, HI], 70, id="messages"),
         pytest.param(
             [{"type": "message", "role": "user", "content": "x"}], None, id="bare items of another format"
@@ -319,22 +240,21 @@ def test_a_cancellation_tells_its_reason() -> None:
         pytest.param([{"type": "session", "id": "x", "payload": {}}], None, id="envelopes"),
     ],
 )
-def test_detection(entries: list[Json], score: int | None) -> None:
+def test_detection(entries: list[Json], sure: int | None) -> None:
     """The format is told by its header or its entries."""
-    match = PI.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in entries)))
-    assert score == (match.score if match else None)
+    assert sure == score(PI.importer, *entries)
 
 
 @pytest.mark.parametrize(
     ("counted", "calls", "end", "stop"),
-    [(3, [], "finished", "stop"), (0, [], "unknown", ""), (0, [called("t")], "open", "stop")],
+    [(3, [], "finished", "stop"), (0, [], "unknown", ""), (0, [call("t")], "open", "stop")],
 )
 def test_an_answer_of_which_no_token_was_counted(
     counted: int, calls: list[Json], end: str, stop: str
 ) -> None:
     """Pi writes `stop` where a stream broke off, too: of a text without a token counted nobody knows why it ended."""
     used = {"input": counted, "output": counted, "cacheRead": 0, "cacheWrite": 0}
-    items = read(HEADER, user("u", None, "go"), answer("a", "u", said("half an"), *calls, usage=used))
+    items = read(user("u", None, "go"), answer("a", "u", "half an", *calls, usage=used))
     assert (end, stop) == (only(RunEnded, items).end, only(Answered, items).stop_raw)
 
 
@@ -348,6 +268,6 @@ def test_an_answer_of_which_no_token_was_counted(
 )
 def test_the_words_of_an_error(words: str, error: ToolError) -> None:
     """Pi's own words say how a call failed that never ran; of one that went well they say nothing."""
-    asked = [HEADER, user("u", None, "go"), answer("a", "u", called("t"))]
-    assert error is only(Returned, read(*asked, result("r", "a", "t", words, error=True))).error
+    asked = [user("u", None, "go"), answer("a", "u", call("t"))]
+    assert error is only(Returned, read(*asked, result("r", "a", "t", words, failed=True))).error
     assert None is only(Returned, read(*asked, result("r", "a", "t", words))).error

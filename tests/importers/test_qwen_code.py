@@ -1,16 +1,12 @@
 """Qwen Code's sessions, rule by rule, on rows of a few words."""
 
-import json
 from typing import Any
 
 import pytest
 
 from refold.importers.cuts import Cut
-from refold.importers.derivation.gap import conversations
-from refold.importers.formats.qwen_code import QWEN_CODE
 from refold.importers.items import (
     Answered,
-    Item,
     Prompted,
     Remarked,
     RequestFailed,
@@ -24,85 +20,27 @@ from refold.importers.source import Source
 from refold.reducers.events import ModelRequested
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
+from support.sessions import QWEN_CODE, Json, lines, only, score, told
 from support.told import audited, derived, shown
 
-Json = dict[str, Any]
 MAIN = "s########1"
-
-
-def row(type_: str, id_: str, parent: str | None, **more: Any) -> Json:
-    """A row of the tree."""
-    ids = {"uuid": id_, "parentUuid": parent, "sessionId": "s", "timestamp": "2026-01-01T00:00:01.000Z"}
-    return {**ids, "type": type_, "version": "0.14.0", **more}
-
-
-def user(id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
-    """A prompt."""
-    return row("user", id_, parent, message={"role": "user", "parts": [said(part) for part in parts]}, **more)
-
-
-def answer(id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
-    """An answer."""
-    message = {"role": "model", "parts": [said(part) for part in parts]}
-    return row("assistant", id_, parent, message=message, model="m", **more)
-
-
-def said(part: Any) -> Any:
-    """A part of text; others as they are."""
-    return {"text": part} if isinstance(part, str) else part
-
-
-def called(id_: str) -> Json:
-    """A part with a call."""
-    return {"functionCall": {"id": id_, "name": "run", "args": {"z": 1, "a": 2}}}
-
-
-def result(id_: str, parent: str | None, call: str, response: Any, status: str = "success") -> Json:
-    """A tool's result."""
-    part = {"functionResponse": {"id": call, "name": "run", "response": response}}
-    kept = {"callId": call, "status": status}
-    return row("tool_result", id_, parent, message={"role": "user", "parts": [part]}, toolCallResult=kept)
-
-
-def telemetry(id_: str, parent: str | None, name: str, prompt: str = MAIN, **event: Any) -> Json:
-    """A row of telemetry."""
-    told = {"event.name": f"qwen-code.{name}", "prompt_id": prompt, **event}
-    return row("system", id_, parent, subtype="ui_telemetry", systemPayload={"uiEvent": told})
-
-
-def read(*listed: Json) -> list[Item]:
-    """The items of a session of these rows."""
-    return list(
-        QWEN_CODE.items(Source.of("x", b"".join(json.dumps(each).encode() + b"\n" for each in listed)))
-    )
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
-
-
+user, answer, call = QWEN_CODE.user, QWEN_CODE.answer, QWEN_CODE.call
+returned, read = QWEN_CODE.returned, QWEN_CODE.read
 GO = user("u", None, "go")
 USED = {"promptTokenCount": 3, "candidatesTokenCount": 1}
 HI = answer("a", "u", "hi")
 
 
+def telemetry(id_: str, parent: str | None, name: str, prompt: str = MAIN, **event: Any) -> Json:
+    """A row of telemetry."""
+    told = {"event.name": f"qwen-code.{name}", "prompt_id": prompt, **event}
+    return QWEN_CODE.row("system", id_, parent, subtype="ui_telemetry", systemPayload={"uiEvent": told})
+
+
 def test_an_answer_has_its_thoughts_and_its_calls() -> None:
     """Thoughts are parts of their own; arguments keep their order."""
     found = only(
-        Answered, read(GO, answer("a", "u", {"text": "hm", "thought": True}, "I look.", called("c")))
+        Answered, read(GO, answer("a", "u", {"text": "hm", "thought": True}, "I look.", call("c", z=1, a=2)))
     )
     assert ("I look.", "hm", "m") == (found.text, found.reasoning, found.model)
     assert ["c", "run", '{"z":1,"a":2}'] == [found.calls[0].id, found.calls[0].name, found.calls[0].arguments]
@@ -139,7 +77,7 @@ def test_the_total_says_where_the_thoughts_are_counted(total: int, output: int) 
 )
 def test_results(response: Any, status: str, output: str, error: ToolError | None) -> None:
     """A result is what the model is shown of it; the row's status says what became of the call."""
-    found = only(Returned, read(answer("a", None, called("c")), result("r", "a", "c", response, status)))
+    found = only(Returned, read(answer("a", None, call("c")), returned("r", "a", "c", response, status)))
     assert ("c", "run", output, error) == (found.id, found.name, found.output, found.error)
 
 
@@ -160,33 +98,14 @@ def test_a_request_that_failed_stands_in_the_telemetry() -> None:
 
 def test_a_compression_says_what_is_left() -> None:
     """The contents that the model is shown from there on stand in the row."""
-    left = [{"role": "user", "parts": [{"text": "so far"}]}, answer("x", None, called("c"))["message"]]
-    left.append(result("x", None, "c", {"output": "7"})["message"])
-    squeezed = row("system", "k", "a", subtype="chat_compression", systemPayload={"compressedHistory": left})
+    left = [{"role": "user", "parts": [{"text": "so far"}]}, answer("x", None, call("c"))["message"]]
+    left.append(returned("x", None, "c", {"output": "7"})["message"])
+    squeezed = QWEN_CODE.row(
+        "system", "k", "a", subtype="chat_compression", systemPayload={"compressedHistory": left}
+    )
     found = only(Prompted, read(GO, HI, squeezed))
     assert ("compaction", ["so far", ""]) == (found.why, [each.text for each in found.messages[:2]])
     assert 3 == len(found.messages)
-
-
-def test_a_branch_that_was_left_stands_beside() -> None:
-    """It is counted, and its last row ends nothing."""
-    items = read(
-        GO,
-        HI,
-        user("v", "a", "wrong"),
-        answer("b", "v", called("c")),
-        result("r", "b", "c", {}, "error"),
-        user("w", "a", "right"),
-    )
-    assert [
-        ("Said", "go"),
-        ("Answered", "hi"),
-        ("Remarked", "rewound"),
-        ("Unread", ""),
-        ("Said", "right"),
-    ] == told(items)
-    counts = only(Remarked, items).counts
-    assert (1, 1, 1, 1, 1) == (counts.user, counts.assistant, counts.calls, counts.results, counts.errors)
 
 
 def test_whose_prompts_they_are() -> None:
@@ -208,14 +127,9 @@ def test_rows_of_a_sub_agent() -> None:
     )
 
 
-def test_a_repeated_row_is_said_once() -> None:
-    """A row that is there twice is noise the second time."""
-    assert [("Said", "go"), ("Remarked", "repeated")] == told(read(GO, GO))
-
-
 def test_what_is_not_known_is_said() -> None:
     """Parts of a kind that nobody knows are named; rows of one are counted as such."""
-    items = read(user("u", None, "go", {"hologram": 1}), row("oracle", "o", "u"))
+    items = read(user("u", None, "go", {"hologram": 1}), QWEN_CODE.row("oracle", "o", "u"))
     assert "parts of a message that are not known here: hologram" == only(Unread, items).problem
     assert not only(Remarked, items).known
 
@@ -227,8 +141,8 @@ def test_what_is_not_known_is_said() -> None:
         pytest.param([GO], "open", id="a prompt"),
         pytest.param([GO, HI], "unknown", id="an answer of which nobody counted the tokens"),
         pytest.param([GO, answer("a", "u", "hi", usageMetadata=USED)], "finished", id="an answer"),
-        pytest.param([GO, answer("a", "u", called("c"))], "open", id="a call"),
-        pytest.param([GO, answer("a", "u", called("c")), result("r", "a", "c", {})], "open", id="a result"),
+        pytest.param([GO, answer("a", "u", call("c"))], "open", id="a call"),
+        pytest.param([GO, answer("a", "u", call("c")), returned("r", "a", "c", {})], "open", id="a result"),
         pytest.param([GO, telemetry("e", "u", "api_error", error_type="APIUserAbortError")], "cancelled", id="aborted"),
         pytest.param([GO, telemetry("e", "u", "api_error", error_type="RateLimitError")], "error", id="failed"),
         pytest.param([GO, telemetry("e", "u", "api_error", error_type="RateLimitError"), answer("a", "e", "hi", usageMetadata=USED)], "finished", id="in the end"),
@@ -242,7 +156,7 @@ def test_how_a_session_ends(listed: list[Json], end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "score"),
+    ("listed", "sure"),
     [
         pytest.param([GO], 95, id="a prompt"),
         pytest.param([telemetry("e", None, "api_response")], 95, id="telemetry only"),
@@ -252,10 +166,9 @@ def test_how_a_session_ends(listed: list[Json], end: str) -> None:
         pytest.param([{"type": "user", "message": GO["message"]}], None, id="rows without ids"),
     ],
 )
-def test_detection(listed: list[Json], score: int | None) -> None:
+def test_detection(listed: list[Json], sure: int | None) -> None:
     """The format is told by its rows."""
-    match = QWEN_CODE.match(Source.of("x", b"\n".join(json.dumps(each).encode() for each in listed)))
-    assert score == (match.score if match else None)
+    assert sure == score(QWEN_CODE.importer, *listed)
 
 
 def shell(id_: str) -> Json:
@@ -266,20 +179,20 @@ def shell(id_: str) -> Json:
 @pytest.mark.parametrize(
     ("first", "late"),
     [
-        pytest.param(answer("a", "u", "first", called("c"), usageMetadata=USED), True, id="its call ran all the same"),
-        pytest.param(answer("a", "u", "first", called("c"), usageMetadata=USED), False, id="its call has no result"),
+        pytest.param(answer("a", "u", "first", call("c"), usageMetadata=USED), True, id="its call ran all the same"),
+        pytest.param(answer("a", "u", "first", call("c"), usageMetadata=USED), False, id="its call has no result"),
         pytest.param(answer("a", "u", "first"), False, id="its stream broke off"),
     ],
 )  # fmt: skip
 def test_an_answer_that_was_withdrawn(first: Json, late: bool) -> None:
     """It is an answer, a result that comes late is its call's, and no later request shows either."""
-    second = answer("b", "a", "second", called("d"), usageMetadata=USED)
-    late_row = [result("r", "b", "c", {"output": "late"})] if late else []
+    second = answer("b", "a", "second", call("d"), usageMetadata=USED)
+    late_row = [returned("r", "b", "c", {"output": "late"})] if late else []
     rest = [
-        result("s", "r" if late else "b", "d", {"output": "done"}),
+        returned("s", "r" if late else "b", "d", {"output": "done"}),
         answer("e", "s", "third", usageMetadata=USED),
     ]
-    items = list(conversations(iter(read(GO, first, second, *late_row, *rest))))
+    items = read(GO, first, second, *late_row, *rest)
     deriving, log = derived(items)
     assert ["first", "second", "third"] == [item.text for item in items if isinstance(item, Answered)]
     outputs = [item.output for item in items if isinstance(item, Returned)]
@@ -292,24 +205,28 @@ def test_an_answer_that_was_withdrawn(first: Json, late: bool) -> None:
     assert audited(log).clean
 
 
+def cuts(*rows: Json) -> list[Cut]:
+    """What is taken out of the conversation that these rows record."""
+    items = QWEN_CODE.importer.items(Source.of("x", lines(*rows)))
+    return [item for item in items if isinstance(item, Cut)]
+
+
 def test_an_answer_before_another_may_stay() -> None:
     """An answer without calls whose tokens were counted was not withdrawn: the model was asked again."""
     first = answer("a", "u", "first", usageMetadata=USED)
-    assert not [item for item in read(GO, first, answer("b", "a", "second")) if isinstance(item, Cut)]
-    again = answer("a", "u", "first", called("c"))  # two rows of one answer
-    assert not [item for item in read(GO, answer("a", "u", "fi"), again) if isinstance(item, Cut)]
+    assert not cuts(GO, first, answer("b", "a", "second"))
+    again = answer("a", "u", "first", call("c"))  # two rows of one answer
+    assert not cuts(GO, answer("a", "u", "fi"), again)
 
 
 def test_a_compaction_before_an_answer_that_was_withdrawn() -> None:
     """What the next request shows is what the compaction left, and not what stood before it."""
     history = [{"role": "user", "parts": [{"text": "summary"}]}]
-    compacted = row(
+    compacted = QWEN_CODE.row(
         "system", "z", "u", subtype="chat_compression", systemPayload={"compressedHistory": history}
     )
     first, second = answer("a", "z", "cut"), answer("b", "a", "on", usageMetadata=USED)
-    _, log = derived(
-        conversations(iter(read(GO, answer("x", "u", "old", usageMetadata=USED), compacted, first, second)))
-    )
+    _, log = derived(read(GO, answer("x", "u", "old", usageMetadata=USED), compacted, first, second))
     asked = [each.seq for each in log if isinstance(each.event, ModelRequested)]
     assert ["summary"] == [text for _, text in shown(log, asked[-1])]
 
@@ -328,9 +245,9 @@ def test_a_compaction_before_an_answer_that_was_withdrawn() -> None:
 )  # fmt: skip
 def test_the_kinds_of_errors(said: str, kind: str, outcome: ToolError | Refuser) -> None:
     """The row says what kind of error it is, and the CLI's own words that a call never ran."""
-    kept = result("r", "a", "c", {"error": said}, "error")
+    kept = returned("r", "a", "c", {"error": said}, "error")
     kept["toolCallResult"]["errorType"] = kind
-    found = only(Returned, read(GO, answer("a", "u", called("c")), kept))
+    found = only(Returned, read(GO, answer("a", "u", call("c")), kept))
     assert outcome == (found.refused_by or found.error)
 
 
@@ -338,7 +255,7 @@ def test_the_kinds_of_errors(said: str, kind: str, outcome: ToolError | Refuser)
 def test_a_command_has_its_own_code(code: str, error: ToolError | None) -> None:
     """A command that failed has the status `success`: its exit code stands in its last lines."""
     output = f"Command: ls\nDirectory: (root)\nOutput: x\nError: (none)\nExit Code: {code}\nSignal: 0\nProcess Group PGID: 7"
-    ended = result("r", "a", "c", {"output": output})
+    ended = returned("r", "a", "c", {"output": output})
     ended["message"]["parts"][0]["functionResponse"]["name"] = "run_shell_command"
     found = only(Returned, read(GO, answer("a", "u", shell("c")), ended))
     assert (error, True) == (found.error, found.marked)

@@ -15,7 +15,8 @@ from refold.importers.items import Answered, Prompted, Remarked, RunBegan, RunEn
 from refold.importers.registry import importer
 from refold.importers.source import BadTranscript, Source
 from refold.replay.source_words import SAID_ALL_THE_SAME
-from support.claude_code import answer, called, ending, read, result, said, told, user
+from support.claude_code import answer, called, ending, read, result, said, user
+from support.sessions import told
 from support.transcripts import imported, path_of
 
 FILES = [

@@ -10,8 +10,8 @@ from refold.importers.items import Answered, Item, Remarked, RunBegan, RunEnded,
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.source_marks import UNCALLED
 from refold.reducers.vocabulary import Role
+from support.sessions import Json, only, text_of
 
-Json = dict[str, Any]
 FOUND = {
     "mistake_agent": "Counter",
     "mistake_step": "1",
@@ -33,12 +33,6 @@ def doc(*history: Any, **more: Any) -> Json:
 def read(value: Any) -> list[Item]:
     """The items of a document."""
     return list(WHO_WHEN.items(Source.of("x", json.dumps(value).encode())))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
 
 
 TASK = said("Count them.", "assistant", "Counter")
@@ -76,7 +70,7 @@ def test_what_opens_the_chat_is_the_task() -> None:
 def test_who_spoke(message: Json, kind: type[Item], by: str | None) -> None:
     """Agents answer; what a terminal printed or a harness decided no model said. The speaker is kept."""
     found = only(kind, read(doc(TASK, message)))
-    assert (message["content"], by) == (found.text, getattr(found, "by", None))
+    assert (message["content"], by) == (text_of(found), getattr(found, "by", None))
     assert (message.get("name") or message["role"]) in found.rest
 
 

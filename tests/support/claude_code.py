@@ -1,14 +1,11 @@
 """Rows of Claude Code sessions, of a few words each, and what was read of them."""
 
-import json
 from typing import Any
 
-from refold.importers.derivation.gap import conversations
 from refold.importers.formats.claude_code.importer import CLAUDE_CODE
 from refold.importers.items import Item, RunEnded
-from refold.importers.source import Source
-
-Json = dict[str, Any]
+from support import sessions
+from support.sessions import Json
 
 
 def row(kind: str, uuid: str, parent: str | None, **more: Any) -> Json:
@@ -57,28 +54,9 @@ def synthetic(uuid: str, parent: str, words: str, **more: Any) -> Json:
 
 def read(*found: Json) -> list[Item]:
     """The items of a session of these rows."""
-    data = b"".join(json.dumps(each).encode() + b"\n" for each in found)
-    return list(conversations(CLAUDE_CODE.items(Source.of("x", data))))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
+    return sessions.read(CLAUDE_CODE, *found)
 
 
 def ending(items: list[Item]) -> RunEnded:
     """How the run ended."""
-    found: RunEnded = only(RunEnded, items)
-    return found
+    return sessions.only(RunEnded, items)

@@ -6,8 +6,8 @@ from typing import Any
 from refold.importers.formats.gemini_cli.importer import GEMINI_CLI
 from refold.importers.items import Item
 from refold.importers.source import Source
+from support.sessions import Json, lines, text_of
 
-Json = dict[str, Any]
 HEADER: Json = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00.000Z"}
 
 
@@ -31,26 +31,12 @@ def document(*messages: Any) -> list[Item]:
 
 def log(*rows: Any) -> list[Item]:
     """The items of a chat as a log."""
-    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    return list(GEMINI_CLI.items(Source.of("x", data)))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
+    return list(GEMINI_CLI.items(Source.of("x", lines(*rows))))
 
 
 def told(items: list[Item]) -> list[tuple[str, str, str]]:
     """What was said, asked and returned, in order, and where."""
-    return [
-        (
-            type(item).__name__,
-            item.position,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
+    return [(type(item).__name__, item.position, text_of(item)) for item in items[1:-1]]
 
 
 def sent(id_: str, *parts: Json) -> Json:

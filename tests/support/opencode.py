@@ -7,8 +7,8 @@ from refold.importers.derivation.gap import conversations
 from refold.importers.formats.opencode.importer import OPENCODE
 from refold.importers.items import Item
 from refold.importers.source import Source
+from support.sessions import Json
 
-Json = dict[str, Any]
 INFO: Json = {
     "id": "ses_1",
     "projectID": "p",
@@ -55,12 +55,6 @@ def read(*messages: Json, **info: Any) -> list[Item]:
     """The items of a session of these messages."""
     doc = {"info": INFO | info, "messages": list(messages)}
     return list(conversations(OPENCODE.items(Source.of("x", json.dumps(doc).encode()))))
-
-
-def only(kind: type[Item], items: list[Item]) -> Any:
-    """The one item of a kind."""
-    (found,) = [item for item in items if isinstance(item, kind)]
-    return found
 
 
 GO = user("u", text("go"))

@@ -1,7 +1,191 @@
-"""A session as a coding agent would write it, and what `refold import` says of what it read."""
+"""Session files as coding agents write them: a row of JSON a line, built by format, and the items read from them."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+from refold.importers.derivation.gap import conversations
+from refold.importers.formats import droid, pi, qwen_code
+from refold.importers.items import Item
+from refold.importers.registry import Importer
+from refold.importers.source import Source
+
+Json = dict[str, Any]
+Kind = TypeVar("Kind", bound=Item)
+TIME = "2026-01-01T00:00:01.000Z"
+
+
+def lines(*rows: object) -> bytes:
+    """A file of these rows."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def read(importer: Importer, *rows: object) -> list[Item]:
+    """The items of a session of these rows."""
+    return list(conversations(importer.items(Source.of("x", lines(*rows)))))
+
+
+def score(importer: Importer, *rows: object) -> int | None:
+    """How sure the importer is of a file of these rows; None if it is not its format."""
+    match = importer.match(Source.of("x", lines(*rows)))
+    return match.score if match else None
+
+
+def only(kind: type[Kind], items: Sequence[Item]) -> Kind:
+    """The one item of a kind."""
+    (found,) = [item for item in items if isinstance(item, kind)]
+    return found
+
+
+def told(items: Sequence[Item]) -> list[tuple[str, str]]:
+    """The kinds and texts of a session's items, in order, without its beginning and end."""
+    return [(type(item).__name__, text_of(item)) for item in items[1:-1]]
+
+
+def text_of(item: Item) -> str:
+    """A message's text, a result's output, or the name of what was set aside."""
+    found = [getattr(item, name, "") for name in ("text", "output", "what")]
+    return str(next(filter(None, found), ""))
+
+
+class Rows:
+    """How a format writes a session as a tree: each row has an id and the id of its parent."""
+
+    importer: ClassVar[Importer]
+    head: ClassVar[tuple[Json, ...]] = ()
+
+    def read(self, *rows: Json) -> list[Item]:
+        """The items of a session of these rows, behind the format's head."""
+        return read(self.importer, *self.head, *rows)
+
+    def user(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        """A prompt; its parts are texts, or parts of the format."""
+        raise NotImplementedError
+
+    def answer(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        """An answer; its parts are texts, calls, or other parts of the format."""
+        raise NotImplementedError
+
+    def call(self, id_: str, **arguments: Any) -> Json:
+        """A part with a call."""
+        raise NotImplementedError
+
+    def result(
+        self, id_: str, parent: str | None, call: str, output: str = "7", *, failed: bool = False
+    ) -> Json:
+        """A row with the result of a call."""
+        raise NotImplementedError
+
+
+def blocks(parts: Sequence[Any]) -> list[Any]:
+    """Parts of a message whose texts are blocks."""
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+
+class Droid(Rows):
+    """Droid: results are blocks of a user's message. `more` goes into the message."""
+
+    importer = droid.DROID
+    head = ({"type": "session_start", "id": "s", "title": "Count", "owner": "a", "version": 2, "cwd": "/p"},)
+
+    def user(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        return self._message("user", id_, parent, parts, more)
+
+    def answer(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        return self._message("assistant", id_, parent, parts, more)
+
+    def call(self, id_: str, **arguments: Any) -> Json:
+        return {"type": "tool_use", "id": id_, "name": "Execute", "input": arguments}
+
+    def output(self, call: str, said: Any = "7", **more: Any) -> Json:
+        """A block with the result of a call."""
+        return {"type": "tool_result", "tool_use_id": call, "content": said, **more}
+
+    def result(
+        self, id_: str, parent: str | None, call: str, output: str = "7", *, failed: bool = False
+    ) -> Json:
+        return self.user(id_, parent, self.output(call, output, is_error=failed))
+
+    def _message(self, role: str, id_: str, parent: str | None, parts: Sequence[Any], more: Json) -> Json:
+        ids = {"id": id_, "timestamp": TIME} | ({} if parent is None else {"parentId": parent})
+        return {"type": "message", **ids, "message": {"role": role, "content": blocks(parts), **more}}
+
+
+class Pi(Rows):
+    """Pi: results are messages. `more` goes into the message."""
+
+    importer = pi.PI
+    head = ({"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z"},)
+
+    def entry(self, kind: str, id_: str, parent: str | None, **more: Any) -> Json:
+        """An entry of the tree."""
+        return {"type": kind, "id": id_, "parentId": parent, "timestamp": TIME} | more
+
+    def user(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        return self.entry("message", id_, parent, message={"role": "user", "content": blocks(parts), **more})
+
+    def answer(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        message = {"role": "assistant", "content": blocks(parts), "model": "m", "stopReason": "stop"} | more
+        return self.entry("message", id_, parent, message=message)
+
+    def call(self, id_: str, **arguments: Any) -> Json:
+        return {"type": "toolCall", "id": id_, "name": "bash", "arguments": arguments}
+
+    def result(
+        self, id_: str, parent: str | None, call: str, output: str = "7", *, failed: bool = False
+    ) -> Json:
+        message = {"role": "toolResult", "toolCallId": call, "toolName": "bash", "isError": failed}
+        return self.entry("message", id_, parent, message=message | {"content": blocks([output])})
+
+
+class QwenCode(Rows):
+    """Qwen Code: results are rows of their own type. `more` goes into the row."""
+
+    importer = qwen_code.QWEN_CODE
+
+    def row(self, kind: str, id_: str, parent: str | None, **more: Any) -> Json:
+        """A row of the tree."""
+        ids = {"uuid": id_, "parentUuid": parent, "sessionId": "s", "timestamp": TIME}
+        return {**ids, "type": kind, "version": "0.14.0", **more}
+
+    def user(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        return self.row("user", id_, parent, message={"role": "user", "parts": self.parts(parts)}, **more)
+
+    def answer(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
+        message = {"role": "model", "parts": self.parts(parts)}
+        return self.row("assistant", id_, parent, message=message, model="m", **more)
+
+    def parts(self, parts: Sequence[Any]) -> list[Any]:
+        """Parts of a message."""
+        return [{"text": part} if isinstance(part, str) else part for part in parts]
+
+    def call(self, id_: str, **arguments: Any) -> Json:
+        return {"functionCall": {"id": id_, "name": "run", "args": arguments}}
+
+    def result(
+        self, id_: str, parent: str | None, call: str, output: str = "7", *, failed: bool = False
+    ) -> Json:
+        kept = {"error" if failed else "output": output}
+        return self.returned(id_, parent, call, kept, "error" if failed else "success")
+
+    def returned(
+        self,
+        id_: str,
+        parent: str | None,
+        call: str,
+        response: Any,
+        status: str = "success",
+        name: str = "run",
+    ) -> Json:
+        """A row with the result of a call, as the model was sent it, and its status."""
+        part = {"functionResponse": {"id": call, "name": name, "response": response}}
+        kept = {"callId": call, "status": status}
+        message = {"role": "user", "parts": [part]}
+        return self.row("tool_result", id_, parent, message=message, toolCallResult=kept)
+
+
+DROID, PI, QWEN_CODE = Droid(), Pi(), QwenCode()
+TREES: tuple[Rows, ...] = (DROID, PI, QWEN_CODE)
 
 
 def row(kind: str, number: int, **message: Any) -> str:
