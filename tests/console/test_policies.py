@@ -196,9 +196,11 @@ def test_check_refuses_what_cannot_work(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_no_such_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is neither a file nor a preset is refused with the presets that there are."""
-    assert 2 == main(["policy", "show", "hermess"])
+    """A name of neither a file nor a preset is refused with all presets, or with the one that was meant."""
+    assert 2 == main(["policy", "show", "mine"])
     assert "or a preset: inspect-iterative, " in capsys.readouterr().err
+    assert 2 == main(["policy", "show", "hermess"])
+    assert "did you mean 'hermes'?" in capsys.readouterr().err
 
 
 def test_the_schema_has_a_union_on_type_and_every_guard(capsys: pytest.CaptureFixture[str]) -> None:

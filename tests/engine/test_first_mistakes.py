@@ -123,7 +123,12 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: tool(taking(Loose)), "parameter it: .*the model Loose has no JSON Schema", id="a model that cannot be read"),
         pytest.param(lambda: tool(taking(dict[tuple[int, int], int])), "parameter it: .*; take a list of pairs", id="an argument with keys that are tuples"),
         pytest.param(lambda: tool(taking(Desk)), "parameter it: .* Desk is none that JSON knows; take text", id="an argument of a class"),
-        pytest.param(lambda: agent(policy="guardrail"), "guardrail: expected a file that ends in .*, or a preset: ", id="no preset and no file"),
+        pytest.param(
+            lambda: agent(policy="gaurdrails"), "gaurdrails: no file and no preset .*'guardrails'", id="a preset misspelt"
+        ),
+        pytest.param(
+            lambda: agent(policy="mine"), "mine: expected a file that ends in .*, or a preset: ", id="no preset and no file"
+        ),
         pytest.param(lambda: agent(policy=[]), r"a policy is a mapping, got \[\]", id="a list as a policy"),
         pytest.param(lambda: agent(policy=Path("a.yaml")), "a.yaml: cannot be read", id="a file that is not there"),
         pytest.param(lambda: agent(policy={"limits": [{"type": "cost", "value": "5"}]}), r"limits\[0\].value: expected a number or null, got \"5\"", id="a text as a budget"),

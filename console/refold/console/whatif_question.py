@@ -29,6 +29,7 @@ from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
 from refold.reducers.parser import parse_with
 from refold.reducers.policy import Policy
+from refold.reducers.presets import PRESETS
 from refold.reducers.vocabulary import NANO
 from refold.replay.bulk import Shard
 from refold.replay.whatif.comparison import ask_all
@@ -147,7 +148,7 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
 def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
     """A policy in place of the recorded one. A file that starts from no preset has defaults which its author did not set."""
     policy = chosen_policy(path, registry, {}, settings)[0]
-    data = {"preset": str(path)} if is_preset(path) else data_of(path, "a preset")[0]
+    data = {"preset": str(path)} if is_preset(path) else data_of(path, "a preset", PRESETS)[0]
     if data.get("preset"):
         return AskedPolicy(_always(policy))
     keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])

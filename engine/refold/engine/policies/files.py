@@ -8,13 +8,13 @@ import importlib.util
 import json
 import re
 import tomllib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 from refold.engine.arguments import DEEPEST, BadSyntax
-from refold.reducers.errors import PolicyError, WrongUse, brief
+from refold.reducers.errors import PolicyError, WrongUse, brief, meant
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
 from refold.reducers.parser import parse, parse_with
@@ -109,7 +109,7 @@ def chosen_policy(
         preset = {"preset": chosen and str(chosen)}
         return parse_with(preset, environment, registry, agent=agent, settings=settings)
     with wrong_in(chosen, "a policy"):
-        data, _ = data_of(chosen, f"a preset: {', '.join(PRESETS)}")
+        data, _ = data_of(chosen, f"a preset: {', '.join(PRESETS)}", PRESETS)
         if _lacks_schema(data):
             line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(
                 chosen.suffix.lower()
@@ -139,13 +139,17 @@ def wrong_in(path: Path, what: str) -> Generator[None]:
         raise PolicyFileError(str(path), f"is nested too deeply to be {what}") from error
 
 
-def data_of(path: Path, other: str) -> tuple[Any, bytes]:
-    """What stands in a small file that people write, and its bytes. `other` is what may be named instead of one.
+def data_of(path: Path, other: str, names: Iterable[str] = ()) -> tuple[Any, bytes]:
+    """Read a small file that people write; return its data and its bytes.
+
+    `other` is what may be named instead of a file, one of `names`.
 
     Raises `PolicyFileError` if it cannot be read or is large, `BadSyntax` for what is not its own format.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
+        if near := meant(str(path), names):
+            raise PolicyFileError(str(path), f"no file and no preset has this name; did you mean {near!r}?")
         known = f"a file that ends in {', '.join(READERS)}, or {other}"
         raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
     try:
