@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from refold.importers.formats.codex.importer import CODEX
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -22,46 +21,12 @@ from refold.importers.items import (
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from support import sessions
-from support.sessions import Json, only, score
+from support.sessions import CODEX, Json, only, score
 from support.transcribed import tally_of
 
-read = partial(sessions.read, CODEX)
-
-
-def row(kind: str, **payload: Any) -> Json:
-    """A row in its envelope."""
-    return {"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}
-
-
-def item(kind: str, **payload: Any) -> Json:
-    """A response item."""
-    return row("response_item", type=kind, **payload)
-
-
-def event(kind: str, **payload: Any) -> Json:
-    """What the screen showed."""
-    return row("event_msg", type=kind, **payload)
-
-
-def message(role: str, words: str) -> Json:
-    """A message of somebody."""
-    return item("message", role=role, content=[{"type": "output_text", "text": words}])
-
-
-def call(id_: str, arguments: str = "{}") -> Json:
-    """A call of a function."""
-    return item("function_call", name="shell", call_id=id_, arguments=arguments)
-
-
-def result(id_: str, output: Any = "done") -> Json:
-    """A function's output."""
-    return item("function_call_output", call_id=id_, output=output)
-
-
-def tokens(entry: int, output: int, cached: int = 0) -> Json:
-    """A cumulative counter."""
-    total = {"input_tokens": entry, "cached_input_tokens": cached, "output_tokens": output}
-    return event("token_count", info={"total_token_usage": total, "last_token_usage": total})
+read = partial(sessions.read, CODEX.importer)
+row, item, event, tokens = CODEX.row, CODEX.item, CODEX.event, CODEX.tokens
+message, call, result = CODEX.message, CODEX.call, CODEX.result
 
 
 META = row("session_meta", id="s", cli_version="0.1", base_instructions={"text": "You are."})
@@ -365,4 +330,4 @@ def test_bare_items_of_old_versions_are_read() -> None:
 )
 def test_detection(found: list[Json], sure: int | None) -> None:
     """The format is told by its envelopes."""
-    assert sure == score(CODEX, *found)
+    assert sure == score(CODEX.importer, *found)

@@ -1,41 +1,22 @@
 """What Codex says in words of its own: of calls that failed or never ran, of compactions, of the system prompt."""
 
-from typing import Any
+from functools import partial
 
 import pytest
 
-from refold.importers.formats.codex.importer import CODEX
-from refold.importers.items import Item, Remarked, Returned, RunBegan
+from refold.importers.items import Remarked, Returned, RunBegan
 from refold.reducers.vocabulary import Refuser, ToolError
-from support.clients import TIME, lines
-from support.transcribed import only, tally_of, told
+from support import sessions
+from support.sessions import CODEX, Json
+from support.transcribed import only, tally_of
 
-Json = dict[str, Any]
-
-
-def row(kind: str, **payload: Any) -> Json:
-    """A row in its envelope."""
-    return {"timestamp": TIME.format(1), "type": kind, "payload": payload}
-
-
-def message(role: str, words: str) -> Json:
-    """A message of somebody."""
-    return row("response_item", type="message", role=role, content=[{"type": "output_text", "text": words}])
-
-
-def read(*rows: Json) -> list[Item]:
-    """The items of a rollout."""
-    return told(CODEX, lines(rows))
-
-
-META = row("session_meta", id="s", cli_version="0.169.0", base_instructions={"text": "You are."})
+read = partial(sessions.read, CODEX.importer)
+META = CODEX.row("session_meta", id="s", cli_version="0.169.0", base_instructions={"text": "You are."})
 
 
 def returned(output: str, name: str = "exec_command") -> Returned:
     """The result of a call with this output."""
-    call = row("response_item", type="function_call", name=name, call_id="c", arguments="{}")
-    items = read(META, call, row("response_item", type="function_call_output", call_id="c", output=output))
-    return only(items, Returned)[0]
+    return only(read(META, CODEX.call("c", name=name), CODEX.result("c", output)), Returned)[0]
 
 
 @pytest.mark.parametrize(
@@ -74,8 +55,10 @@ def test_another_servers_tool_may_say_what_it_likes() -> None:
 
 def test_a_call_that_was_aborted_counts_as_failed() -> None:
     """It is among the errors of the file."""
-    call = row("response_item", type="function_call", name="x", call_id="c", arguments="{}")
-    ended = row("response_item", type="function_call_output", call_id="c", output="aborted by user after 1s")
+    call = CODEX.row("response_item", type="function_call", name="x", call_id="c", arguments="{}")
+    ended = CODEX.row(
+        "response_item", type="function_call_output", call_id="c", output="aborted by user after 1s"
+    )
     assert 1 == tally_of(read(META, call, ended)).tool_errors
 
 
@@ -83,13 +66,13 @@ def test_a_call_that_was_aborted_counts_as_failed() -> None:
     ("meta", "label"),
     [
         (META, "template"),
-        (row("session_meta", id="s", instructions="You are."), None),
-        (row("session_meta", id="s"), None),
+        (CODEX.row("session_meta", id="s", instructions="You are."), None),
+        (CODEX.row("session_meta", id="s"), None),
     ],
 )
 def test_the_system_prompt_is_a_template(meta: Json, label: str | None) -> None:
     """Of the recorded base instructions Codex leaves out what does not fit the tools that it offers."""
-    assert label == only(read(meta, message("user", "go")), RunBegan)[0].labels.get("source.system")
+    assert label == only(read(meta, CODEX.message("user", "go")), RunBegan)[0].labels.get("source.system")
 
 
 SUMMARY = "it was this"
@@ -106,9 +89,13 @@ SUMMARY = "it was this"
 def test_what_a_compaction_does_not_record(said: str, summary: str, remark: str | None) -> None:
     """A summary without words is not in the file; what asked for one that is an answer here is not in it either."""
     kept = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}]
-    compacted = row("compacted", message=summary, replacement_history=kept)
+    compacted = CODEX.row("compacted", message=summary, replacement_history=kept)
     items = read(
-        META, message("user", "go"), message("assistant", said), compacted, message("assistant", "on")
+        META,
+        CODEX.message("user", "go"),
+        CODEX.message("assistant", said),
+        compacted,
+        CODEX.message("assistant", "on"),
     )
     words = [item.what for item in only(items, Remarked) if item.what.startswith("compaction:")]
     assert ([remark] if remark else []) == words
@@ -117,7 +104,7 @@ def test_what_a_compaction_does_not_record(said: str, summary: str, remark: str 
 @pytest.mark.parametrize("words", ["exec command rejected by user", "Command blocked by PreToolUse hook: no"])
 def test_another_server_may_return_the_words_of_codex(words: str) -> None:
     """A tool whose namespace is another server's did run, whatever words of Codex its output repeats."""
-    call = row("response_item", type="function_call", namespace="mcp__shell__", name="run", call_id="c")
-    result = row("response_item", type="function_call_output", call_id="c", output=words)
+    call = CODEX.row("response_item", type="function_call", namespace="mcp__shell__", name="run", call_id="c")
+    result = CODEX.row("response_item", type="function_call_output", call_id="c", output=words)
     found = only(read(META, call, result), Returned)[0]
     assert (None, False) == (found.refused_by, found.marked)

@@ -1,11 +1,9 @@
 """Copilot CLI's sessions, rule by rule, on events of a few words."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 
-from refold.importers.formats.copilot_cli import COPILOT_CLI
 from refold.importers.items import (
     Answered,
     Prompted,
@@ -20,39 +18,10 @@ from refold.reducers.messages import Usage
 from refold.reducers.source_marks import HOSTED
 from refold.reducers.vocabulary import FailureClass, Role, ToolError
 from support import sessions
-from support.sessions import Json, only, score, told
+from support.sessions import COPILOT_CLI, Json, only, score, told
 
-read = partial(sessions.read, COPILOT_CLI)
-
-
-def event(kind: str, agent: str = "", **data: Any) -> Json:
-    """An event."""
-    named = {"agentId": agent} if agent else {}
-    return {
-        "type": kind,
-        "data": data,
-        "id": "e",
-        "timestamp": "2026-01-01T00:00:01.000Z",
-        "parentId": None,
-        **named,
-    }
-
-
-def prompt(said: str = "go", **data: Any) -> Json:
-    """What a person said."""
-    return event("user.message", content=said, **data)
-
-
-def answer(said: str = "", *calls: str, **data: Any) -> Json:
-    """A row of an answer."""
-    asked = [{"toolCallId": call, "name": "bash", "arguments": {"z": 1, "a": 2}} for call in calls]
-    return event("assistant.message", content=said, toolRequests=asked, **{"messageId": "m", **data})
-
-
-def result(call: str, said: str = "7", **data: Any) -> Json:
-    """What came of a call."""
-    given: Json = {"success": True, "result": {"content": said}} | data
-    return event("tool.execution_complete", toolCallId=call, **given)
+event, prompt, answer, result = COPILOT_CLI.event, COPILOT_CLI.user, COPILOT_CLI.answer, COPILOT_CLI.result
+read = partial(sessions.read, COPILOT_CLI.importer)
 
 
 HEAD = event(
@@ -236,7 +205,7 @@ def test_how_a_session_ends(events: list[Json], end: str) -> None:
 )
 def test_detection(events: list[Json], sure: int | None) -> None:
     """The format is told by its header or its events."""
-    assert sure == score(COPILOT_CLI, *events)
+    assert sure == score(COPILOT_CLI.importer, *events)
 
 
 def test_without_turns_each_message_is_an_answer() -> None:

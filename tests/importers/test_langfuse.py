@@ -1,6 +1,6 @@
 """Langfuse traces: what is an answer, what is only above one, and how results find their calls."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,9 +19,7 @@ from refold.importers.items import (
 )
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import ToolError
-from support.transcribed import tally_of
-
-T = TypeVar("T")
+from support.transcribed import only, tally_of
 
 
 def seen(number: int, kind: str, **own: Any) -> dict[str, Any]:
@@ -56,10 +54,6 @@ def trace(rows: list[Any], **more: Any) -> dict[str, Any]:
 
 def of(value: object) -> list[Item]:
     return list(LANGFUSE.items(Source.of("traces", msgspec.json.encode(value))))
-
-
-def only(items: list[Item], kind: type[T]) -> list[T]:
-    return [item for item in items if isinstance(item, kind)]
 
 
 @pytest.mark.parametrize("where", [0, 1])

@@ -1,11 +1,10 @@
 """What was done where no run goes on: branches that somebody left, and rows of subagents, over the formats that have them."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
-from refold.importers.formats.copilot_cli import COPILOT_CLI
 from refold.importers.formats.gemini_cli.importer import GEMINI_CLI
 from refold.importers.items import Answered, Remarked, Unread
 from refold.importers.registry import Importer
@@ -15,7 +14,7 @@ from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict
 from support.following import shown
-from support.sessions import QWEN_CODE, TREES, Json, Rows, read, told
+from support.sessions import COPILOT_CLI, QWEN_CODE, TREES, Json, Rows, read, told
 from support.told import derived, events
 from support.transcribed import only
 
@@ -73,19 +72,11 @@ def beside(*, acts: bool) -> Sequence[Json]:
 
 def copilot(*, acts: bool) -> Sequence[Json]:
     """Events of a subagent."""
-
-    def event(kind: str, agent: str = "", **data: Any) -> Json:
-        return {"type": kind, "data": data, "timestamp": TIME.format(1)} | (
-            {"agentId": agent} if agent else {}
-        )
-
     asks = [{"toolCallId": "c", "name": "run", "arguments": ARGUMENTS}]
+    event = COPILOT_CLI.event
     left = event("assistant.message", "a", messageId="n", content="", toolRequests=asks)
-    return [
-        event("user.message", content="hi"),
-        left if acts else event("user.message", "a", content="no"),
-        event("assistant.message", messageId="m", content="done", toolRequests=[]),
-    ]
+    rest = left if acts else event("user.message", "a", content="no")
+    return [COPILOT_CLI.user("hi"), rest, COPILOT_CLI.answer("done")]
 
 
 FORMATS = [
@@ -93,7 +84,7 @@ FORMATS = [
     pytest.param(GEMINI_CLI, rewritten, LEFT_BRANCH, id="Gemini CLI, a message written anew"),
     *(pytest.param(rows.importer, tree(rows), LEFT_BRANCH, id=rows.importer.name) for rows in TREES),
     pytest.param(QWEN_CODE.importer, beside, SUBAGENT_ROWS, id="Qwen Code, a subagent"),
-    pytest.param(COPILOT_CLI, copilot, SUBAGENT_ROWS, id="Copilot CLI, a subagent"),
+    pytest.param(COPILOT_CLI.importer, copilot, SUBAGENT_ROWS, id="Copilot CLI, a subagent"),
 ]
 
 

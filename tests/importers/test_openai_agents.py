@@ -1,6 +1,6 @@
 """Traces of the OpenAI Agents SDK: runs, ends, and answers that were not recorded."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +18,7 @@ from refold.importers.items import (
 )
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import ToolError
-from support.transcribed import tally_of
-
-T = TypeVar("T")
+from support.transcribed import only, tally_of
 
 
 def span(number: int, kind: str, parent: int | None = 0, error: str = "", **data: Any) -> dict[str, Any]:
@@ -55,10 +53,6 @@ ROWS = [
 def of(rows: list[Any]) -> list[Item]:
     data = b"\n".join(msgspec.json.encode(row) for row in rows)
     return list(OPENAI_AGENTS.items(Source.of("traces", data)))
-
-
-def only(items: list[Item], kind: type[T]) -> list[T]:
-    return [item for item in items if isinstance(item, kind)]
 
 
 def test_a_trace_is_a_run() -> None:

@@ -1,6 +1,6 @@
 """Message histories of Pydantic AI: parts, retries, usage of all versions, ends."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,9 +10,7 @@ from refold.importers.items import Answered, Item, Remarked, Returned, RunBegan,
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role, StopReason, ToolError
-from support.transcribed import tally_of
-
-T = TypeVar("T")
+from support.transcribed import only, tally_of
 
 
 def request(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -61,10 +59,6 @@ LIST = [
 
 def of(value: object) -> list[Item]:
     return list(PYDANTIC_AI.items(Source.of("messages", msgspec.json.encode(value))))
-
-
-def only(items: list[Item], kind: type[T]) -> list[T]:
-    return [item for item in items if isinstance(item, kind)]
 
 
 def test_a_conversation() -> None:

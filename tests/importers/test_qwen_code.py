@@ -20,10 +20,11 @@ from refold.importers.source import Source
 from refold.reducers.events import ModelRequested
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
-from support.sessions import QWEN_CODE, Json, lines, only, score, told
+from support.sessions import QWEN_CODE, Json, QwenCode, lines, only, score, told
 from support.told import audited, derived, shown
 
 MAIN = "s########1"
+SHELL = QwenCode("run_shell_command")
 user, answer, call = QWEN_CODE.user, QWEN_CODE.answer, QWEN_CODE.call
 returned, read = QWEN_CODE.returned, QWEN_CODE.read
 GO = user("u", None, "go")
@@ -171,11 +172,6 @@ def test_detection(listed: list[Json], sure: int | None) -> None:
     assert sure == score(QWEN_CODE.importer, *listed)
 
 
-def shell(id_: str) -> Json:
-    """A part with a call of the shell."""
-    return {"functionCall": {"id": id_, "name": "run_shell_command", "args": {"command": "ls", "cmd": None}}}
-
-
 @pytest.mark.parametrize(
     ("first", "late"),
     [
@@ -255,9 +251,8 @@ def test_the_kinds_of_errors(said: str, kind: str, outcome: ToolError | Refuser)
 def test_a_command_has_its_own_code(code: str, error: ToolError | None) -> None:
     """A command that failed has the status `success`: its exit code stands in its last lines."""
     output = f"Command: ls\nDirectory: (root)\nOutput: x\nError: (none)\nExit Code: {code}\nSignal: 0\nProcess Group PGID: 7"
-    ended = returned("r", "a", "c", {"output": output})
-    ended["message"]["parts"][0]["functionResponse"]["name"] = "run_shell_command"
-    found = only(Returned, read(GO, answer("a", "u", shell("c")), ended))
+    ended = SHELL.returned("r", "a", "c", {"output": output})
+    found = only(Returned, read(GO, answer("a", "u", SHELL.call("c", command="ls", cmd=None)), ended))
     assert (error, True) == (found.error, found.marked)
 
 

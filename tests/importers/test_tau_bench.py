@@ -1,6 +1,6 @@
 """tau-bench runs, few-shot texts, and plain lists of chat messages."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,10 +14,8 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict
 from support.following import shown
 from support.told import derived, events
-from support.transcribed import tally_of
+from support.transcribed import only, tally_of
 from support.unknown_keys import lost
-
-T = TypeVar("T")
 
 
 def call(number: str = "0", name: str = "look") -> dict[str, Any]:
@@ -45,10 +43,6 @@ def run(traj: list[Any], **more: Any) -> dict[str, Any]:
 
 def of(value: object) -> list[Item]:
     return list(TAU_BENCH.items(Source.of("runs", msgspec.json.encode(value))))
-
-
-def only(items: list[Item], kind: type[T]) -> list[T]:
-    return [item for item in items if isinstance(item, kind)]
 
 
 def test_a_run() -> None:

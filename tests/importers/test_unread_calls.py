@@ -8,9 +8,9 @@ import pytest
 from refold.importers.source import Source
 from refold.replay.whatif.verdict import Verdict
 from support.inspect_logs import called, event, log, message, model, sample, tool
+from support.sessions import CODEX, COPILOT_CLI, Json
 from support.unknown_rows import COMMAND, verdicts
 
-Json = dict[str, Any]
 INPUT = {"command": COMMAND}
 SPANS = [
     event("span_begin", id="s", type="tool", parent_id=None),
@@ -91,15 +91,10 @@ def acting(wire: Json, **action: Any) -> tuple[Json, Json]:
 
 
 def codex(*payloads: Json) -> tuple[Json, ...]:
-    rows = [
-        ("session_meta", {"id": "s", "cli_version": "0.146.0"}),
-        ("response_item", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}),
-        ("response_item", {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{}"}),
-        ("response_item", {"type": "function_call_output", "call_id": "c1", "output": "ok"}),
-        *(("event_msg", payload) for payload in payloads),
-        ("response_item", {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}),
-    ]  # fmt: skip
-    return tuple({"timestamp": "2026-01-01T00:00:00Z", "type": kind, "payload": said} for kind, said in rows)
+    said = [CODEX.message("user", "hi"), CODEX.call("c1"), CODEX.result("c1", "ok")]
+    events = [CODEX.row("event_msg", **payload) for payload in payloads]
+    meta = CODEX.row("session_meta", id="s", cli_version="0.146.0")
+    return (meta, *said, *events, CODEX.message("assistant", "x"))
 
 
 def amp(**run: Any) -> Json:
@@ -185,16 +180,10 @@ def atif(*trajectories: Json) -> Json:
 
 
 def copilot(kind: str) -> tuple[Json, ...]:
-    rows = [
-        ("session.start", {"sessionId": "s", "copilotVersion": "1.0.10"}),
-        ("user.message", {"content": "hi"}),
-        (kind, {"toolCallId": "d", "toolName": "bash", "arguments": INPUT}),
-        ("assistant.message", {"messageId": "m", "content": "done", "toolRequests": []}),
-    ]
-    return tuple(
-        {"type": kind, "id": str(n), "timestamp": "2026-01-01T00:00:00Z", "data": data}
-        for n, (kind, data) in enumerate(rows)
-    )
+    event = COPILOT_CLI.event
+    head = event("session.start", sessionId="s", copilotVersion="1.0.10")
+    ran = event(kind, toolCallId="d", toolName="bash", arguments=INPUT)
+    return (head, COPILOT_CLI.user("hi"), ran, COPILOT_CLI.answer("done"))
 
 
 STEP = {

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,34 +13,28 @@ from refold.importers.survey import NEWER, TESTED, is_newer
 from refold.importers.transcript import Transcript
 from support.claude_code import answer, row, said, user
 from support.inspect_logs import DOCUMENT
+from support.sessions import CODEX, lines
 from support.transcripts import FILES, WRITTEN, path_of, salts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "transcripts.md"
-Json = dict[str, Any]
-
-
-def lines(*rows: Json) -> str:
-    """JSON lines."""
-    return "".join(json.dumps(each) + "\n" for each in rows)
 
 
 def session(version: str) -> str:
     """A session of Claude Code."""
     rows = [user("u", None, "go"), answer("a", "u", "m", said("hi"))]
-    return lines(*(each | {"version": version} for each in rows))
+    return lines(*(each | {"version": version} for each in rows)).decode()
 
 
 def stream(version: str) -> str:
     """A stream that Claude Code printed."""
     head = row("system", "h", None, subtype="init", session_id="s", claude_code_version=version)
-    return lines(head, answer("a", "h", "m", said("hi")))
+    return lines(head, answer("a", "h", "m", said("hi"))).decode()
 
 
 def rollout(version: str) -> str:
     """A rollout of Codex."""
-    meta = {"id": "s", "cli_version": version, "cwd": "/"}
-    spoke = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
-    return lines({"type": "session_meta", "payload": meta}, {"type": "response_item", "payload": spoke})
+    meta = CODEX.row("session_meta", id="s", cli_version=version, cwd="/")
+    return lines(meta, CODEX.message("user", "go")).decode()
 
 
 def written(file: str, was: str) -> Callable[[str], str]:

@@ -16,11 +16,11 @@ def message(id_: str, kind: str, content: Any, **more: Any) -> Json:
     return {"id": id_, "timestamp": "2026-01-01T00:00:01.000Z", "type": kind, "content": content} | more
 
 
-def called(id_: str, output: str | None, status: str = "success") -> Json:
+def called(id_: str, output: str | None, status: str = "success", name: str = "ls") -> Json:
     """A call, its result inside it."""
-    inside = {"functionResponse": {"id": id_, "name": "ls", "response": {"output": output}}}
+    inside = {"functionResponse": {"id": id_, "name": name, "response": {"output": output}}}
     more: Json = {"result": [inside]} if output is not None else {}
-    return {"id": id_, "name": "ls", "args": {"z": 1, "a": 2}, "status": status} | more
+    return {"id": id_, "name": name, "args": {"z": 1, "a": 2}, "status": status} | more
 
 
 def document(*messages: Any) -> list[Item]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from refold.importers.derivation.gap import conversations
-from refold.importers.formats import droid, pi, qwen_code
+from refold.importers.formats import copilot_cli, droid, pi, qwen_code
+from refold.importers.formats.codex.importer import CODEX as CODEX_IMPORTER
 from refold.importers.items import Item
 from refold.importers.registry import Importer
 from refold.importers.source import Source
@@ -54,6 +55,10 @@ class Rows:
     importer: ClassVar[Importer]
     head: ClassVar[tuple[Json, ...]] = ()
 
+    def __init__(self, tool: str) -> None:
+        """`tool`: the name of the tool that is called."""
+        self.tool = tool
+
     def read(self, *rows: Json) -> list[Item]:
         """The items of a session of these rows, behind the format's head."""
         return read(self.importer, *self.head, *rows)
@@ -95,7 +100,7 @@ class Droid(Rows):
         return self._message("assistant", id_, parent, parts, more)
 
     def call(self, id_: str, **arguments: Any) -> Json:
-        return {"type": "tool_use", "id": id_, "name": "Execute", "input": arguments}
+        return {"type": "tool_use", "id": id_, "name": self.tool, "input": arguments}
 
     def output(self, call: str, said: Any = "7", **more: Any) -> Json:
         """A block with the result of a call."""
@@ -129,12 +134,12 @@ class Pi(Rows):
         return self.entry("message", id_, parent, message=message)
 
     def call(self, id_: str, **arguments: Any) -> Json:
-        return {"type": "toolCall", "id": id_, "name": "bash", "arguments": arguments}
+        return {"type": "toolCall", "id": id_, "name": self.tool, "arguments": arguments}
 
     def result(
         self, id_: str, parent: str | None, call: str, output: str = "7", *, failed: bool = False
     ) -> Json:
-        message = {"role": "toolResult", "toolCallId": call, "toolName": "bash", "isError": failed}
+        message = {"role": "toolResult", "toolCallId": call, "toolName": self.tool, "isError": failed}
         return self.entry("message", id_, parent, message=message | {"content": blocks([output])})
 
 
@@ -146,7 +151,7 @@ class QwenCode(Rows):
     def row(self, kind: str, id_: str, parent: str | None, **more: Any) -> Json:
         """A row of the tree."""
         ids = {"uuid": id_, "parentUuid": parent, "sessionId": "s", "timestamp": TIME}
-        return {**ids, "type": kind, "version": "0.14.0", **more}
+        return {**ids, "type": kind, "version": "0.15.10", **more}
 
     def user(self, id_: str, parent: str | None, *parts: Any, **more: Any) -> Json:
         return self.row("user", id_, parent, message={"role": "user", "parts": self.parts(parts)}, **more)
@@ -160,7 +165,7 @@ class QwenCode(Rows):
         return [{"text": part} if isinstance(part, str) else part for part in parts]
 
     def call(self, id_: str, **arguments: Any) -> Json:
-        return {"functionCall": {"id": id_, "name": "run", "args": arguments}}
+        return {"functionCall": {"id": id_, "name": self.tool, "args": arguments}}
 
     def result(
         self, id_: str, parent: str | None, call: str, output: str = "7", *, failed: bool = False
@@ -169,22 +174,77 @@ class QwenCode(Rows):
         return self.returned(id_, parent, call, kept, "error" if failed else "success")
 
     def returned(
-        self,
-        id_: str,
-        parent: str | None,
-        call: str,
-        response: Any,
-        status: str = "success",
-        name: str = "run",
+        self, id_: str, parent: str | None, call: str, response: Any, status: str = "success"
     ) -> Json:
         """A row with the result of a call, as the model was sent it, and its status."""
-        part = {"functionResponse": {"id": call, "name": name, "response": response}}
+        part = {"functionResponse": {"id": call, "name": self.tool, "response": response}}
         kept = {"callId": call, "status": status}
         message = {"role": "user", "parts": [part]}
         return self.row("tool_result", id_, parent, message=message, toolCallResult=kept)
 
 
-DROID, PI, QWEN_CODE = Droid(), Pi(), QwenCode()
+class Codex:
+    """Rows of a rollout of Codex: items of responses, and events of the screen."""
+
+    importer: ClassVar[Importer] = CODEX_IMPORTER
+
+    def row(self, kind: str, **payload: Any) -> Json:
+        """A row in its envelope."""
+        return {"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}
+
+    def item(self, kind: str, **payload: Any) -> Json:
+        """A response item."""
+        return self.row("response_item", type=kind, **payload)
+
+    def event(self, kind: str, **payload: Any) -> Json:
+        """What the screen showed."""
+        return self.row("event_msg", type=kind, **payload)
+
+    def message(self, role: str, text: str) -> Json:
+        """A message of a role."""
+        return self.item("message", role=role, content=[{"type": "output_text", "text": text}])
+
+    def call(self, id_: str, arguments: str = "{}", name: str = "shell") -> Json:
+        """A call of a function."""
+        return self.item("function_call", name=name, call_id=id_, arguments=arguments)
+
+    def result(self, id_: str, output: Any = "done") -> Json:
+        """A function's output."""
+        return self.item("function_call_output", call_id=id_, output=output)
+
+    def tokens(self, entry: int, output: int, cached: int = 0) -> Json:
+        """A cumulative counter."""
+        total = {"input_tokens": entry, "cached_input_tokens": cached, "output_tokens": output}
+        return self.event("token_count", info={"total_token_usage": total, "last_token_usage": total})
+
+
+class CopilotCli:
+    """Events of a session of Copilot CLI."""
+
+    importer: ClassVar[Importer] = copilot_cli.COPILOT_CLI
+
+    def event(self, kind: str, agent: str = "", **data: Any) -> Json:
+        """An event, of a subagent if `agent` names one."""
+        ids = {"id": "e", "timestamp": TIME, "parentId": None} | ({"agentId": agent} if agent else {})
+        return {"type": kind, "data": data, **ids}
+
+    def user(self, text: str = "go", **data: Any) -> Json:
+        """A prompt."""
+        return self.event("user.message", content=text, **data)
+
+    def answer(self, text: str = "", *calls: str, **data: Any) -> Json:
+        """A row of an answer."""
+        asked = [{"toolCallId": call, "name": "bash", "arguments": {"z": 1, "a": 2}} for call in calls]
+        return self.event("assistant.message", content=text, toolRequests=asked, **{"messageId": "m", **data})
+
+    def result(self, call: str, output: str = "7", **data: Any) -> Json:
+        """The result of a call."""
+        given: Json = {"success": True, "result": {"content": output}} | data
+        return self.event("tool.execution_complete", toolCallId=call, **given)
+
+
+CODEX, COPILOT_CLI = Codex(), CopilotCli()
+DROID, PI, QWEN_CODE = Droid("Execute"), Pi("bash"), QwenCode("run")
 TREES: tuple[Rows, ...] = (DROID, PI, QWEN_CODE)
 
 
