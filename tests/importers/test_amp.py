@@ -19,7 +19,7 @@ from refold.importers.items import (
 from refold.importers.registry import detected
 from refold.importers.source import Source
 from refold.reducers.vocabulary import Refuser, ToolError
-from support.transcribed import encoded, only, told, whole_up_to
+from support.transcribed import encoded, every, items_of, whole_up_to
 
 Json = dict[str, Any]
 
@@ -76,7 +76,9 @@ CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"cmd": "ls"}}
 def test_a_result_says_how_it_ran(run: Json, output: str, error: ToolError | None, marked: bool) -> None:
     """A result has the words and the status of its run, whatever shape they have."""
     block = {"type": "tool_result", "toolUseID": "t", "run": run}
-    (found,) = only(told(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block))), Returned)
+    (found,) = every(
+        items_of(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block))), Returned
+    )
     assert ("t", "Bash", output, error, marked) == (
         found.id,
         found.name,
@@ -90,8 +92,8 @@ def test_a_result_says_how_it_ran(run: Json, output: str, error: ToolError | Non
 def test_a_call_under_way_has_no_result(status: str) -> None:
     """A call that was under way when the thread was written stays open."""
     block = {"type": "tool_result", "toolUseID": "t", "run": {"status": status}}
-    items = told(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block)))
-    assert ([], ["open"]) == (only(items, Returned), [each.end for each in only(items, RunEnded)])
+    items = items_of(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block)))
+    assert ([], ["open"]) == (every(items, Returned), [each.end for each in every(items, RunEnded)])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_a_call_under_way_has_no_result(status: str) -> None:
 )
 def test_how_a_thread_ends(messages: list[Json], end: str) -> None:
     """A thread is finished only where its last answer says that it is complete, and that it ended its turn."""
-    (found,) = only(told(AMP, thread(*messages)), RunEnded)
+    (found,) = every(items_of(AMP, thread(*messages)), RunEnded)
     assert end == found.end
 
 
@@ -119,7 +121,7 @@ def test_what_an_answer_says_of_itself() -> None:
     """An answer has its model, its time, and its tokens, with what was cached in the input."""
     usage = {"model": "m", "inputTokens": 1, "outputTokens": 5, "cacheReadInputTokens": 20}
     usage |= {"cacheCreationInputTokens": 300, "timestamp": "2026-03-01T10:00:00Z"}
-    (found,) = only(told(AMP, thread(user(said("go")), answer(said("hi"), usage=usage))), Answered)
+    (found,) = every(items_of(AMP, thread(user(said("go")), answer(said("hi"), usage=usage))), Answered)
     used = found.usage
     assert ("m", 321, 20, 300, 5) == (found.model, used.input, used.cache_read, used.cache_write, used.output)
     assert 1772359200 * 10**9 == found.at
@@ -127,19 +129,19 @@ def test_what_an_answer_says_of_itself() -> None:
 
 def test_an_answer_that_was_stopped_or_failed() -> None:
     """A person's stop and a failed request stand where they happened."""
-    stopped = told(AMP, thread(user(said("go")), answer(said("I"), state="cancelled", stop="")))
-    assert 1 == len(only(stopped, Cancelled))
+    stopped = items_of(AMP, thread(user(said("go")), answer(said("I"), state="cancelled", stop="")))
+    assert 1 == len(every(stopped, Cancelled))
     failed = {**answer(), "state": {"type": "error", "error": {"message": "overloaded"}}}
-    (found,) = only(told(AMP, thread(user(said("go")), failed)), RequestFailed)
+    (found,) = every(items_of(AMP, thread(user(said("go")), failed)), RequestFailed)
     assert "overloaded" == found.message
 
 
 def test_a_rejected_call_is_an_approval_that_was_not_given() -> None:
     """A call that a user rejected was refused, and that stands beside its result."""
     block = {"type": "tool_result", "toolUseID": "t", "run": {"status": "rejected-by-user"}}
-    items = told(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block)))
-    assert "approval:rejected" in [each.what for each in only(items, Remarked)]
-    assert [Refuser.USER] == [each.refused_by for each in only(items, Returned)]
+    items = items_of(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), user(block)))
+    assert "approval:rejected" in [each.what for each in every(items, Remarked)]
+    assert [Refuser.USER] == [each.refused_by for each in every(items, Returned)]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,9 @@ def test_a_rejected_call_is_an_approval_that_was_not_given() -> None:
 )
 def test_what_is_not_known_is_diagnosed(message: Json) -> None:
     """A part of a message in which nothing can be read is diagnosed, never an empty result."""
-    items = told(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), message))
-    assert {UNKNOWN_PART} == {each.code for each in only(items, Unread)}
-    assert [] == only(items, Returned)
+    items = items_of(AMP, thread(user(said("go")), answer(CALL, stop="tool_use"), message))
+    assert {UNKNOWN_PART} == {each.code for each in every(items, Unread)}
+    assert [] == every(items, Returned)
 
 
 def test_a_thread_is_amps_by_its_content() -> None:
@@ -172,5 +174,7 @@ def test_a_thread_may_be_cut_anywhere() -> None:
 def test_a_result_whose_words_lie_elsewhere_is_diagnosed_in_any_list() -> None:
     """A list of chat messages with results in a form that nobody knows says so, and has no results that seem empty."""
     block = {"type": "tool_result", "tool_use_id": "t", "run": {"status": "done", "result": "x"}}
-    items = told(OPENAI_MESSAGES, [user(said("go")), {"role": "assistant", "content": [CALL]}, user(block)])
-    assert [UNKNOWN_PART] == [each.code for each in only(items, Unread)]
+    items = items_of(
+        OPENAI_MESSAGES, [user(said("go")), {"role": "assistant", "content": [CALL]}, user(block)]
+    )
+    assert [UNKNOWN_PART] == [each.code for each in every(items, Unread)]

@@ -11,7 +11,7 @@ from refold.importers.formats.atif import ATIF
 from refold.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded, Said
 from refold.importers.source import Source
 from refold.reducers.vocabulary import Role
-from support.transcribed import encoded, only, tallies, tally_of, told, whole_up_to
+from support.transcribed import encoded, every, items_of, tallies, tally_of, whole_up_to
 
 
 def doc(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -47,11 +47,11 @@ DOCUMENT = doc(
 
 def test_steps_are_messages_calls_and_results() -> None:
     """System and user begin the run; results go to their calls; arguments keep their order."""
-    items = told(ATIF, DOCUMENT)
-    assert [Role.SYSTEM, Role.USER] == [message.role for message in only(items, RunBegan)[0].messages]
-    assert [("c2", "two"), ("c1", "one")] == [(each.id, each.output) for each in only(items, Returned)]
-    assert '{"z":1,"a":2}' == only(items, Answered)[0].calls[0].arguments
-    answer = only(items, Answered)[1]
+    items = items_of(ATIF, DOCUMENT)
+    assert [Role.SYSTEM, Role.USER] == [message.role for message in every(items, RunBegan)[0].messages]
+    assert [("c2", "two"), ("c1", "one")] == [(each.id, each.output) for each in every(items, Returned)]
+    assert '{"z":1,"a":2}' == every(items, Answered)[0].calls[0].arguments
+    answer = every(items, Answered)[1]
     assert (9, 4, 500_000_000, "m") == (
         answer.usage.input,
         answer.usage.cache_read,
@@ -62,8 +62,8 @@ def test_steps_are_messages_calls_and_results() -> None:
 
 def test_the_counts_follow_the_rules() -> None:
     """Tokens are the final metrics, not the sum of the steps; there is no error mark and no end."""
-    items = told(ATIF, DOCUMENT)
-    ended, tally = only(items, RunEnded)[0], tally_of(items)
+    items = items_of(ATIF, DOCUMENT)
+    ended, tally = every(items, RunEnded)[0], tally_of(items)
     assert (5, 1, 2, 2) == (
         tally.messages,
         tally.user_messages,
@@ -79,9 +79,9 @@ def test_the_counts_follow_the_rules() -> None:
 def test_copied_steps_are_what_the_run_began_with() -> None:
     """A continuation's copied answers are no new work, but they are counted, and the model was given them."""
     copied = agent("before", ("c0",), [{"source_call_id": "c0", "content": "old"}], is_copied_context=True)
-    items = told(ATIF, doc(USER, copied, agent("now")))
-    assert ["Do it", "before", "old"] == [message.text for message in only(items, RunBegan)[0].messages]
-    assert ["now"] == [answer.text for answer in only(items, Answered)]
+    items = items_of(ATIF, doc(USER, copied, agent("now")))
+    assert ["Do it", "before", "old"] == [message.text for message in every(items, RunBegan)[0].messages]
+    assert ["now"] == [answer.text for answer in every(items, Answered)]
     assert (2, 1) == ((tally := tally_of(items)).assistant_messages, tally.tool_messages)
 
 
@@ -89,7 +89,7 @@ def test_what_copied_steps_say_besides_is_kept() -> None:
     """A step that a run begins with has its `extra`, and what stands beside its results, in a remark."""
     results = [{"source_call_id": "c0", "content": "old", "extra": {"exit": 1}}]
     copied = agent("before", ("c0",), results, is_copied_context=True, extra={"why": "kept"})
-    remarks = only(told(ATIF, doc(USER, copied, agent("now"))), Remarked)
+    remarks = every(items_of(ATIF, doc(USER, copied, agent("now"))), Remarked)
     assert ["$.steps[1]"] == [remark.position for remark in remarks]
     assert {
         "extra": {"why": "kept"},
@@ -101,15 +101,15 @@ def test_what_copied_steps_say_besides_is_kept() -> None:
 
 def test_an_observation_without_a_call_was_said() -> None:
     """Agents that write their calls as text get observations that no call asked for."""
-    items = told(ATIF, doc(USER, agent("ls", (), [{"content": "a.txt"}]), agent("end")))
-    assert [("a.txt", "harness")] == [(each.text, each.by) for each in only(items, Said)]
-    assert [] == only(items, Returned)
+    items = items_of(ATIF, doc(USER, agent("ls", (), [{"content": "a.txt"}]), agent("end")))
+    assert [("a.txt", "harness")] == [(each.text, each.by) for each in every(items, Said)]
+    assert [] == every(items, Returned)
 
 
 def test_a_result_without_an_id_goes_to_the_call_that_waits() -> None:
     """Adjacency, where the source names no call."""
-    items = told(ATIF, doc(USER, agent("go", ("c1",), [{"content": [{"type": "text", "text": "x"}]}])))
-    assert [("c1", "x")] == [(each.id, each.output) for each in only(items, Returned)]
+    items = items_of(ATIF, doc(USER, agent("go", ("c1",), [{"content": [{"type": "text", "text": "x"}]}])))
+    assert [("c1", "x")] == [(each.id, each.output) for each in every(items, Returned)]
 
 
 def test_context_management_and_sub_agents_are_remarks() -> None:
@@ -121,15 +121,15 @@ def test_context_management_and_sub_agents_are_remarks() -> None:
         "observation": {"results": [{"subagent_trajectory_ref": [{"trajectory_path": "/etc/passwd"}]}]},
         "extra": {"context_management": {"type": "compaction", "boundary": "replace"}},
     }
-    items = told(ATIF, doc(USER, agent("go"), compacted, continued_trajectory_ref="next.json"))
-    assert ["compaction", "subagent"] == [remark.what for remark in only(items, Remarked)]
-    assert "the format records no end; continued in another file" == only(items, RunEnded)[0].end_source
-    assert "/etc/passwd" in only(items, Remarked)[1].rest
+    items = items_of(ATIF, doc(USER, agent("go"), compacted, continued_trajectory_ref="next.json"))
+    assert ["compaction", "subagent"] == [remark.what for remark in every(items, Remarked)]
+    assert "the format records no end; continued in another file" == every(items, RunEnded)[0].end_source
+    assert "/etc/passwd" in every(items, Remarked)[1].rest
 
 
 def test_what_has_no_place_is_kept() -> None:
     """Unknown keys of a step and of the document stand in the rest."""
-    items = told(ATIF, doc(USER, agent("go", novel="kept1", extra={"k": "kept2"}), notes="kept3"))
+    items = items_of(ATIF, doc(USER, agent("go", novel="kept1", extra={"k": "kept2"}), notes="kept3"))
     rests = " ".join(item.rest for item in items)
     assert [] == [word for word in ("kept1", "kept2", "kept3") if word not in rests]
 
@@ -153,7 +153,7 @@ def test_cut_anywhere_it_imports_up_to_the_cut(cut: int) -> None:
     """Half a trajectory has no answer that the whole one has not."""
     data = encoded(DOCUMENT)
     part = whole_up_to(ATIF, data[: min(cut, len(data))])
-    assert {"go", "done"} >= {answer.text for answer in only(part, Answered)}
+    assert {"go", "done"} >= {answer.text for answer in every(part, Answered)}
 
 
 @pytest.mark.parametrize("lines", [True, False], ids=["a trajectory a line", "a list of trajectories"])
@@ -166,7 +166,7 @@ def test_a_file_of_several_trajectories(lines: bool) -> None:
     assert match is not None
     assert match.score > 90
     items = list(ATIF.items(source))
-    assert ["s0", "s1", "s2"] == [each.key for each in only(items, RunBegan)]
+    assert ["s0", "s1", "s2"] == [each.key for each in every(items, RunBegan)]
     assert [5, 5, 5] == [each.messages for each in tallies(items)]
 
 
@@ -184,4 +184,4 @@ def test_a_file_of_several_trajectories(lines: bool) -> None:
 def test_times_are_the_source_s_own_words(written: str, told_as: str) -> None:
     """A time keeps the digits that it was written with."""
     step = USER | {"timestamp": written}
-    assert told_as == tally_of(told(ATIF, doc(step))).first_timestamp
+    assert told_as == tally_of(items_of(ATIF, doc(step))).first_timestamp

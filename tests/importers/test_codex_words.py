@@ -8,7 +8,7 @@ from refold.importers.items import Remarked, Returned, RunBegan
 from refold.reducers.vocabulary import Refuser, ToolError
 from support import sessions
 from support.sessions import CODEX, Json
-from support.transcribed import only, tally_of
+from support.transcribed import every, tally_of
 
 read = partial(sessions.read, CODEX.importer)
 META = CODEX.row("session_meta", id="s", cli_version="0.169.0", base_instructions={"text": "You are."})
@@ -16,7 +16,7 @@ META = CODEX.row("session_meta", id="s", cli_version="0.169.0", base_instruction
 
 def returned(output: str, name: str = "exec_command") -> Returned:
     """The result of a call with this output."""
-    return only(read(META, CODEX.call("c", name=name), CODEX.result("c", output)), Returned)[0]
+    return every(read(META, CODEX.call("c", name=name), CODEX.result("c", output)), Returned)[0]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_call_that_was_aborted_counts_as_failed() -> None:
 )
 def test_the_system_prompt_is_a_template(meta: Json, label: str | None) -> None:
     """Of the recorded base instructions Codex leaves out what does not fit the tools that it offers."""
-    assert label == only(read(meta, CODEX.message("user", "go")), RunBegan)[0].labels.get("source.system")
+    assert label == every(read(meta, CODEX.message("user", "go")), RunBegan)[0].labels.get("source.system")
 
 
 SUMMARY = "it was this"
@@ -97,7 +97,7 @@ def test_what_a_compaction_does_not_record(said: str, summary: str, remark: str 
         compacted,
         CODEX.message("assistant", "on"),
     )
-    words = [item.what for item in only(items, Remarked) if item.what.startswith("compaction:")]
+    words = [item.what for item in every(items, Remarked) if item.what.startswith("compaction:")]
     assert ([remark] if remark else []) == words
 
 
@@ -106,5 +106,5 @@ def test_another_server_may_return_the_words_of_codex(words: str) -> None:
     """A tool whose namespace is another server's did run, whatever words of Codex its output repeats."""
     call = CODEX.row("response_item", type="function_call", namespace="mcp__shell__", name="run", call_id="c")
     result = CODEX.row("response_item", type="function_call_output", call_id="c", output=words)
-    found = only(read(META, call, result), Returned)[0]
+    found = every(read(META, call, result), Returned)[0]
     assert (None, False) == (found.refused_by, found.marked)

@@ -34,39 +34,39 @@ from support.inspect_logs import (
     sample,
     tool,
 )
-from support.transcribed import only, tally_of, told
+from support.transcribed import every, items_of, tally_of
 
 
 def test_a_prompt_is_put_together_from_ranges_and_attachments() -> None:
     """Each request's prompt precedes its answer, whole, with the texts of the items before it."""
-    items = told(INSPECT, DOCUMENT)
-    prompts = only(items, Prompted)
+    items = items_of(INSPECT, DOCUMENT)
+    prompts = every(items, Prompted)
     assert [["go", "one"], ["go", "two", "Go on"]] == [
         [m.text for m in prompt.messages[2:]] for prompt in prompts[1:]
     ]
     assert {(Role.SYSTEM, LONG)} == {(prompt.messages[0].role, prompt.messages[0].text) for prompt in prompts}
     assert all(isinstance(items[items.index(prompt) + 1], Answered | Remarked) for prompt in prompts)
-    assert only(items, RunBegan)[0].messages == prompts[0].messages
+    assert every(items, RunBegan)[0].messages == prompts[0].messages
     assert (
         '{"z":"c1","a":1}'
         == prompts[1].messages[2].calls[0].arguments
-        == only(items, Answered)[0].calls[0].arguments
+        == every(items, Answered)[0].calls[0].arguments
     )
 
 
 def test_what_happened_between_is_told() -> None:
     """Results as the model was shown them, messages that no event told, compactions, retries."""
-    items = told(INSPECT, DOCUMENT)
-    assert [("c1", "one"), ("c2", "two")] == [(each.id, each.output) for each in only(items, Returned)]
-    assert [("Go on", "harness")] == [(each.text, each.by) for each in only(items, Said)]
-    assert {"compaction", "retry", "span", "score", "log"} <= {each.what for each in only(items, Remarked)}
-    compaction = next(each for each in only(items, Remarked) if each.what == "compaction")
+    items = items_of(INSPECT, DOCUMENT)
+    assert [("c1", "one"), ("c2", "two")] == [(each.id, each.output) for each in every(items, Returned)]
+    assert [("Go on", "harness")] == [(each.text, each.by) for each in every(items, Said)]
+    assert {"compaction", "retry", "span", "score", "log"} <= {each.what for each in every(items, Remarked)}
+    compaction = next(each for each in every(items, Remarked) if each.what == "compaction")
     assert {"tokens_before": 90, "tokens_after": 40}.items() <= json.loads(compaction.rest).items()
 
 
 def test_the_counts_are_the_final_messages() -> None:
     """Roles of the sample's messages, usage of the sample, times of its events."""
-    tally = tally_of(told(INSPECT, DOCUMENT))
+    tally = tally_of(items_of(INSPECT, DOCUMENT))
     assert (7, 2, 3, 2) == (
         tally.messages,
         tally.user_messages,
@@ -112,18 +112,18 @@ def test_the_counts_are_the_final_messages() -> None:
 )
 def test_how_a_sample_ended(status: str, more: dict[str, Any], end: str, source: str) -> None:
     """The sample's own error and limit first, then the log's status."""
-    ended = only(told(INSPECT, log(SAMPLE | more, status=status)), RunEnded)[0]
+    ended = every(items_of(INSPECT, log(SAMPLE | more, status=status)), RunEnded)[0]
     assert (end, source) == (ended.end, ended.end_source)
 
 
 def test_without_events_the_messages_are_told() -> None:
     """Old logs have only the final conversation."""
-    items = told(INSPECT, log({key: value for key, value in SAMPLE.items() if key != "events"}))
+    items = items_of(INSPECT, log({key: value for key, value in SAMPLE.items() if key != "events"}))
     assert (2, 3, 2, 1) == (
-        len(only(items, RunBegan)[0].messages),
-        len(only(items, Answered)),
-        len(only(items, Returned)),
-        len(only(items, Said)),
+        len(every(items, RunBegan)[0].messages),
+        len(every(items, Answered)),
+        len(every(items, Returned)),
+        len(every(items, Said)),
     )
 
 
@@ -146,9 +146,9 @@ def test_a_failed_result_says_its_error(error: dict[str, str], kind: ToolError) 
         tool("c1", "", error=error),
         model(message("assistant", "end"), input=messages),
     ]
-    items = told(INSPECT, log(sample(events, messages)))
-    assert (error["message"], kind) == ((returned := only(items, Returned)[0]).output, returned.error)
-    assert returned.output == only(items, Prompted)[1].messages[2].text
+    items = items_of(INSPECT, log(sample(events, messages)))
+    assert (error["message"], kind) == ((returned := every(items, Returned)[0]).output, returned.error)
+    assert returned.output == every(items, Prompted)[1].messages[2].text
     assert 1 == tally_of(items).tool_errors
 
 
@@ -159,8 +159,8 @@ def test_reasoning_and_other_parts_are_no_text() -> None:
         {"type": "text", "text": "a"},
         {"type": "image", "image": "data:…"},
     ]
-    items = told(INSPECT, log(sample([model(message("assistant", parts), input=[TASK])], [TASK])))
-    assert ("a\n[image]", "because") == ((answer := only(items, Answered)[0]).text, answer.reasoning)
+    items = items_of(INSPECT, log(sample([model(message("assistant", parts), input=[TASK])], [TASK])))
+    assert ("a\n[image]", "because") == ((answer := every(items, Answered)[0]).text, answer.reasoning)
 
 
 def test_usage_that_leaves_the_cache_out_is_completed() -> None:
@@ -168,29 +168,31 @@ def test_usage_that_leaves_the_cache_out_is_completed() -> None:
     apart = {"input_tokens": 5, "output_tokens": 2, "input_tokens_cache_read": 90, "total_tokens": 97}
     within = {"input_tokens": 95, "output_tokens": 2, "input_tokens_cache_read": 90, "total_tokens": 97}
     events = [model(message("assistant", "x"), usage=used, input=[TASK]) for used in (apart, within)]
-    assert [95, 95] == [each.usage.input for each in only(told(INSPECT, log(sample(events, []))), Answered)]
+    assert [95, 95] == [
+        each.usage.input for each in every(items_of(INSPECT, log(sample(events, []))), Answered)
+    ]
 
 
 def test_submit_is_a_call_with_a_result() -> None:
     """A `react` agent's last call is absent from the messages, and still a call that returned; it is not counted."""
     events = [model(called("s1"), input=[TASK]), tool("s1", "42")]
-    items = told(INSPECT, log(sample(events, [TASK, message("assistant", "go")])))
-    assert [("s1", "42")] == [(each.id, each.output) for each in only(items, Returned)]
+    items = items_of(INSPECT, log(sample(events, [TASK, message("assistant", "go")])))
+    assert [("s1", "42")] == [(each.id, each.output) for each in every(items, Returned)]
     assert (0, 0) == ((tally := tally_of(items)).tool_calls, tally.tool_results)
 
 
 def test_a_call_that_never_ended_has_no_result() -> None:
     """Pending and hard failures are remarks: the model was shown nothing; what was said then is told."""
     events = [model(called("c1"), input=[TASK]), tool("c1", "", pending=True)]
-    items = told(INSPECT, log(sample(events, [TASK, called("c1"), message("user", "Timeout: late")])))
-    assert ([], ["Timeout: late"]) == (only(items, Returned), [each.text for each in only(items, Said)])
-    assert "pending" in [each.what for each in only(items, Remarked)]
+    items = items_of(INSPECT, log(sample(events, [TASK, called("c1"), message("user", "Timeout: late")])))
+    assert ([], ["Timeout: late"]) == (every(items, Returned), [each.text for each in every(items, Said)])
+    assert "pending" in [each.what for each in every(items, Remarked)]
     failed = [
         model(called("c1"), input=[TASK]),
         tool("c1", "", failed=True),
         event("error", error={"message": "x"}),
     ]
-    kinds = [each.what for each in only(told(INSPECT, log(sample(failed, []))), Remarked)]
+    kinds = [each.what for each in every(items_of(INSPECT, log(sample(failed, []))), Remarked)]
     assert {"tool_failed", "error"} <= set(kinds)
 
 
@@ -209,9 +211,9 @@ def test_others_requests_are_no_answers_of_the_agent(span: str, what: str) -> No
         model(message("assistant", "mine"), span_id="a", input=[TASK]),
         model(message("assistant", "theirs"), span_id=span, input=[]),
     ]
-    items = told(INSPECT, log(sample(events, [])))
-    assert ["mine"] == [answer.text for answer in only(items, Answered)]
-    assert "theirs" in next(each.rest for each in only(items, Remarked) if each.what == what)
+    items = items_of(INSPECT, log(sample(events, [])))
+    assert ["mine"] == [answer.text for answer in every(items, Answered)]
+    assert "theirs" in next(each.rest for each in every(items, Remarked) if each.what == what)
 
 
 def test_messages_are_told_where_only_a_scorer_asked_a_model() -> None:
@@ -222,9 +224,9 @@ def test_messages_are_told_where_only_a_scorer_asked_a_model() -> None:
         model(message("assistant", "GRADE: C"), input=[TASK], span_id="s"),
     ]
     messages = [TASK, called("c1"), result("c1", "4"), message("assistant", "4")]
-    items = told(INSPECT, log(sample(events, messages)))
-    assert ["go", "4"] == [each.text for each in only(items, Answered)]
-    assert ["4"] == [each.output for each in only(items, Returned)]
+    items = items_of(INSPECT, log(sample(events, messages)))
+    assert ["go", "4"] == [each.text for each in every(items, Answered)]
+    assert ["4"] == [each.output for each in every(items, Returned)]
 
 
 def test_an_old_logs_scorer_is_between_steps() -> None:
@@ -235,8 +237,8 @@ def test_an_old_logs_scorer_is_between_steps() -> None:
         model(message("assistant", "theirs"), input=[TASK]),
         event("step", action="end", type="scorer"),
     ]
-    items = told(INSPECT, log(sample(events, [])))
-    assert ["mine"] == [answer.text for answer in only(items, Answered)]
+    items = items_of(INSPECT, log(sample(events, [])))
+    assert ["mine"] == [answer.text for answer in every(items, Answered)]
 
 
 def test_limits_interrupts_approvals_and_failures_are_told() -> None:
@@ -248,10 +250,10 @@ def test_limits_interrupts_approvals_and_failures_are_told() -> None:
         event("sample_limit", type="token", limit=3000),
         model(None, input=[TASK]),
     ]
-    items = told(INSPECT, log(sample(events, [])))
-    assert ["429 rate limit"] == [each.message for each in only(items, RequestFailed)]
-    assert 1 == len(only(items, Cancelled))
-    assert {"approval", "limit:token", "pending"} <= {each.what for each in only(items, Remarked)}
+    items = items_of(INSPECT, log(sample(events, [])))
+    assert ["429 rate limit"] == [each.message for each in every(items, RequestFailed)]
+    assert 1 == len(every(items, Cancelled))
+    assert {"approval", "limit:token", "pending"} <= {each.what for each in every(items, Remarked)}
 
 
 def test_a_cleared_result_does_not_change_what_was_returned() -> None:
@@ -262,14 +264,14 @@ def test_a_cleared_result_does_not_change_what_was_returned() -> None:
         tool("c1", "long output"),
         model(message("assistant", "end"), input=[], input_refs=[[0, 2], [3, 4]]),
     ]
-    items = told(INSPECT, log(sample(events, [*pool[:2], pool[3]], events_data={"messages": pool})))
-    assert "long output" == only(items, Returned)[0].output
-    assert "(removed)" == only(items, Prompted)[1].messages[2].text
+    items = items_of(INSPECT, log(sample(events, [*pool[:2], pool[3]], events_data={"messages": pool})))
+    assert "long output" == every(items, Returned)[0].output
+    assert "(removed)" == every(items, Prompted)[1].messages[2].text
 
 
 def test_stop_reasons_are_read() -> None:
     """The provider's word stands beside ours."""
-    answer = only(told(INSPECT, DOCUMENT), Answered)[0]
+    answer = every(items_of(INSPECT, DOCUMENT), Answered)[0]
     assert (StopReason.TOOL_USE, "tool_calls", "m-1") == (answer.stop, answer.stop_raw, answer.model)
 
 
@@ -281,7 +283,7 @@ def test_what_nothing_refers_to_is_kept() -> None:
         "novel": "kept3",
     }
     odd = SAMPLE | more | {"events": [*SAMPLE["events"], event("novel", payload="kept4")]}
-    rests = " ".join(item.rest for item in told(INSPECT, log(odd, novel="kept5")))
+    rests = " ".join(item.rest for item in items_of(INSPECT, log(odd, novel="kept5")))
     assert [] == [word for word in ("kept1", "kept2", "kept3", "kept4", "kept5") if word not in rests]
 
 
@@ -293,8 +295,10 @@ def test_what_a_message_says_besides_is_kept() -> None:
         called("c1", model="m"),
         result("c1", "4", error={"type": "timeout", "message": "late"}),
     ]
-    items = told(INSPECT, log(sample([], messages)))
-    assert '"model":"m"' in only(items, Answered)[0].rest
-    assert '"message":"late"' in only(items, Returned)[0].rest
-    told_by_events = told(INSPECT, log(sample([model(called("c1"), input=[TASK]), tool("c1", cited)], [])))
-    assert '"url":"u"' in only(told_by_events, Returned)[0].rest
+    items = items_of(INSPECT, log(sample([], messages)))
+    assert '"model":"m"' in every(items, Answered)[0].rest
+    assert '"message":"late"' in every(items, Returned)[0].rest
+    told_by_events = items_of(
+        INSPECT, log(sample([model(called("c1"), input=[TASK]), tool("c1", cited)], []))
+    )
+    assert '"url":"u"' in every(told_by_events, Returned)[0].rest

@@ -7,7 +7,7 @@ import pytest
 from refold.importers.formats.inspect_logs.importer import INSPECT
 from refold.importers.items import Answered, Prompted, Remarked, Returned
 from support.inspect_logs import TASK, called, log, message, model, result, sample, tool
-from support.transcribed import only, told
+from support.transcribed import every, items_of
 
 Json = dict[str, Any]
 FAILED = {"type": "unknown", "message": "no such file"}
@@ -31,9 +31,9 @@ def failing(
 
 def shown_of(document: Json) -> list[str]:
     """What the model was shown of the call: by its result, and by the next prompt."""
-    items = told(INSPECT, document)
-    prompt = only(items, Prompted)[-1]
-    return [only(items, Returned)[0].output, next(each.text for each in prompt.messages if each.call)]
+    items = items_of(INSPECT, document)
+    prompt = every(items, Prompted)[-1]
+    return [every(items, Returned)[0].output, next(each.text for each in prompt.messages if each.call)]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_an_answer_is_shown_again_as_it_was_sent(
     ]
     messages = [*prompt, message("assistant", "done")]
     data = {"messages": [], "calls": raw if pooled else []}
-    items = told(INSPECT, log(sample(events, messages, events_data=data)))
-    assert ["I look.", "done"] == [answer.text for answer in only(items, Answered)]
-    assert ["Do it", shown, "one"] == [each.text for each in only(items, Prompted)[-1].messages]
-    assert ["one"] == [each.output for each in only(items, Returned)]
-    assert [] == [each.rest for each in only(items, Remarked) if ".messages[" in each.position]
+    items = items_of(INSPECT, log(sample(events, messages, events_data=data)))
+    assert ["I look.", "done"] == [answer.text for answer in every(items, Answered)]
+    assert ["Do it", shown, "one"] == [each.text for each in every(items, Prompted)[-1].messages]
+    assert ["one"] == [each.output for each in every(items, Returned)]
+    assert [] == [each.rest for each in every(items, Remarked) if ".messages[" in each.position]

@@ -19,7 +19,7 @@ from refold.importers.items import (
 )
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import ToolError
-from support.transcribed import only, tally_of
+from support.transcribed import every, tally_of
 
 
 def seen(number: int, kind: str, **own: Any) -> dict[str, Any]:
@@ -64,14 +64,14 @@ def test_instructions_of_an_agent_begin_its_prompts(where: int) -> None:
     rows[where] = rows[where] | {"metadata": {"attributes": attributes}}
     items = of(trace(rows))
     shown = [["be brief", "go"]]
-    assert shown == [[message.text for message in item.messages] for item in only(items, RunBegan)]
-    assert shown == [[message.text for message in item.messages] for item in only(items, Prompted)]
+    assert shown == [[message.text for message in item.messages] for item in every(items, RunBegan)]
+    assert shown == [[message.text for message in item.messages] for item in every(items, Prompted)]
 
 
 def test_a_trace_is_a_run() -> None:
     """Generations are the answers and all that is summed; what is above them is a remark; calls are not counted."""
     items = of(trace(ROWS))
-    ended = only(items, RunEnded)[0]
+    ended = every(items, RunEnded)[0]
     tally = tally_of(items)
     assert (2, 2, 15, 3) == (
         tally.messages,
@@ -83,28 +83,28 @@ def test_a_trace_is_a_run() -> None:
     assert ("unknown", "2025-01-01T00:00:00Z", "2025-01-01T00:00:06Z") == (
         ended.end, tally.first_timestamp, tally.last_timestamp,
     )  # fmt: skip
-    assert [None, 250_000_000] == [item.cost_nanousd for item in only(items, Answered)]
-    assert ["agent"] == [item.what for item in only(items, Remarked)]
+    assert [None, 250_000_000] == [item.cost_nanousd for item in every(items, Answered)]
+    assert ["agent"] == [item.what for item in every(items, Remarked)]
 
 
 def test_a_tool_without_an_id_answers_the_call_of_its_name() -> None:
     """A TOOL's result has the id of the waiting call, and says what the next prompt showed; nothing is told twice."""
     items = of(trace(ROWS))
-    assert [("c1", "found")] == [(item.id, item.output) for item in only(items, Returned)]
-    assert [1, 3] == [len(item.messages) for item in only(items, Prompted)]
+    assert [("c1", "found")] == [(item.id, item.output) for item in every(items, Returned)]
+    assert [1, 3] == [len(item.messages) for item in every(items, Prompted)]
 
 
 def test_tools_as_plain_spans() -> None:
     """Where tools are logged as SPAN, their results are told from the next prompt, and no errors are counted."""
     items = of(trace([ROWS[1], seen(3, "SPAN"), ROWS[3]]))
-    assert ["found"] == [item.output for item in only(items, Returned)]
+    assert ["found"] == [item.output for item in every(items, Returned)]
     assert None is tally_of(items).tool_errors
 
 
 def test_calls_in_a_list_beside_the_answer() -> None:
     """`toolCalls` are the answer's calls where its output has none, named by the list beside them."""
     row = seen(1, "GENERATION", output={"role": "assistant", "content": "x"}, toolCalls=['{"id":"c1","arguments":"{}"}'], toolCallNames=["look"])  # fmt: skip
-    assert [("c1", "look")] == [(call.id, call.name) for call in only(of(trace([row])), Answered)[0].calls]
+    assert [("c1", "look")] == [(call.id, call.name) for call in every(of(trace([row])), Answered)[0].calls]
 
 
 def test_errors() -> None:
@@ -115,16 +115,16 @@ def test_errors() -> None:
         seen(5, "GENERATION", level="ERROR", statusMessage="timed out"),
     ]
     items = of(trace(rows))
-    assert [ToolError.RAISED] == [item.error for item in only(items, Returned)]
-    assert ["timeout"] == [item.failure for item in only(items, RequestFailed)]
-    assert ["error"] == [item.end for item in only(items, RunEnded)]
+    assert [ToolError.RAISED] == [item.error for item in every(items, Returned)]
+    assert ["timeout"] == [item.failure for item in every(items, RequestFailed)]
+    assert ["error"] == [item.end for item in every(items, RunEnded)]
     assert 1 == tally_of(items).tool_errors
 
 
 def test_scores_and_copies() -> None:
     """Scores are remarks with their names; the trace's own copy of its observations is said to be one."""
     items = of(trace(ROWS, scores=[{"name": "toxicity", "value": 0}], observations=[{"id": "o1"}]))
-    assert ["score:toxicity", "repeated", "agent"] == [item.what for item in only(items, Remarked)]
+    assert ["score:toxicity", "repeated", "agent"] == [item.what for item in every(items, Remarked)]
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_scores_and_copies() -> None:
 )
 def test_containers(value: Any, runs: int) -> None:
     """Traces come alone, in lists and as loose observations."""
-    assert runs == len({item.key for item in only(of(value), RunBegan)})
+    assert runs == len({item.key for item in every(of(value), RunBegan)})
 
 
 def test_odd_rows() -> None:
     """A row that is no observation, and one that comes twice, are said to be, and not counted."""
     items = of(trace([*ROWS, 17, ROWS[1]]))
-    assert {"no_observation", "repeated"} == {item.code for item in only(items, Unread)}
+    assert {"no_observation", "repeated"} == {item.code for item in every(items, Unread)}
     assert 2 == tally_of(items).assistant_messages
 
 

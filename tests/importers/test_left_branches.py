@@ -16,7 +16,7 @@ from refold.replay.whatif.verdict import Verdict
 from support.following import shown
 from support.sessions import COPILOT_CLI, QWEN_CODE, TREES, Json, Rows, read, told
 from support.told import derived, events
-from support.transcribed import only
+from support.transcribed import every
 
 ARGUMENTS = {"command": "rm -rf /"}
 GUARD = {"preset": "observed", "guards": [{"guard": "arguments", "matches": "rm -rf", "then": "stop"}]}
@@ -100,8 +100,8 @@ def test_a_call_on_a_branch_that_was_left_is_never_silently_absent(
     """A call that is in no answer of a run is counted in a diagnosis, which stands in the log too."""
     items = read(importer, *rows(acts=True))
 
-    assert not any(answer.calls for answer in only(items, Answered)), "else this would show nothing"
-    (found,) = [item for item in only(items, Unread) if item.code == code]
+    assert not any(answer.calls for answer in every(items, Answered)), "else this would show nothing"
+    (found,) = [item for item in every(items, Unread) if item.code == code]
     assert found.read, "nothing of it could not be read"
     assert " 1 call" in f" {found.problem}"
     assert [code] == [
@@ -127,7 +127,7 @@ def test_nothing_is_diagnosed_where_only_a_prompt_was_left(
     importer: Importer, rows: Session, code: str
 ) -> None:
     """What a person took back before the model did anything is in doubt for no rule."""
-    codes = {item.code for item in only(read(importer, *rows(acts=False)), Unread)}
+    codes = {item.code for item in every(read(importer, *rows(acts=False)), Unread)}
     assert code not in codes
 
 
@@ -145,7 +145,7 @@ def test_a_branch_that_was_left_is_counted_beside_the_run(rows: Rows) -> None:
     assert [
         ("Said", "go"), ("Answered", "hi"), ("Remarked", "rewound"), ("Unread", ""), ("Said", "right")
     ] == told(items)  # fmt: skip
-    (counts,) = [item.counts for item in only(items, Remarked)]
+    (counts,) = [item.counts for item in every(items, Remarked)]
     assert counts is not None
     assert (1, 1, 1, 1, 1) == (counts.user, counts.assistant, counts.calls, counts.results, counts.errors)
 

@@ -12,7 +12,7 @@ from refold.importers.source import Source
 from refold.reducers.events import ModelRequested, SourceRecorded
 from refold.reducers.vocabulary import Refuser, StopReason, ToolError
 from support.told import audited, derived, shown
-from support.transcribed import encoded, only, tally_of, told, whole_up_to
+from support.transcribed import encoded, every, items_of, tally_of, whole_up_to
 
 GIVEN = [{"role": "system", "content": "One command."}, {"role": "user", "content": "Fix it."}]
 
@@ -52,19 +52,21 @@ DOCUMENT = run(
 
 def test_the_fenced_command_is_the_call() -> None:
     """Each answer calls `bash` with its one command, and what came back is its result."""
-    items = told(MINI_SWE_AGENT, DOCUMENT)
+    items = items_of(MINI_SWE_AGENT, DOCUMENT)
     assert ['{"command":"ls"}', '{"command":"cat b"}'] == [
-        each.calls[0].arguments for each in only(items, Answered)[:2]
+        each.calls[0].arguments for each in every(items, Answered)[:2]
     ]
-    assert [None, ToolError.RAISED, None] == [each.error for each in only(items, Returned)]
-    assert [each.calls[0].id for each in only(items, Answered)] == [each.id for each in only(items, Returned)]
+    assert [None, ToolError.RAISED, None] == [each.error for each in every(items, Returned)]
+    assert [each.calls[0].id for each in every(items, Answered)] == [
+        each.id for each in every(items, Returned)
+    ]
 
 
 def test_the_submission_is_the_last_commands_output() -> None:
     """It has no return code, so it is not counted as a result; but it is what the command gave back."""
-    items = told(MINI_SWE_AGENT, DOCUMENT)
+    items = items_of(MINI_SWE_AGENT, DOCUMENT)
     tally = tally_of(items)
-    assert "diff --git" == only(items, Returned)[-1].output
+    assert "diff --git" == every(items, Returned)[-1].output
     assert (3, 2, 1, 0) == (tally.tool_calls, tally.tool_results, tally.tool_errors, tally.tool_messages)
     assert (7, 4, 3) == (tally.messages, tally.user_messages, tally.assistant_messages)
 
@@ -77,11 +79,13 @@ def test_the_submission_is_the_last_commands_output() -> None:
 def test_an_answer_without_exactly_one_command_is_no_call(answer: str) -> None:
     """The reminder that it gets was said, not returned."""
     reminder = {"role": "user", "content": "Please always provide EXACTLY ONE action"}
-    items = told(MINI_SWE_AGENT, run({"role": "assistant", "content": answer}, reminder, v1("ls"), code(0)))
-    assert [(), 1] == [only(items, Answered)[0].calls, len(only(items, Answered)[1].calls)]
+    items = items_of(
+        MINI_SWE_AGENT, run({"role": "assistant", "content": answer}, reminder, v1("ls"), code(0))
+    )
+    assert [(), 1] == [every(items, Answered)[0].calls, len(every(items, Answered)[1].calls)]
     assert ([reminder["content"]], 1) == (
-        [each.text for each in only(items, Said)],
-        len(only(items, Returned)),
+        [each.text for each in every(items, Said)],
+        len(every(items, Returned)),
     )
 
 
@@ -93,11 +97,11 @@ def test_a_killed_command_has_no_code_and_is_a_timeout() -> None:
         "content": "<returncode>-1</returncode>",
         "extra": {"returncode": -1, "exception_type": "TimeoutExpired"},
     }
-    items = told(
+    items = items_of(
         MINI_SWE_AGENT,
         run(v1("sleep 9"), {"role": "user", "content": killed}, v2("sleep 8"), named, v1("ls"), code(0)),
     )
-    assert [ToolError.TIMEOUT, ToolError.TIMEOUT, None] == [each.error for each in only(items, Returned)]
+    assert [ToolError.TIMEOUT, ToolError.TIMEOUT, None] == [each.error for each in every(items, Returned)]
     assert (3, 2) == ((tally := tally_of(items)).tool_results, tally.tool_errors)
 
 
@@ -114,12 +118,12 @@ def test_version_2_has_several_commands_and_an_exit() -> None:
         for n in (2, 1)
     ]
     exit_ = {"role": "exit", "content": "", "extra": {"exit_status": "LimitsExceeded", "submission": ""}}
-    items = told(
+    items = items_of(
         MINI_SWE_AGENT, run(v2("ls", "pwd", tool_calls=calls), *results, exit_, status="LimitsExceeded")
     )
-    assert ["c1", "c2"] == [call.id for call in only(items, Answered)[0].calls]
+    assert ["c1", "c2"] == [call.id for call in every(items, Answered)[0].calls]
     assert [("c2", "r2", ToolError.RAISED), ("c1", "r1", None)] == [
-        (each.id, each.output, each.error) for each in only(items, Returned)
+        (each.id, each.output, each.error) for each in every(items, Returned)
     ]
     tally = tally_of(items)
     assert (4, 2, 2) == (tally.messages, tally.tool_messages, tally.tool_calls)
@@ -127,7 +131,7 @@ def test_version_2_has_several_commands_and_an_exit() -> None:
         tally.first_timestamp,
         tally.last_timestamp,
     )
-    assert ["exit"] == [each.what for each in only(items, Remarked)]
+    assert ["exit"] == [each.what for each in every(items, Remarked)]
 
 
 def test_the_responses_api_has_messages_without_roles() -> None:
@@ -139,10 +143,10 @@ def test_the_responses_api_has_messages_without_roles() -> None:
         "extra": {"actions": [{"command": "ls", "tool_call_id": "c1"}]},
     }
     result = {"type": "function_call_output", "call_id": "c1", "output": "a", "extra": {"returncode": 0}}
-    items = told(MINI_SWE_AGENT, run(answer, result))
-    assert ("go", "c1") == (only(items, Answered)[0].text, only(items, Answered)[0].calls[0].id)
-    assert [("c1", "a")] == [(each.id, each.output) for each in only(items, Returned)]
-    assert (9, 4, 2) == ((used := only(items, Answered)[0].usage).input, used.cache_read, used.output)
+    items = items_of(MINI_SWE_AGENT, run(answer, result))
+    assert ("go", "c1") == (every(items, Answered)[0].text, every(items, Answered)[0].calls[0].id)
+    assert [("c1", "a")] == [(each.id, each.output) for each in every(items, Returned)]
+    assert (9, 4, 2) == ((used := every(items, Answered)[0].usage).input, used.cache_read, used.output)
 
 
 def test_the_raw_answer_has_usage_cost_and_reasoning() -> None:
@@ -159,8 +163,8 @@ def test_the_raw_answer_has_usage_cost_and_reasoning() -> None:
             "prompt_tokens_details": {"cached_tokens": 5},
         },
     }
-    items = told(MINI_SWE_AGENT, run(v1("ls", response=raw), code(0)))
-    answer, tally = only(items, Answered)[0], tally_of(items)
+    items = items_of(MINI_SWE_AGENT, run(v1("ls", response=raw), code(0)))
+    answer, tally = every(items, Answered)[0], tally_of(items)
     assert ("because", StopReason.MAX_TOKENS, "gen-1") == (answer.reasoning, answer.stop, answer.response_id)
     assert (5_280_000, "reported") == (answer.cost_nanousd, answer.quality)
     assert (7, 5, None, 3) == (
@@ -196,9 +200,9 @@ def test_the_exit_status_says_the_end(info: Any, end: str) -> None:
 
 def test_a_bare_list_is_a_run_too() -> None:
     """Before 1.0 there was nothing but the messages."""
-    items = told(MINI_SWE_AGENT, DOCUMENT["messages"])
-    assert ("unknown", "no info block") == ((ended := only(items, RunEnded)[0]).end, ended.end_source)
-    assert (2, 3) == (len(only(items, RunBegan)[0].messages), len(only(items, Answered)))
+    items = items_of(MINI_SWE_AGENT, DOCUMENT["messages"])
+    assert ("unknown", "no info block") == ((ended := every(items, RunEnded)[0]).end, ended.end_source)
+    assert (2, 3) == (len(every(items, RunBegan)[0].messages), len(every(items, Answered)))
 
 
 @pytest.mark.parametrize(
@@ -226,9 +230,9 @@ def test_knows_its_own(document: Any, score: int | None) -> None:
 def test_cut_anywhere_it_imports_up_to_the_cut(cut: int) -> None:
     """Half a trajectory has no answer that the whole one has not."""
     data = encoded(DOCUMENT)
-    texts = {answer.text for answer in only(told(MINI_SWE_AGENT, data), Answered)}
+    texts = {answer.text for answer in every(items_of(MINI_SWE_AGENT, data), Answered)}
     part = whole_up_to(MINI_SWE_AGENT, data[: min(cut, len(data))])
-    assert {answer.text for answer in only(part, Answered)} <= texts
+    assert {answer.text for answer in every(part, Answered)} <= texts
 
 
 def rejected(words: str, text: str, *calls: tuple[str, str], **more: Any) -> dict[str, Any]:
@@ -254,19 +258,19 @@ BAD = [
 
 def test_a_rejected_answer_is_an_answer() -> None:
     """An answer that stands beside the message sent instead of it counts, costs, and says why each of its calls did not run."""
-    items = told(
+    items = items_of(
         MINI_SWE_AGENT, run(v2("ls"), code(0), rejected("no!", "Let me see.", *BAD), v2("pwd"), code(0))
     )
-    answer = only(items, Answered)[1]
+    answer = every(items, Answered)[1]
     assert ("Let me see.", 50, 5, 7, 250_000_000, "m", "x") == (
         answer.text, answer.usage.input, answer.usage.output, answer.usage.cache_read, answer.cost_nanousd, answer.model,
         answer.response_id,
     )  # fmt: skip
     assert [name for name, _ in BAD] == [call.name for call in answer.calls]
     assert [ToolError.UNKNOWN_TOOL, ToolError.BAD_ARGUMENTS, ToolError.BAD_ARGUMENTS, Refuser.HARNESS] == [
-        each.error or each.refused_by for each in only(items, Returned)[1:5]
+        each.error or each.refused_by for each in every(items, Returned)[1:5]
     ]
-    assert ("no!", "harness") == (only(items, Said)[-1].text, only(items, Said)[-1].by)
+    assert ("no!", "harness") == (every(items, Said)[-1].text, every(items, Said)[-1].by)
     tally = tally_of(items)
     assert (6, 6, 3, 50) == (
         tally.tool_calls,
@@ -285,7 +289,7 @@ def test_a_rejected_answer_is_an_answer() -> None:
 def test_no_later_prompt_has_a_rejected_answer(calls: list[tuple[str, str]], more: list[Any]) -> None:
     """The model was shown the message that was sent in its place, and nothing of the answer."""
     messages = [v2("ls"), code(0), rejected("no!", "Let me see.", *calls), *more]
-    deriving, log = derived(told(MINI_SWE_AGENT, run(*messages)))
+    deriving, log = derived(items_of(MINI_SWE_AGENT, run(*messages)))
     at = len(log) if not more else max(e.seq for e in log if isinstance(e.event, ModelRequested))
     texts = [text for _, text in shown(log, at)]
     assert [] == [problem for problem in deriving.problems if problem.code != "half_pair"]
@@ -298,5 +302,5 @@ def test_no_later_prompt_has_a_rejected_answer(calls: list[tuple[str, str]], mor
 
 def test_a_run_may_begin_with_a_rejected_answer() -> None:
     """What stands for an answer is none of the messages that the run begins with."""
-    items = told(MINI_SWE_AGENT, run(rejected("no!", "Hm."), v2("ls"), code(0)))
-    assert (2, "Hm.") == (len(only(items, RunBegan)[0].messages), only(items, Answered)[0].text)
+    items = items_of(MINI_SWE_AGENT, run(rejected("no!", "Hm."), v2("ls"), code(0)))
+    assert (2, "Hm.") == (len(every(items, RunBegan)[0].messages), every(items, Answered)[0].text)

@@ -18,7 +18,7 @@ from refold.importers.items import (
 )
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import ToolError
-from support.transcribed import only, tally_of
+from support.transcribed import every, tally_of
 
 
 def span(number: int, kind: str, parent: int | None = 0, error: str = "", **data: Any) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def test_a_trace_is_a_run() -> None:
     """A turn with usage is an answer, its functions are what it asked for; no message is counted where none is recorded."""
     items = of(ROWS)
     assert [[("add", '{"x":1}')], []] == [
-        [(call.name, call.arguments) for call in item.calls] for item in only(items, Answered)
+        [(call.name, call.arguments) for call in item.calls] for item in every(items, Answered)
     ]
-    assert [("2", "add")] == [(item.output, item.name) for item in only(items, Returned)]
+    assert [("2", "add")] == [(item.output, item.name) for item in every(items, Returned)]
     tally = tally_of(items)
     assert (None, None, None, None) == (
         tally.messages,
@@ -74,7 +74,7 @@ def test_a_trace_is_a_run() -> None:
         tally.first_timestamp,
         tally.last_timestamp,
     )
-    began = only(items, RunBegan)[0]
+    began = every(items, RunBegan)[0]
     assert ("t", "a", ["add"]) == (began.key, began.agent, [tool.name for tool in began.tools])
 
 
@@ -98,7 +98,7 @@ def test_a_trace_is_a_run() -> None:
 )
 def test_ends(rows: list[Any], end: str) -> None:
     """A run ends by the errors of its agent and turns, else by its outermost span."""
-    assert [end] == [item.end for item in only(of(rows), RunEnded)]
+    assert [end] == [item.end for item in every(of(rows), RunEnded)]
 
 
 def test_generations_are_the_answers_where_they_are_recorded() -> None:
@@ -106,8 +106,8 @@ def test_generations_are_the_answers_where_they_are_recorded() -> None:
     said = [{"role": "assistant", "content": "hi"}]
     row = span(5, "generation", input=[{"role": "user", "content": "go"}], output=said, model="m", usage={"input_tokens": 7, "output_tokens": 1})  # fmt: skip
     items = of([*ROWS, row])
-    assert [("hi", "m")] == [(item.text, item.model) for item in only(items, Answered)]
-    assert [("go",)] == [tuple(message.text for message in item.messages) for item in only(items, Prompted)]
+    assert [("hi", "m")] == [(item.text, item.model) for item in every(items, Answered)]
+    assert [("go",)] == [tuple(message.text for message in item.messages) for item in every(items, Prompted)]
     tally = tally_of(items)
     assert (1, 1, 7, 1) == (tally.messages, tally.assistant_messages, tally.input_tokens, tally.output_tokens)
 
@@ -115,13 +115,13 @@ def test_generations_are_the_answers_where_they_are_recorded() -> None:
 def test_guardrails_and_the_rest_are_remarks() -> None:
     """Guardrails, handoffs and the spans above are kept by their types."""
     items = of([*ROWS, span(7, "guardrail", name="g", triggered=False), span(8, "handoff", to_agent="b")])
-    assert {"task", "agent", "guardrail", "handoff"} == {item.what for item in only(items, Remarked)}
+    assert {"task", "agent", "guardrail", "handoff"} == {item.what for item in every(items, Remarked)}
 
 
 def test_a_failed_function() -> None:
     """A function span with an error is a result with one, and is counted."""
     items = of([*ROWS, span(5, "function", name="add", error="boom")])
-    assert [None, ToolError.RAISED] == [item.error for item in only(items, Returned)]
+    assert [None, ToolError.RAISED] == [item.error for item in every(items, Returned)]
     assert 1 == tally_of(items).tool_errors
 
 
@@ -129,7 +129,7 @@ def test_rows_of_starts_and_copies() -> None:
     """A row that a span began is told by the row that it ended; the same row again is said to be repeated."""
     begun = TOOL | {"ended_at": None}
     items = of([HEAD, begun, *ROWS[1:], TOOL])
-    assert ["repeated"] == [item.code for item in only(items, Unread)]
+    assert ["repeated"] == [item.code for item in every(items, Unread)]
     assert 1 == tally_of(items).tool_calls
     assert {f"line {number}" for number in range(1, len(ROWS) + 3)} == {item.position for item in items}
 

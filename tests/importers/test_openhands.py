@@ -22,30 +22,30 @@ from refold.importers.items import (
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import Role, ToolError
 from support.openhands import EVENTS, THREE, V1_EVENTS, acted, asked, lines
-from support.transcribed import encoded, only, tallies, tally_of, told, whole_up_to
+from support.transcribed import encoded, every, items_of, tallies, tally_of, whole_up_to
 
 
 def test_actions_of_one_answer_are_one_answer() -> None:
     """Two calls of one response are told together, once, with its text and usage; their results follow."""
-    items = told(OPENHANDS, EVENTS)
+    items = items_of(OPENHANDS, EVENTS)
     assert [["c1"], ["c2", "c3"], ["c4"]] == [
-        [call.id for call in each.calls] for each in only(items, Answered)
+        [call.id for call in each.calls] for each in every(items, Answered)
     ]
     assert [("c1", "one"), ("c2", "two"), ("c3", "three")] == [
-        (each.id, each.output) for each in only(items, Returned)
+        (each.id, each.output) for each in every(items, Returned)
     ]
-    assert [None, ToolError.RAISED, None] == [each.error for each in only(items, Returned)]
+    assert [None, ToolError.RAISED, None] == [each.error for each in every(items, Returned)]
     assert ('{"command": "ls"}', 9) == (
-        (first := only(items, Answered)[0]).calls[0].arguments,
+        (first := every(items, Answered)[0]).calls[0].arguments,
         first.usage.input,
     )
-    assert ["call"] == [each.what for each in only(items, Remarked)]
+    assert ["call"] == [each.what for each in every(items, Remarked)]
 
 
 def test_v0_counts_follow_the_rules() -> None:
     """Responses by their id, calls and results by theirs; `finish` is a call without result."""
-    items = told(OPENHANDS, EVENTS)
-    ended, tally = only(items, RunEnded)[0], tally_of(items)
+    items = items_of(OPENHANDS, EVENTS)
+    ended, tally = every(items, RunEnded)[0], tally_of(items)
     assert (7, 1, 3, 3) == (
         tally.messages,
         tally.user_messages,
@@ -65,13 +65,13 @@ def test_rows_are_runs() -> None:
     error = "RuntimeError: Agent reached maximum iteration in headless mode. Current iteration: 50, max iteration: 50"
     rows = [{"instance_id": "a", "history": EVENTS, "metrics": metrics, "error": None}]
     rows += [{"instance_id": "b", "history": EVENTS[:6], "metrics": metrics, "error": error}]
-    items = told(OPENHANDS, "\n".join(map(json.dumps, rows)))
-    assert ["a", "b"] == [began.key for began in only(items, RunBegan)]
-    assert ["finished", "limit:steps"] == [each.end for each in only(items, RunEnded)]
+    items = items_of(OPENHANDS, "\n".join(map(json.dumps, rows)))
+    assert ["a", "b"] == [began.key for began in every(items, RunBegan)]
+    assert ["finished", "limit:steps"] == [each.end for each in every(items, RunEnded)]
     assert [5, 5] == [each.input_tokens for each in tallies(items)]
     assert (
         "error: RuntimeError: Agent reached maximum iteration in headless mo"
-        == only(items, RunEnded)[1].end_source
+        == every(items, RunEnded)[1].end_source
     )
 
 
@@ -83,11 +83,11 @@ def test_the_oldest_events_name_nothing() -> None:
         {"observation": "run", "content": "a.txt", "extras": {"exit_code": 0}},
         {"action": "finish", "args": {"thought": "done"}},
     ]
-    items = told(OPENHANDS, events)
-    assert ["Do it"] == [each.text for each in only(items, Said)]
-    assert [("look", 1), ("done", 0)] == [(each.text, len(each.calls)) for each in only(items, Answered)]
-    assert [(only(items, Answered)[0].calls[0].id, "a.txt")] == [
-        (each.id, each.output) for each in only(items, Returned)
+    items = items_of(OPENHANDS, events)
+    assert ["Do it"] == [each.text for each in every(items, Said)]
+    assert [("look", 1), ("done", 0)] == [(each.text, len(each.calls)) for each in every(items, Answered)]
+    assert [(every(items, Answered)[0].calls[0].id, "a.txt")] == [
+        (each.id, each.output) for each in every(items, Returned)
     ]
 
 
@@ -107,19 +107,19 @@ def test_a_condensation_makes_the_next_prompt(forgotten: dict[str, Any]) -> None
         "args": {**forgotten, "summary": "SUM", "summary_offset": 2},
     }
     late = acted(9, "c4", THREE)
-    items = told(OPENHANDS, [*EVENTS[:8], action, asked(8, "More"), late])
-    prompt = only(items, Prompted)[0]
+    items = items_of(OPENHANDS, [*EVENTS[:8], action, asked(8, "More"), late])
+    prompt = every(items, Prompted)[0]
     expected = [(Role.SYSTEM, "You are."), (Role.USER, "Do it"), (Role.USER, "SUM")]
     assert expected == [(message.role, message.text) for message in prompt.messages]
     assert ("condensation", "$[8]") == (prompt.why, prompt.position)
-    assert "More" == only(items[items.index(prompt) :], Said)[0].text
-    assert "condensation" in [remark.what for remark in only(items, Remarked)]
+    assert "More" == every(items[items.index(prompt) :], Said)[0].text
+    assert "condensation" in [remark.what for remark in every(items, Remarked)]
 
 
 def test_what_a_condensation_keeps_says_what_it_said() -> None:
     """Messages that stay have the texts of the items before; an answer's calls stay in one message."""
     action = {"id": 8, "source": "agent", "action": "condensation", "args": {"forgotten_event_ids": [2, 3]}}
-    prompt = only(told(OPENHANDS, [*EVENTS[:8], action, acted(9, "c4", THREE)]), Prompted)[0]
+    prompt = every(items_of(OPENHANDS, [*EVENTS[:8], action, acted(9, "c4", THREE)]), Prompted)[0]
     assert ["You are.", "Do it", "go", "two", "three"] == [message.text for message in prompt.messages]
     assert ["c2", "c3"] == [call.id for call in prompt.messages[2].calls]
 
@@ -134,11 +134,11 @@ def test_states_are_no_turns_and_a_stop_is_a_cancellation() -> None:
         "extras": {"agent_state": "stopped"},
     }
     stop = {"id": 8, "source": "user", "action": "change_agent_state", "args": {"agent_state": "stopped"}}
-    items = told(OPENHANDS, [*EVENTS[:4], stop, state])
-    assert ["user"] == [each.by for each in only(items, Cancelled)]
+    items = items_of(OPENHANDS, [*EVENTS[:4], stop, state])
+    assert ["user"] == [each.by for each in every(items, Cancelled)]
     assert ("cancelled", ["state"]) == (
-        only(items, RunEnded)[0].end,
-        [each.what for each in only(items, Remarked)],
+        every(items, RunEnded)[0].end,
+        [each.what for each in every(items, Remarked)],
     )
 
 
@@ -184,7 +184,7 @@ def test_knows_its_own(document: Any, score: int | None) -> None:
 def test_rubbish_is_refused() -> None:
     """Where not one event can be read, that is said."""
     with pytest.raises(BadTranscript):
-        told(OPENHANDS, "nothing\nof\nthis")
+        items_of(OPENHANDS, "nothing\nof\nthis")
 
 
 ROWS = lines({"instance_id": "a", "history": EVENTS}, {"instance_id": "b", "history": EVENTS})
@@ -197,7 +197,7 @@ ROWS = lines({"instance_id": "a", "history": EVENTS}, {"instance_id": "b", "hist
 def test_cut_anywhere_it_imports_up_to_the_cut(which: bytes, data: st.DataObject) -> None:
     """Half a file has no answer's text that the whole one has not."""
     part = whole_up_to(OPENHANDS, which[: data.draw(st.integers(0, len(which)))])
-    assert {"go", "done"} >= {answer.text for answer in only(part, Answered)}
+    assert {"go", "done"} >= {answer.text for answer in every(part, Answered)}
 
 
 @given(places=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=4))
@@ -208,8 +208,8 @@ def test_lines_in_another_order_are_still_told(places: list[tuple[int, int]]) ->
         events[one], events[other] = events[other], events[one]
         events.append(events[one])
     items = whole_up_to(OPENHANDS, encoded(lines(*events)))
-    assert len(places) == len([each for each in only(items, Unread) if each.code == "repeated"])
-    assert {"out c1", "out c2"} == {each.output for each in only(items, Returned)}
+    assert len(places) == len([each for each in every(items, Unread) if each.code == "repeated"])
+    assert {"out c1", "out c2"} == {each.output for each in every(items, Returned)}
 
 
 def test_a_list_of_rows_is_a_run_a_row() -> None:
@@ -227,7 +227,7 @@ def test_a_list_of_rows_is_a_run_a_row() -> None:
     for document in (row, [row, row | {"instance_id": "j"}, {"note": 1}]):
         match = OPENHANDS.match(Source.of("x", encoded(document)))
         assert match is not None
-    items = told(OPENHANDS, [row, row | {"instance_id": "j"}, {"note": 1}])
-    assert ["i", "j"] == [item.key for item in only(items, RunBegan)]
-    assert ["finished", "finished"] == [item.end for item in only(items, RunEnded)]
-    assert ["no_run"] == [item.code for item in only(items, Unread)]
+    items = items_of(OPENHANDS, [row, row | {"instance_id": "j"}, {"note": 1}])
+    assert ["i", "j"] == [item.key for item in every(items, RunBegan)]
+    assert ["finished", "finished"] == [item.end for item in every(items, RunEnded)]
+    assert ["no_run"] == [item.code for item in every(items, Unread)]

@@ -6,7 +6,7 @@ import pytest
 
 from refold.importers.formats.openhands.importer import OPENHANDS
 from refold.importers.items import Answered, Returned, RunBegan, Said
-from support.transcribed import encoded, only, told
+from support.transcribed import encoded, every, items_of
 
 PAIRS: list[Any] = [
     [
@@ -29,9 +29,9 @@ BESIDE: list[Any] = [
 def test_a_history_is_read_as_events(history: list[Any]) -> None:
     """The person's words, the call with the thought before it, and its result, which failed by its exit code."""
     issue = {"owner": "ann", "repo": "app", "number": 7}
-    items = told(OPENHANDS, encoded({"issue": issue, "git_patch": "", "history": history}))
-    [began], [said] = only(items, RunBegan), only(items, Said)
-    [answer], [result] = only(items, Answered), only(items, Returned)
+    items = items_of(OPENHANDS, encoded({"issue": issue, "git_patch": "", "history": history}))
+    [began], [said] = every(items, RunBegan), every(items, Said)
+    [answer], [result] = every(items, Answered), every(items, Returned)
     assert ("ann/app#7", "Fix it.") == (began.key, said.text)
     assert ("Look.", "run") == (answer.text, answer.calls[0].name)
     assert '"command":"ls"' in answer.calls[0].arguments.replace(" ", "")
@@ -40,6 +40,6 @@ def test_a_history_is_read_as_events(history: list[Any]) -> None:
 
 def test_each_of_a_pair_has_its_place() -> None:
     """An investigator finds an observation behind its action, in the pair."""
-    items = told(OPENHANDS, encoded({"issue": {}, "git_patch": "", "history": PAIRS}))
-    [result] = only(items, Returned)
+    items = items_of(OPENHANDS, encoded({"issue": {}, "git_patch": "", "history": PAIRS}))
+    [result] = every(items, Returned)
     assert result.position.endswith(".history[1][1]")

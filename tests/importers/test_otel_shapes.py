@@ -10,8 +10,8 @@ from refold.importers.formats.otel.importer import OTEL
 from refold.importers.items import Answered, Prompted, Remarked, Returned, Unread
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.vocabulary import StopReason
-from support.spans import RUN, START, iso, of, only, source, span
-from support.transcribed import tallies, tally_of
+from support.spans import RUN, START, iso, of, source, span
+from support.transcribed import every, tallies, tally_of
 from support.unknown_keys import lost
 
 
@@ -85,7 +85,7 @@ def test_names_of_prompts(own: dict[str, Any], pieces: list[str]) -> None:
     """A prompt is read under each name that the conventions gave it."""
     row = span(0, "chat")
     row["attributes"] |= own
-    assert pieces == [message.text for message in only(of([row]), Prompted)[0].messages]
+    assert pieces == [message.text for message in every(of([row]), Prompted)[0].messages]
 
 
 def test_messages_in_events() -> None:
@@ -100,8 +100,8 @@ def test_messages_in_events() -> None:
         },
     ]
     items = of([row])
-    assert "go" == only(items, Prompted)[0].messages[0].text
-    assert "done" == only(items, Answered)[0].text
+    assert "go" == every(items, Prompted)[0].messages[0].text
+    assert "done" == every(items, Answered)[0].text
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_names_of_usage(name: str, value: int | str, field: str) -> None:
     """Usage is read under old names and new ones."""
     row = span(0, "chat")
     row["attributes"][name] = value
-    assert 7 == getattr(only(of([row]), Answered)[0].usage, field)
+    assert 7 == getattr(every(of([row]), Answered)[0].usage, field)
 
 
 def test_ai_sdk_inner_spans_belong_by_time() -> None:
@@ -138,7 +138,7 @@ def test_ai_sdk_inner_spans_belong_by_time() -> None:
         | own,
     }
     items = of([inner, outer])
-    assert [("hi", StopReason.END_TURN)] == [(item.text, item.stop) for item in only(items, Answered)]
+    assert [("hi", StopReason.END_TURN)] == [(item.text, item.stop) for item in every(items, Answered)]
     assert 5 == tally_of(items).input_tokens
 
 
@@ -181,7 +181,7 @@ def test_a_database_of_spans() -> None:
     data = database(RUN)
     items = list(OTEL.items(Source.of("x.db", data)))
     assert tally_of(of(RUN)) == tally_of(items)
-    assert ["unmapped"] == [item.what for item in only(items, Remarked)]
+    assert ["unmapped"] == [item.what for item in every(items, Remarked)]
     found = OTEL.match(Source.of("x.db", data))
     assert found is not None
     assert found.score > 50
@@ -235,11 +235,11 @@ def test_kinds_of_other_conventions(
     assert match is not None
     tally = tally_of(items)
     assert (1, 1, 10, 2) == (tally.messages, tally.tool_calls, tally.input_tokens, tally.output_tokens)
-    assert [("look", "found")] == [(each.name, each.output) for each in only(items, Returned)]
+    assert [("look", "found")] == [(each.name, each.output) for each in every(items, Returned)]
 
 
 def test_spans_in_groups() -> None:
     """Lists of spans under names are read as one list; what stands beside them is kept."""
     items = list(OTEL.items(source({"a": RUN[:2], "b": RUN[2:], "note": "kept"})))
     assert [2] == [tally.messages for tally in tallies(items)]
-    assert ['{"note":"kept"}'] == [item.rest for item in only(items, Unread)]
+    assert ['{"note":"kept"}'] == [item.rest for item in every(items, Unread)]

@@ -10,7 +10,7 @@ from refold.importers.items import Answered, Item, Remarked, Returned, RunBegan,
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role, StopReason, ToolError
-from support.transcribed import only, tally_of
+from support.transcribed import every, tally_of
 
 
 def request(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def test_a_conversation() -> None:
     assert ["RunBegan", "Remarked", "Answered", "Returned", "Answered", "RunEnded"] == [
         type(item).__name__ for item in items
     ]
-    assert '{"timestamp":"2025-01-01T00:00:01Z"}' == only(items, Remarked)[0].rest
-    assert ["go"] == [message.text for message in only(items, RunBegan)[0].messages]
-    assert [None, StopReason.END_TURN] == [item.stop for item in only(items, Answered)]
-    ended = only(items, RunEnded)[0]
+    assert '{"timestamp":"2025-01-01T00:00:01Z"}' == every(items, Remarked)[0].rest
+    assert ["go"] == [message.text for message in every(items, RunBegan)[0].messages]
+    assert [None, StopReason.END_TURN] == [item.stop for item in every(items, Answered)]
+    ended = every(items, RunEnded)[0]
     tally = tally_of(items)
     assert ("finished", 4, 1, 2, 1) == (
         ended.end,
@@ -104,15 +104,15 @@ def test_a_conversation() -> None:
 def test_results(part: dict[str, Any], error: ToolError | None, counted: int) -> None:
     """A call's result fails where the format marks it as failed."""
     items = of([*LIST[:2], request(part)])
-    assert [error] == [item.error for item in only(items, Returned)]
-    ended, tally = only(items, RunEnded)[0], tally_of(items)
+    assert [error] == [item.error for item in every(items, Returned)]
+    ended, tally = every(items, RunEnded)[0], tally_of(items)
     assert ("open", 1, counted) == (ended.end, tally.tool_results, tally.tool_errors)
 
 
 def test_a_retry_without_a_tool_is_the_frameworks_word() -> None:
     """A retry that names no tool is a message of the harness, and no result."""
     items = of([LIST[0], response(TEXT), request(retry("again, please", None))])
-    assert [("again, please", "harness")] == [(item.text, item.by) for item in only(items, Said)]
+    assert [("again, please", "harness")] == [(item.text, item.by) for item in every(items, Said)]
     assert (
         (2, 0) == (tally_of(items).user_messages, tally_of(items).tool_messages)
         if isinstance(items[-1], RunEnded)
@@ -125,18 +125,18 @@ def test_instructions_and_parts() -> None:
     items = of(
         [request(prompt(["a", {"kind": "image-url", "url": "u"}]), instructions="be brief"), response(TEXT)]
     )
-    messages = only(items, RunBegan)[0].messages
+    messages = every(items, RunBegan)[0].messages
     assert [(Role.SYSTEM, "be brief"), (Role.USER, "a\n[image-url]")] == [
         (each.role, each.text) for each in messages
     ]
-    assert ["unmapped"] == [item.what for item in only(items, Remarked)]
-    assert '"url":"u"' in only(items, Remarked)[0].rest
+    assert ["unmapped"] == [item.what for item in every(items, Remarked)]
+    assert '"url":"u"' in every(items, Remarked)[0].rest
 
 
 def test_what_stands_beside_a_part_is_kept() -> None:
     """Signatures and ids of an answer's texts, thoughts and calls are in what is left of it."""
     parts = (TEXT | {"id": "t1"}, {"part_kind": "thinking", "content": "hm", "signature": "sig"}, call())
-    answer = only(of([LIST[0], response(*parts)]), Answered)[0]
+    answer = every(of([LIST[0], response(*parts)]), Answered)[0]
     assert (
         '{"parts":[{"id":"t1","part_kind":"text"},{"part_kind":"thinking","signature":"sig"}]}' == answer.rest
     )
@@ -146,22 +146,22 @@ def test_usage_of_older_versions() -> None:
     """`request_tokens` and `response_tokens` are the older names of usage."""
     usage = {"request_tokens": 3, "response_tokens": 4, "details": {"reasoning_tokens": 1}}
     items = of([LIST[0], response(TEXT, usage=usage)])
-    assert [Usage(input=3, output=4, reasoning=1)] == [item.usage for item in only(items, Answered)]
+    assert [Usage(input=3, output=4, reasoning=1)] == [item.usage for item in every(items, Answered)]
     assert 3 == tally_of(items).input_tokens
 
 
 def test_an_output_tool_ends_the_run() -> None:
     """The framework's own result for an output tool is the end, not a pending prompt."""
     items = of([*LIST[:2], request(result("Final result processed."))])
-    assert ["finished"] == [item.end for item in only(items, RunEnded)]
+    assert ["finished"] == [item.end for item in every(items, RunEnded)]
 
 
 def test_unknown_parts_are_kept() -> None:
     """A part of a kind that we do not know is kept whole."""
     odd = {"part_kind": "hologram", "content": "kept"}
     items = of([LIST[0], response(TEXT, odd), request(odd), {"kind": "dream", "parts": []}])
-    assert "kept" in only(items, Answered)[0].rest
-    assert ["no_part", "no_message"] == [item.code for item in only(items, Unread)]
+    assert "kept" in every(items, Answered)[0].rest
+    assert ["no_part", "no_message"] == [item.code for item in every(items, Unread)]
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'[{"parts'])
@@ -185,7 +185,7 @@ def test_runs_in_one_document() -> None:
     }
     items = of(document)
     assert ['{"around":{"note":"kept","runs":[{"id":"c"}]},"id":"a","outcome":1}', '{"id":"b"}'] == [
-        item.rest for item in only(items, RunBegan)
+        item.rest for item in every(items, RunBegan)
     ]
-    assert ["a", "b"] == [item.key for item in only(items, RunBegan)]
-    assert ["finished", "open"] == [item.end for item in only(items, RunEnded)]
+    assert ["a", "b"] == [item.key for item in every(items, RunBegan)]
+    assert ["finished", "open"] == [item.end for item in every(items, RunEnded)]

@@ -37,7 +37,7 @@ from refold.replay.whatif.verdict import Verdict
 from support import claude_code
 from support.following import shown as followed
 from support.told import END, answered, audited, began, derived, events, returned, said, shown
-from support.transcribed import only, tally_of
+from support.transcribed import every, tally_of
 
 SALT = b"salt"
 CALLS = ("1", "2", "3")
@@ -223,6 +223,6 @@ def test_claude_code_denials(content: str, kind: str, by: Refuser | None) -> Non
     """A call is refused where its row shows that it never ran: a bare rejection may also have stopped it while it ran."""
     more = {"toolDenialKind": kind} if kind else {}
     denied = claude_code.read({**claude_code.result("r", "a", "t", content, is_error=True), **more})
-    assert (by, 1) == (only(denied, Returned)[0].refused_by, tally_of(denied).tool_errors)
+    assert (by, 1) == (every(denied, Returned)[0].refused_by, tally_of(denied).tool_errors)
     unmarked = claude_code.read({**claude_code.result("r", "a", "t", content), **more})
-    assert None is only(unmarked, Returned)[0].refused_by
+    assert None is every(unmarked, Returned)[0].refused_by

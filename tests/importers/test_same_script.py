@@ -17,7 +17,7 @@ from support.clients import CLIENTS, Script, Turn, answers
 from support.following import shown as followed
 from support.strategies import scaled
 from support.told import audited, derived, events
-from support.transcribed import only, told
+from support.transcribed import every, items_of
 
 LONG = (
     Turn("go", [("I look.", ["ls"]), ("Both.", ["cat a", "cat b"]), ("Again.", ["ls"]), ("Once more.", ["ls"]), ("Done.", [])]),
@@ -36,7 +36,7 @@ RULES: list[tuple[str, dict[str, Any]]] = [
 
 def log_of(client: str, script: Script) -> list[Event]:
     """The log of a script as the client records it."""
-    deriving, log = derived(told(importer(client), CLIENTS[client](script)))
+    deriving, log = derived(items_of(importer(client), CLIENTS[client](script)))
     assert [] == deriving.problems
     assert audited(log).clean
     return events(log)
@@ -108,11 +108,11 @@ def test_any_script(script: Script, value: int) -> None:
 @pytest.mark.parametrize("client", sorted(CLIENTS))
 def test_only_what_the_file_shows_is_finished(client: str) -> None:
     """A record that ends amid a script is not finished; of a whole one Gemini CLI alone cannot tell it from one that was stopped."""
-    (whole,) = only(told(importer(client), CLIENTS[client](LONG)), RunEnded)
+    (whole,) = every(items_of(importer(client), CLIENTS[client](LONG)), RunEnded)
     assert ("unknown" if client == "gemini_cli" else "finished") == whole.end
     for cut in range(len(LONG[0].answers) - 1):
         asked = [Turn("go", LONG[0].answers[: cut + 1])]
-        (ended,) = only(told(importer(client), CLIENTS[client](asked)), RunEnded)
+        (ended,) = every(items_of(importer(client), CLIENTS[client](asked)), RunEnded)
         assert "open" == ended.end
 
 

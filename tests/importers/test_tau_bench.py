@@ -14,7 +14,7 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict
 from support.following import shown
 from support.told import derived, events
-from support.transcribed import only, tally_of
+from support.transcribed import every, tally_of
 from support.unknown_keys import lost
 
 
@@ -48,15 +48,15 @@ def of(value: object) -> list[Item]:
 def test_a_run() -> None:
     """What stands before the first answer opens the run; the rest is told in order; ids repeat and still pair."""
     items = of([run(TRAJ)])
-    began = only(items, RunBegan)[0]
+    began = every(items, RunBegan)[0]
     assert ("task-3-trial-0", "$[0].traj[0:2]") == (began.key, began.position)
     assert ["policy", "hi"] == [message.text for message in began.messages]
     tally = tally_of(items)
     assert (7, 2, 3, 2, 2, 2) == (
         tally.messages, tally.user_messages, tally.assistant_messages, tally.tool_messages, tally.tool_calls, tally.tool_results,
     )  # fmt: skip
-    assert ["score:reward", "unmapped"] == [item.what for item in only(items, Remarked)]
-    assert 2 == len(only(items, Returned))
+    assert ["score:reward", "unmapped"] == [item.what for item in every(items, Remarked)]
+    assert 2 == len(every(items, Returned))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_run() -> None:
 )  # fmt: skip
 def test_ends(traj: list[Any], info: dict[str, Any], end: str) -> None:
     """A run ends by its last message, its count of answers, or its error."""
-    assert [end] == [item.end for item in only(of(run(traj, info=info)), RunEnded)]
+    assert [end] == [item.end for item in every(of(run(traj, info=info)), RunEnded)]
 
 
 def test_a_result_without_a_call_is_not_counted_as_one() -> None:
@@ -80,27 +80,27 @@ def test_a_result_without_a_call_is_not_counted_as_one() -> None:
     items = of(run([said("hi"), result(), call(), result()]))
     tally = tally_of(items)
     assert (2, 1, 1) == (tally.tool_messages, tally.tool_calls, tally.tool_results)
-    assert 2 == len(only(items, Returned))
+    assert 2 == len(every(items, Returned))
 
 
 def test_display_text() -> None:
     """Few-shot text is messages by lines that begin with a role; calls are known by their results, and said to be."""
     text = "user: hi\nthere\nassistant: None\ntool: r1\nassistant: done"
     items = of({"messages_display": text})
-    assert ["hi\nthere"] == [message.text for message in only(items, RunBegan)[0].messages]
+    assert ["hi\nthere"] == [message.text for message in every(items, RunBegan)[0].messages]
     assert [("", ["unknown"]), ("done", [])] == [
-        (item.text, [c.name for c in item.calls]) for item in only(items, Answered)
+        (item.text, [c.name for c in item.calls]) for item in every(items, Answered)
     ]
-    assert ["calls_inferred"] == [item.code for item in only(items, Unread)]
+    assert ["calls_inferred"] == [item.code for item in every(items, Unread)]
     tally = tally_of(items)
-    assert "unknown" == only(items, RunEnded)[0].end
+    assert "unknown" == every(items, RunEnded)[0].end
     assert (None, 1, 2) == (tally.tool_calls, tally.tool_results, tally.assistant_messages)
 
 
 def test_no_two_inferred_calls_are_the_same() -> None:
     """What nobody recorded is no repetition: each call that is known by its result only has its own number as argument."""
     items = of({"messages_display": "user: hi\n" + "assistant: None\ntool: r\n" * 2 + "tool: r"})
-    arguments = [call.arguments for item in only(items, Answered) for call in item.calls]
+    arguments = [call.arguments for item in every(items, Answered) for call in item.calls]
     assert ['{"not_recorded":1}', '{"not_recorded":2}', '{"not_recorded":3}'] == arguments
 
 
@@ -169,7 +169,7 @@ def test_approvals_of_an_inferred_call(chain: list[dict[str, Any]], verdict: Ver
 def test_keys_are_unique() -> None:
     """The same task twice is two runs with two keys."""
     items = of([run(TRAJ), run(TRAJ)])
-    assert 2 == len({item.key for item in only(items, RunBegan)})
+    assert 2 == len({item.key for item in every(items, RunBegan)})
 
 
 def test_plain_lists() -> None:
@@ -182,7 +182,7 @@ def test_plain_lists() -> None:
     ):
         source = Source.of("x", data)
         assert OPENAI_MESSAGES.match(source) is not None
-        ends = only(list(OPENAI_MESSAGES.items(source)), RunEnded)
+        ends = every(list(OPENAI_MESSAGES.items(source)), RunEnded)
         assert [end] * runs == [item.end for item in ends]
 
 
@@ -202,7 +202,7 @@ def test_nobody_marks_what_failed() -> None:
     """Neither lists of messages nor tau-bench mark a result as failed, and nobody counts what failed."""
     lists = list(OPENAI_MESSAGES.items(Source.of("x", msgspec.json.encode([said("hi"), call(), result()]))))
     for items in (of(run(TRAJ)), lists):
-        assert [] == [item for item in only(items, Returned) if item.marked]
+        assert [] == [item for item in every(items, Returned) if item.marked]
         assert None is tally_of(items).tool_errors
 
 
@@ -219,8 +219,8 @@ def test_lists_among_other_things() -> None:
 def test_unread_rows_are_kept() -> None:
     """A row that is no message, and keys that mean nothing here, stand beside the conversation."""
     items = of(run([said("hi"), said("a", "assistant"), 17, said("b") | {"flag": "kept"}]))
-    assert ["17"] == [item.rest.strip('{}"unread:[]') for item in only(items, Unread)]
-    assert "kept" in only(items, Said)[-1].rest
+    assert ["17"] == [item.rest.strip('{}"unread:[]') for item in every(items, Unread)]
+    assert "kept" in every(items, Said)[-1].rest
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"a":1}', b"\x00\xff"])

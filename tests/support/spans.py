@@ -1,6 +1,6 @@
 """Spans of an agent of a few words, as the Python SDK exports them."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -8,7 +8,6 @@ from refold.importers.formats.otel.importer import OTEL
 from refold.importers.source import Source
 
 START = 1_700_000_000
-T = TypeVar("T")
 
 
 def source(value: object) -> Source:
@@ -68,7 +67,3 @@ RUN = [
 
 def of(value: object) -> list[Any]:
     return list(OTEL.items(source(value)))
-
-
-def only(items: list[Any], kind: type[T]) -> list[T]:
-    return [item for item in items if isinstance(item, kind)]

@@ -13,7 +13,7 @@ from refold.importers.tallies import Count, Tally
 Told = TypeVar("Told", bound=Item)
 
 
-def told(importer: Importer, document: object) -> list[Item]:
+def items_of(importer: Importer, document: object) -> list[Item]:
     """The items of a document (a text or bytes as they are, anything else as JSON)."""
     return list(conversations(importer.items(Source.of("t", encoded(document)))))
 
@@ -25,7 +25,7 @@ def encoded(document: object) -> bytes:
     return document.encode() if isinstance(document, str) else json.dumps(document).encode()
 
 
-def only(items: Sequence[Item], kind: type[Told]) -> list[Told]:
+def every(items: Sequence[Item], kind: type[Told]) -> list[Told]:
     """The items of a kind."""
     return [item for item in items if isinstance(item, kind)]
 
@@ -59,7 +59,7 @@ def whole_up_to(importer: Importer, data: bytes) -> list[Item]:
         items = list(conversations(importer.items(source)))
     except BadTranscript:
         return []
-    began, ended = len(only(items, RunBegan)), len(only(items, RunEnded))
+    began, ended = len(every(items, RunBegan)), len(every(items, RunEnded))
     assert began == ended or (began == 0 and ended == 1), (began, ended)
-    assert all(item.problem for item in only(items, Unread))
+    assert all(item.problem for item in every(items, Unread))
     return items
