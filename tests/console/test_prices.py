@@ -13,7 +13,7 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.prices import list_name, listed_nanousd
 from refold.engine.policies.files import PolicyFileError
 from refold.reducers.messages import Usage
-from refold.replay.whatif.most import Answered
+from refold.replay.whatif.tables import PriceQuery
 
 TABLE = "scripted: {input: 2, output: 10, cache_read: 0.5}\n"
 USAGE = Usage(input=1_000_000, output=100_000)
@@ -38,7 +38,7 @@ def runs(store: Path) -> Path:
 def priced(usage: Usage, table: Path) -> int | None:
     prices = choose_prices(table)
     assert prices is not None
-    return prices.cost(Answered(model="scripted", address="", at=0, usage=usage))
+    return prices.cost(PriceQuery(model="scripted", address="", at=0, usage=usage))
 
 
 def test_a_limit_is_judged_by_a_file(refold: Refold, runs: Path, tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_installed_lists(model: str, address: str, known: bool) -> None:
     prices = choose_prices(Path("genai-prices"))
     assert prices is not None
     assert list_name() == prices.name
-    answered = Answered(model=model, address=address, at=0, usage=USAGE)
+    answered = PriceQuery(model=model, address=address, at=0, usage=USAGE)
     assert listed_nanousd(USAGE, model, address, 0) == prices.cost(answered)

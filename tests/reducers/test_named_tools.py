@@ -1,12 +1,14 @@
 """Rules that can never fit: names that no tool has, and names of tools that a run does not have."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from refold.reducers import parse
 from refold.reducers.complaints import opening, warnings
 from refold.reducers.events import Manifest, RunStarted
+from refold.reducers.guards import BUILTIN, Place, Reading, Registry
+from refold.reducers.guards.protocol import Config
 from refold.reducers.named_tools import strangers
 
 
@@ -152,3 +154,26 @@ def test_a_schema_of_no_object(schema: str) -> None:
 def _said_of(schema: str) -> list[str]:
     policy = parse(guard("arguments", field="cmd", matches="rm"))
     return [each.path for each in strangers(policy, [Manifest(name="t", schema=schema)])]
+
+
+class Quota(Config, frozen=True, kw_only=True, tag="quota"):
+    """A guard of somebody else that names its tools."""
+
+    tool: str
+    kind: ClassVar[str] = "quota"
+    places: ClassVar[frozenset[Place]] = frozenset()
+    reading: ClassVar[Reading] = Reading(tools={"tool": "name"})
+
+
+@pytest.mark.parametrize(
+    ("registry", "paths"),
+    [
+        pytest.param({**BUILTIN, "quota": Quota}, ["guards[0].tool"], id="its class declares the key"),
+        pytest.param(BUILTIN, [], id="it is not installed"),
+    ],
+)
+def test_names_of_tools_in_other_guards(registry: Registry, paths: list[str]) -> None:
+    """The name of a tool in a guard of another package is looked up if the guard declares that it names one."""
+    policy = parse(guard("quota", tool="sh"), {**BUILTIN, "quota": Quota})
+    found = strangers(policy, [Manifest(name="bash")], registry=registry)
+    assert paths == [each.path for each in found]

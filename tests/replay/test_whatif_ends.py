@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from refold.reducers.events import Diagnosed, Event, Manifest, ModelResponded, RunStarted, ToolReturned
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.endings import Errors
+from refold.reducers.guards.protocol import Reading
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay.whatif.comparison import Comparison
@@ -177,6 +178,13 @@ class Counting(Errors, frozen=True, kw_only=True, tag="counting"):
     kind: ClassVar[str] = "counting"
 
 
+class Declared(Errors, frozen=True, kw_only=True, tag="declared"):
+    """A guard of somebody else that declares what it reads."""
+
+    kind: ClassVar[str] = "declared"
+    reading: ClassVar[Reading] = Reading(monotone=frozenset({Unknown.ERRORS}))
+
+
 @pytest.mark.parametrize(
     ("other", "unknown", "verdict"),
     [
@@ -188,6 +196,12 @@ class Counting(Errors, frozen=True, kw_only=True, tag="counting"):
             (Unknown.ERRORS,),
             Verdict.INCONCLUSIVE,
             id="a guard of which nobody knows what it makes of it",
+        ),
+        pytest.param(
+            {"guards": [{"guard": "declared", "rounds": 4}]},
+            (Unknown.ERRORS,),
+            Verdict.AGREE,
+            id="one that declares that more failures only make it trip earlier",
         ),
         pytest.param(
             {"guards": [{"guard": "stall", "same_tool": None}]},
@@ -205,7 +219,7 @@ class Counting(Errors, frozen=True, kw_only=True, tag="counting"):
 )
 def test_calls_may_have_failed(other: Plain, unknown: tuple[Unknown, ...], verdict: Verdict) -> None:
     """Where the record does not say which calls failed, none did, and all did."""
-    registry: Registry = {**BUILTIN, Counting.kind: Counting}
+    registry: Registry = {**BUILTIN, Counting.kind: Counting, Declared.kind: Declared}
     comparison = Comparison("r1", parse(other, registry), registry)
     found = shown(comparison, lacking(calls("act", 3, 10), unknown))
     assert verdict is found.verdict

@@ -9,7 +9,8 @@ from refold.reducers.events import Event, Fact, RunStarted
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import Unknown
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.verdict import UNTIMED, Verdict, WhatIf
+from refold.replay.whatif.upper_bounds import UNTIMED
+from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import shown
 from support.scenario import SECOND, Scenario
 

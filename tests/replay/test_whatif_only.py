@@ -14,7 +14,7 @@ from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
 from refold.replay import only
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.only import RULES
+from refold.replay.whatif.rule_subset import RULES
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.any_policy import policies
 from support.following import shown

@@ -11,8 +11,9 @@ from refold.reducers.events import Event, Fact, ModelResponded
 from refold.reducers.messages import Usage
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.most import Answered, Prices, priced
-from refold.replay.whatif.verdict import UNPRICED, Verdict, WhatIf, totals_of
+from refold.replay.whatif.tables import PriceQuery, Prices, add_price
+from refold.replay.whatif.upper_bounds import UNPRICED
+from refold.replay.whatif.verdict import Verdict, WhatIf, totals_of
 from support.following import shown
 from support.scenario import Scenario
 from support.shown_only import Life
@@ -22,7 +23,7 @@ from support.strategies import scaled
 Plain = dict[str, Any]
 
 
-def by_the_token(answered: Answered) -> int | None:
+def by_the_token(answered: PriceQuery) -> int | None:
     """Ten nano-dollars a token, whoever answers."""
     return 10 * (answered.usage.input + answered.usage.output)
 
@@ -97,7 +98,7 @@ def test_whose_price_it_is() -> None:
     """The model that answered is asked about, else the one that was asked, at the address and the time of the record."""
     seen: list[tuple[str, str]] = []
 
-    def cost(answered: Answered) -> None:
+    def cost(answered: PriceQuery) -> None:
         seen.append((answered.model, answered.address))
 
     scenario = answers(None, None)
@@ -113,7 +114,7 @@ class Priced(Life):
     """A life in a world in which the table's prices are known as each answer comes."""
 
     def _feed(self, fact: Fact) -> None:
-        super()._feed(priced(fact, self.state, TABLE))
+        super()._feed(add_price(fact, self.state, TABLE))
 
 
 @settings(max_examples=scaled(20))

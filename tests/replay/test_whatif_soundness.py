@@ -14,8 +14,8 @@ from refold.reducers.events import Fact
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.most import Contexts
-from refold.replay.whatif.only import RULES, only
+from refold.replay.whatif.rule_subset import RULES, only
+from refold.replay.whatif.tables import Contexts
 from refold.replay.whatif.verdict import Verdict, spend_of
 from support.any_policy import one_rule, policies
 from support.blotting import Blots, Blotted

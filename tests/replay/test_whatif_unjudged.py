@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from refold.reducers.errors import DamagedLog
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.verdict import UNTIMED, Verdict
+from refold.replay.whatif.upper_bounds import UNTIMED
+from refold.replay.whatif.verdict import Verdict
 from support.following import looked_at, shown, unchained
 from support.scenario import Scenario
 from support.stories import Plain, erased, steps, told

@@ -10,7 +10,8 @@ from refold.reducers.events import RunStarted
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.shown import seconds
-from refold.replay.whatif.verdict import UNCOUNTED, UNPRICED, Verdict, WhatIf, totals_of
+from refold.replay.whatif.upper_bounds import UNCOUNTED, UNPRICED
+from refold.replay.whatif.verdict import Verdict, WhatIf, totals_of
 from support.following import shown
 from support.scenario import SECOND, Scenario
 

@@ -11,7 +11,7 @@ from refold.reducers.events import Event
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.most import Contexts, Prices
+from refold.replay.whatif.tables import Contexts, Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
 from support.any_policy import laid_over, policies, turned
 from support.following import shown

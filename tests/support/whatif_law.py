@@ -34,7 +34,7 @@ from refold.reducers.parser import parse
 from refold.replay import known
 from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.most import Contexts
+from refold.replay.whatif.tables import Contexts
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from support.following import unchained
 from support.transcripts import FILES, manifest, path_of, salts

@@ -34,8 +34,8 @@ from refold.reducers.vocabulary import NANO
 from refold.replay.bulk import Shard
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.most import Answered, Contexts, Prices
-from refold.replay.whatif.only import RULES, Named, only
+from refold.replay.whatif.rule_subset import RULES, Named, only
+from refold.replay.whatif.tables import Contexts, PriceQuery, Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf
 
 _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTALL)
@@ -201,8 +201,8 @@ def choose_prices(chosen: Path | None) -> Prices | None:
 def _installed_prices() -> Prices:
     from refold.engine.models.prices import list_name, listed_nanousd
 
-    def cost(answered: Answered) -> int | None:
-        return listed_nanousd(answered.usage, answered.model, answered.address, answered.at)
+    def cost(query: PriceQuery) -> int | None:
+        return listed_nanousd(query.usage, query.model, query.address, query.at)
 
     return Prices(list_name(), cost)
 
@@ -210,9 +210,9 @@ def _installed_prices() -> Prices:
 def _of_file(path: Path) -> Prices:
     name, table = read_table(path, "a table of prices", "gpt-5-mini: {input: 0.25, output: 2}", _price)
 
-    def cost(answered: Answered) -> int | None:
-        price = table.get(answered.model)
-        return None if price is None else _cost(price, answered)
+    def cost(query: PriceQuery) -> int | None:
+        price = table.get(query.model)
+        return None if price is None else _cost(price, query)
 
     return Prices(name, cost)
 
@@ -244,8 +244,8 @@ def _price(model: str, data: Any) -> ListedPrice:
         raise refusal(error, data, ListedPrice, model) from error
 
 
-def _cost(price: ListedPrice, answered: Answered) -> int | None:
-    usage = answered.usage
+def _cost(price: ListedPrice, query: PriceQuery) -> int | None:
+    usage = query.usage
     charged = (
         (price.input, usage.input - usage.cache_read - usage.cache_write),
         (price.cache_read, usage.cache_read),

@@ -14,7 +14,7 @@ from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.replay import figures
 from refold.replay.bulk import Ended
-from refold.replay.whatif.only import note_of
+from refold.replay.whatif.rule_subset import note_of
 from refold.replay.whatif.verdict import Spend, Totals, Verdict, WhatIf, totals_of
 from refold.store.protocol import UnknownRun
 

@@ -57,6 +57,16 @@ class _Limit(Knob, frozen=True, kw_only=True, tag_field="type"):
 
     unit: ClassVar[LimitUnit]
 
+    @property
+    def reads(self) -> Unknown | None:
+        """What it counts that a record may lack; None: nothing, or what is lacking counts as nothing."""
+        return None
+
+    @property
+    def monotone(self) -> bool:
+        """Whether facts that a record lost can only make it trip earlier. A fact may have begun a turn."""
+        return False
+
 
 class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
     """Requests of the agent, each with all its attempts. At preflight `>=` N allows N requests.
@@ -69,6 +79,11 @@ class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
     free_tools: tuple[str, ...] = ()
 
     unit: ClassVar[LimitUnit] = LimitUnit.STEPS
+
+    @property
+    def monotone(self) -> bool:
+        """Steps only add up."""
+        return self.scope != "turn"
 
 
 class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
@@ -83,6 +98,16 @@ class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
     credit: Credit = Credit()
 
     unit: ClassVar[LimitUnit] = LimitUnit.NANOSECONDS
+
+    @property
+    def reads(self) -> Unknown | None:
+        """When facts happened."""
+        return None if self.value is None else Unknown.TIME
+
+    @property
+    def monotone(self) -> bool:
+        """Time only adds up, unless a lost fact may have been a wait for a person, or the first response."""
+        return self.scope != "turn" and not self.credit.person and self.clock == "start"
 
 
 class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
@@ -107,6 +132,17 @@ class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
 
     unit: ClassVar[LimitUnit] = LimitUnit.TOKENS
 
+    @property
+    def reads(self) -> Unknown | None:
+        """The provider's count."""
+        counts = self.value is not None and self.measure == "usage" and self.uncounted == "refuse"
+        return Unknown.USAGE if counts else None
+
+    @property
+    def monotone(self) -> bool:
+        """The provider's tokens only add up; those of the window may be fewer."""
+        return self.scope != "turn" and self.measure == "usage"
+
 
 class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
     """US dollars, by the price that the model's adapter knows.
@@ -120,6 +156,16 @@ class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
     unpriced: Literal["refuse", "ignore"] = "refuse"
 
     unit: ClassVar[LimitUnit] = LimitUnit.NANO_USD
+
+    @property
+    def reads(self) -> Unknown | None:
+        """Prices."""
+        return None if self.value is None or self.unpriced == "ignore" else Unknown.COST
+
+    @property
+    def monotone(self) -> bool:
+        """Money only adds up."""
+        return self.scope != "turn"
 
 
 Limit = StepLimit | TimeLimit | MessageLimit | TokenLimit | CostLimit

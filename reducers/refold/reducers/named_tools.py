@@ -21,17 +21,13 @@ from refold.reducers.approvals import (
 )
 from refold.reducers.errors import Complaint, Fault, meant, nearest, shown, suggestion
 from refold.reducers.events import Manifest
-from refold.reducers.guards.approvals import word_of
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.approvals import ArgumentRule, argument_rules, word_of
+from refold.reducers.guards.protocol import reading_of
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Replay
 
 _Kind = Literal["name", "glob", "mark"]
-
-_IN_GUARDS: dict[str, tuple[str, _Kind]] = {
-    "arguments": ("tool", "glob"),
-    "tool_cap": ("tools", "name"),
-    "stop_on_tool": ("tools", "name"),
-}
 # As other systems write a rule over arguments: `Bash(git push:*)`, or just the command.
 _ARGUMENTS = re.compile(r"[\s()]")
 _WAY = "; what is in a call's arguments, 'arguments' looks for: a guard, or an approver"
@@ -49,9 +45,9 @@ class _Named(msgspec.Struct, frozen=True):
     kind: _Kind
 
 
-def unfit(policy: Policy) -> Iterator[Fault]:
+def unfit(policy: Policy, registry: Registry = BUILTIN) -> Iterator[Fault]:
     """Names that no tool has, and commands that none is to the letter."""
-    for named in _named(policy):
+    for named in _tool_names(policy, registry):
         name, colon, command = named.text.partition(":") if named.kind == "mark" else (named.text, "", "")
         if _ARGUMENTS.search(name):
             said = "never fits: no name of a tool holds blanks or parentheses"
@@ -70,35 +66,47 @@ def unfit(policy: Policy) -> Iterator[Fault]:
 
 
 def strangers(
-    policy: Policy, tools: Collection[Manifest], called: Mapping[str, Any] | None = None
+    policy: Policy,
+    tools: Collection[Manifest],
+    called: Mapping[str, Any] | None = None,
+    registry: Registry = BUILTIN,
 ) -> Iterator[Complaint]:
-    """Names that fit none of the tools of a run, and fields that none has that they fit; without tools there is nothing to say.
+    """Names that fit none of the tools of a run, and fields that none of its tools has; without tools there is nothing.
 
-    `called`: schemas of the arguments that were recorded, by the tool; they speak where its own does not list its fields.
+    `called`: schemas of the arguments that were recorded, by the tool. They count where its own does not list its fields.
     """
     names = [tool.name for tool in tools]
-    for named in _named(policy) if tools else ():
+    for named in _tool_names(policy, registry) if tools else ():
         if not any(_fits(named, name) for name in names):
             near = _in_any_case(named.text, names) or meant(named.text, names)
             said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
             approves = near and named.path.startswith("approvals.")
             yield Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
-    for path, globs, field in _fields(policy):
-        keys = field.split(".")
-        fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in globs)]
-        own = [_schema(tool) for tool in fitting]
-        silent = [_has(schema, keys) is None for schema in own]
-        schemas: list[Any] = [
-            (called or {}).get(tool.name) if unsaid else schema
-            for tool, schema, unsaid in zip(fitting, own, silent, strict=True)
-        ]
-        if schemas and all(_has(schema, keys) is False for schema in schemas):
-            listed = [schema.get("properties") for schema in schemas]
-            kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
-            known = {key for fields in kept for key in fields}
-            what = "call" if any(silent) else "tool"
-            said = f"{shown(field)} is a field of no {what} of this run that it is about"
-            yield Complaint(path, f"{said}{nearest(field, known)}", meant(field, known))
+    for rule in argument_rules(policy):
+        if rule.field:
+            yield from _strange_field(rule, rule.field, tools, called or {})
+
+
+def _strange_field(
+    rule: ArgumentRule, field: str, tools: Collection[Manifest], called: Mapping[str, Any]
+) -> Iterator[Complaint]:
+    """Complain of a field that no tool has that the rule is about."""
+    keys = field.split(".")
+    fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in rule.tools)]
+    own = [_schema(tool) for tool in fitting]
+    silent = [_has(schema, keys) is None for schema in own]
+    schemas: list[Any] = [
+        called.get(tool.name) if unsaid else schema
+        for tool, schema, unsaid in zip(fitting, own, silent, strict=True)
+    ]
+    if not schemas or any(_has(schema, keys) is not False for schema in schemas):
+        return
+    listed = [schema.get("properties") for schema in schemas]
+    kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
+    known = {key for fields in kept for key in fields}
+    what = "call" if any(silent) else "tool"
+    said = f"{shown(field)} is a field of no {what} of this run that it is about"
+    yield Complaint(f"{rule.path}.field", f"{said}{nearest(field, known)}", meant(field, known))
 
 
 def _in_any_case(glob: str, names: Sequence[str]) -> str:
@@ -117,17 +125,7 @@ def _decides(policy: Policy, tool: str) -> str:
 
 def looks_into_fields(policy: Policy) -> bool:
     """Whether a rule looks at one field of arguments."""
-    return any(True for _ in _fields(policy))
-
-
-def _fields(policy: Policy) -> Iterator[tuple[str, Sequence[str], str]]:
-    """Each field of arguments that is looked into: its path, the globs of the tools that it is about, and itself."""
-    for place, config in enumerate(policy.guards):
-        if config.get("guard") == "arguments" and config.get("field"):
-            yield f"guards[{place}].field", [config.get("tool", "*")], config["field"]
-    for place, approver in enumerate(policy.approvals.chain if policy.approvals else ()):
-        if isinstance(approver, Match) and approver.field:
-            yield f"approvals.chain[{place}].field", approver.tools, approver.field
+    return any(rule.field for rule in argument_rules(policy))
 
 
 def _schema(tool: Manifest) -> Any:
@@ -162,10 +160,10 @@ def _fits(named: _Named, tool: str) -> bool:
     return tool == named.text
 
 
-def _named(policy: Policy) -> Iterator[_Named]:
+def _tool_names(policy: Policy, registry: Registry) -> Iterator[_Named]:
     for place, config in enumerate(policy.guards):
-        key, kind = _IN_GUARDS.get(str(config.get("guard")), ("", "name"))
-        yield from _listed(f"guards[{place}].{key}", config.get(key), kind) if key else ()
+        for key, kind in reading_of(registry.get(str(config.get("guard")))).tools.items():
+            yield from _listed(f"guards[{place}].{key}", config.get(key), kind)
     for place, approver in enumerate(policy.approvals.chain if policy.approvals else ()):
         path = f"approvals.chain[{place}]"
         yield from _listed(f"{path}.tools", approver.tools, "glob")

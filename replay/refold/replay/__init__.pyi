@@ -33,10 +33,10 @@ from .whatif.comparison import Comparison as Comparison
 from .whatif.comparison import side_by_side as side_by_side
 from .whatif.comparison import whatif as whatif
 from .whatif.facts import Change as Change
-from .whatif.most import Answered as Answered
-from .whatif.most import Contexts as Contexts
-from .whatif.most import Prices as Prices
-from .whatif.only import only as only
+from .whatif.rule_subset import only as only
+from .whatif.tables import Contexts as Contexts
+from .whatif.tables import PriceQuery as PriceQuery
+from .whatif.tables import Prices as Prices
 from .whatif.verdict import Prefixes as Prefixes
 from .whatif.verdict import Spend as Spend
 from .whatif.verdict import Totals as Totals

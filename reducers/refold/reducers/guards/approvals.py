@@ -8,10 +8,11 @@ Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`)
 here the parsed arguments are searched.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.approvals import (
@@ -28,9 +29,10 @@ from refold.reducers.approvals import (
 )
 from refold.reducers.errors import Fault
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
-from refold.reducers.guards.protocol import Ask, Config, Judgement, Place, Refuse, Stop
+from refold.reducers.guards.protocol import Ask, Config, Judgement, Place, Reading, Refuse, Stop
 from refold.reducers.limits import Amount
 from refold.reducers.patterns import occurs, searched
+from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal, Value, nano
 
@@ -203,6 +205,7 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
     observes: ClassVar[frozenset[type[Event]]] = Approval.observes
     reads_content: ClassVar[bool] = True
     guards_calls: ClassVar[bool] = True
+    reading: ClassVar[Reading] = Reading(tools={"tool": "glob"})
     fresh: ClassVar[Asked] = Asked()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:arguments": "skipped: the arguments match the rule {rule}, so this call was not run.",
@@ -266,3 +269,30 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
         person: tuple[Approver, ...] = (Human(tools=(self.tool,), timeout=self.timeout),)
         chain = (self._found, *(person if self.then == "ask" else ()), Approve())
         return Approval(name=self.called, chain=chain)
+
+
+class ArgumentRule(msgspec.Struct, frozen=True):
+    """A rule over arguments at `path` of a policy, a guard's or an approver's: the globs of its tools, and its patterns."""
+
+    path: str
+    tools: Sequence[str]
+    matches: str
+    unless: str | None
+    field: str | None
+
+
+def argument_rules(policy: Policy) -> Iterator[ArgumentRule]:
+    """The rules of a policy that search arguments: those of its guards, then those of its chain of approvers."""
+    for place, config in enumerate(policy.guards):
+        if config.get("guard") == Arguments.kind:
+            yield ArgumentRule(
+                path=f"guards[{place}]",
+                tools=(config.get("tool", "*"),),
+                matches=config.get("matches", ""),
+                unless=config.get("unless"),
+                field=config.get("field"),
+            )
+    for place, link in enumerate(policy.approvals.chain if policy.approvals else ()):
+        if isinstance(link, Match):
+            path = f"approvals.chain[{place}]"
+            yield ArgumentRule(path, link.tools, link.matches, link.unless, link.field)

@@ -32,6 +32,7 @@ from refold.reducers.guards.protocol import (
     Judgement,
     Own,
     Place,
+    Reading,
     Refuse,
     Stop,
     begins,
@@ -122,6 +123,7 @@ class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
     kind: ClassVar[str] = "tool_cap"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_CALLS})
     observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, InputReceived, RunForked})
+    reading: ClassVar[Reading] = Reading(tools={"tools": "name"})
     fresh: ClassVar[int] = 0
     texts: ClassVar[Mapping[str, str]] = {
         "refused:tool_cap": "skipped: this tool was called as often as it may be, so the call was not run."
@@ -159,6 +161,7 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
     kind: ClassVar[str] = "stop_on_tool"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_CALLS, Place.AFTER_TOOLS})
     observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, CallRefused})
+    reading: ClassVar[Reading] = Reading(tools={"tools": "name"})
     fresh: ClassVar[tuple[str, ...]] = ()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:stop_tool": "skipped: a call before this one ends the run, so this call was not run."

@@ -26,11 +26,11 @@ from refold.reducers.events import (
     RunStarted,
     ToolReturned,
 )
-from refold.reducers.guards.protocol import Config, Inject, Judgement, Own, Place, Stop, begins
+from refold.reducers.guards.protocol import Config, Inject, Judgement, Own, Place, Reading, Stop, begins
 from refold.reducers.limits import Scope
 from refold.reducers.machine import Trigger
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Cause, Role, StopReason
+from refold.reducers.vocabulary import Cause, Role, StopReason, Unknown
 
 _BAD = "!"
 
@@ -71,6 +71,7 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
         RunStarted, RunForked, ModelResponded, RetryScheduled, ToolReturned, CallRefused, InputReceived, MessageInjected
     })  # fmt: skip
     reads_content: ClassVar[bool] = True
+    reading: ClassVar[Reading] = Reading(calls=False, monotone=frozenset({Unknown.ERRORS}), warns=False)
     fresh: ClassVar[Recent] = Recent()
     texts: ClassVar[Mapping[str, str]] = {
         "premature_end": (
@@ -164,6 +165,7 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
         {ModelResponded, ToolReturned, CallRefused, MessageInjected, InputReceived, RunForked}
     )
     reads_content: ClassVar[bool] = True
+    reading: ClassVar[Reading] = Reading(monotone=frozenset({Unknown.ERRORS}), warns=False, target="to")
     fresh: ClassVar[Lacking] = Lacking()
     texts: ClassVar[Mapping[str, str]] = {
         "pivot": "[harness] {tool} lacks what this needs. Use {to} for it instead."
@@ -218,6 +220,7 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
     kind: ClassVar[str] = "errors"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_RESULTS})
     observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, ToolReturned, CallRefused})
+    reading: ClassVar[Reading] = Reading(calls=False, monotone=frozenset({Unknown.ERRORS}), warns=False)
     fresh: ClassVar[Failing] = Failing()
 
     def observe(self, own: Failing, event: Event) -> Failing:
@@ -258,6 +261,7 @@ class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_RESPONSE, Place.AFTER_TOOLS})
     observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded})
     reads_content: ClassVar[bool] = True
+    reading: ClassVar[Reading] = Reading(calls=False)
     fresh: ClassVar[int] = 0
 
     def observe(self, own: int, event: Event) -> int:

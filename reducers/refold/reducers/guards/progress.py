@@ -21,6 +21,7 @@ from refold.reducers.guards.protocol import (
     Judgement,
     Own,
     Place,
+    Reading,
     Remind,
     Shorten,
     Stop,
@@ -32,6 +33,7 @@ from refold.reducers.guards.protocol import (
 from refold.reducers.limits import Scope
 from refold.reducers.patterns import batch_signature, canonical
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Unknown
 from refold.reducers.window import refs
 
 _LAST = 64
@@ -119,6 +121,7 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
         {ModelResponded, ToolReturned, CallRefused, InputReceived, RunForked}
     )
     reads_content: ClassVar[bool] = True
+    reading: ClassVar[Reading] = Reading(monotone=frozenset({Unknown.ERRORS}))
     fresh: ClassVar[Seen] = Seen()
     texts: ClassVar[Mapping[str, str]] = {
         "stall:exact_failure": (

@@ -5,9 +5,9 @@ A guard sees events and says verdicts at the places that it names; the order of 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum, unique
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from refold.reducers.events import Event, InputReceived, RunForked
 from refold.reducers.limits import Scope
 from refold.reducers.machine import Trigger
 from refold.reducers.state import CallState, RunState
-from refold.reducers.vocabulary import Refusal, Replay, Role, Value
+from refold.reducers.vocabulary import Refusal, Replay, Role, Unknown, Value
 
 
 @unique
@@ -103,8 +103,11 @@ class Guard(Protocol):
 
     `version` is recorded with each of its decisions, and changes when its rule does. `observes` are the kinds
     of events it is shown; `reads_content` says that it needs what was said in them. A class may have `texts`, a
-    mapping of keys to words for the model of its own; a policy may override them. A class with `guards_calls = True` says which
-    calls may run: while it is blind, none does. A method `problems()` may yield (key, problem) of a configuration that cannot work.
+    mapping of keys to words for the model of its own; a policy may override them. A class with `guards_calls = True` says
+    which calls may run: while it is blind, none does. A method `problems()` may yield (key, problem) of a configuration
+    that cannot work.
+
+    A class may declare what `whatif` has to know of its rule; see `Reading`.
     """
 
     kind: ClassVar[str]
@@ -124,6 +127,31 @@ class Guard(Protocol):
     def judge(self, own: Any, state: RunState, place: Place) -> Iterable[Judgement]:
         """What it says at this place; nothing is: go on."""
         ...
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a guard's rule reads of a record that may lack it. The defaults are those of a guard that declares nothing.
+
+    `calls`: names or arguments of calls. `monotone`: kinds of which more can only make it trip earlier, so that the two
+    bounds decide what it does between them. `warns`: between the bounds it may say something before it trips.
+    `tools`: keys of its configuration that name tools, each by a `name` or a `glob`; `target`: the key of a tool that
+    the model is pointed to. A class declares its own in `reading`, and inherits none.
+    """
+
+    calls: bool = True
+    monotone: frozenset[Unknown] = frozenset()
+    warns: bool = True
+    tools: Mapping[str, Literal["name", "glob"]] = {}
+    target: str = ""
+
+
+_UNDECLARED = Reading()
+
+
+def reading_of(guard: Any) -> Reading:
+    """What a guard, or its class, declares that it reads. A subclass may have another rule: it declares its own."""
+    reading = vars(guard if isinstance(guard, type) else type(guard)).get("reading")
+    return reading if isinstance(reading, Reading) else _UNDECLARED
 
 
 class Own(Value, frozen=True):

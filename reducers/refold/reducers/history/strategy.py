@@ -1,7 +1,7 @@
 """What history passes are given, what they answer, and what they share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -9,7 +9,7 @@ from msgspec import Meta
 from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.text import TEXTS, render
-from refold.reducers.vocabulary import Knob, Ranges, Role
+from refold.reducers.vocabulary import Knob, Ranges, Role, Unknown
 from refold.reducers.window import MessageRef, Window, numbers
 
 
@@ -150,6 +150,16 @@ class Strategy(Knob, frozen=True, kw_only=True, tag_field="do"):
     def reason(self) -> str:
         """Why it prunes: at a threshold, if it waits for one, else to keep the window."""
         return self.asks or ("threshold" if self.when.waits else "window")
+
+    @property
+    def reads(self) -> frozenset[Unknown]:
+        """What it asks for that a record may lack."""
+        context = isinstance(self.when.tokens, Share) or self.when.model
+        return frozenset({Unknown.CONTEXT} if context else ())
+
+    def beside(self, tools: int | None) -> Self:  # noqa: ARG002
+        """The strategy where the tools offered weigh so many tokens; None: as many as there is room for."""
+        return self
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:  # noqa: ARG002
         """Whether the window without what is `gone` is within what this strategy keeps to; one without a budget always is."""

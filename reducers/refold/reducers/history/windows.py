@@ -1,9 +1,10 @@
 """Passes that drop old messages."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from refold.reducers.errors import Fault
 from refold.reducers.history.strategy import (
@@ -16,7 +17,7 @@ from refold.reducers.history.strategy import (
     weight,
     whole_units,
 )
-from refold.reducers.vocabulary import Knob, Role
+from refold.reducers.vocabulary import Knob, Role, Unknown
 from refold.reducers.window import MessageRef, numbers, refs, tokens_left, within
 
 
@@ -88,6 +89,19 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
     budget: Annotated[int, Meta(ge=1)] | Room
     min_last: Annotated[int, Meta(ge=0)] = 1
     count_system: bool = False
+
+    @property
+    def reads(self) -> frozenset[Unknown]:
+        """What its threshold does, and what the tools weigh that it leaves room for."""
+        tools = isinstance(self.budget, Room) and self.budget.minus_tools
+        return super().reads | frozenset({Unknown.TOOLS} if tools else ())
+
+    def beside(self, tools: int | None) -> Self:
+        """The budget without those tools."""
+        if not (isinstance(self.budget, Room) and self.budget.minus_tools):
+            return self
+        left = 0 if tools is None else max(0, self.budget.context - tools)
+        return replace(self, budget=Room(context=left, minus_output=self.budget.minus_output))
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
         """Whether the window weighs no more than the budget."""

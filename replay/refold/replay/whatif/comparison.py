@@ -25,11 +25,18 @@ from refold.reducers.policy import Policy
 from refold.replay.bulk import Shard
 from refold.replay.reader import Follower, Step, follow, follow_all, stored_events
 from refold.replay.summary import task_of
-from refold.replay.whatif.ends import Ends
+from refold.replay.whatif.bounds import Bounds
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.losses import Losses, Unsorted
-from refold.replay.whatif.most import Called, Contexts, Prices, left_open, priced, with_context
+from refold.replay.whatif.losses import Losses, UnjudgedCalls
 from refold.replay.whatif.pair import Doubt, Effect, Found, Pair, proven
+from refold.replay.whatif.tables import (
+    ArgumentSchemas,
+    Contexts,
+    Prices,
+    add_context,
+    add_price,
+    close_price,
+)
 from refold.replay.whatif.verdict import MOST, Prefixes, Spend, Verdict, WhatIf, spend_of
 from refold.store.bundles import Scan
 from refold.store.protocol import Store
@@ -126,7 +133,8 @@ class Comparison(Follower[WhatIf]):
         prices: Prices | None = None,
         contexts: Contexts | None = None,
     ) -> None:
-        self._run, self._prices, self._contexts, self._counted = run, prices, contexts, shared
+        self._run, self._registry, self._prices, self._contexts = run, registry, prices, contexts
+        self._counted = shared
         self._context: int | None = None  # that the table says
         self._priced = 0  # answers, by the table
         change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
@@ -135,9 +143,9 @@ class Comparison(Follower[WhatIf]):
         self.origins, self.changes = self._near.origins, self._near.changes
         self._doubts: dict[tuple[str, Effect], Doubt] = {}  # each once, by the first fact that left it
         self._losses = Losses(self._near, self._doubt)
-        self._ends = Ends(self._near, change, registry, self._doubt)
-        self._called = Called()
-        self._unsorted = Unsorted(self._near, self._doubt)
+        self._bounds = Bounds(self._near, change, registry, self._doubt)
+        self._schemas = ArgumentSchemas()
+        self._calls = UnjudgedCalls(self._near, self._doubt)
         self._task: str | None = ""
         self._fact: Fact | None = None
         self._fact_seq = 0
@@ -172,12 +180,12 @@ class Comparison(Follower[WhatIf]):
             self._fact, self._fact_seq = event, seq
         else:
             self._near.pass_by(seq, event)
-            self._ends.pass_by(seq, event)
+            self._bounds.pass_by(seq, event)
 
     def end(self) -> None:
         """The record ends here. Raises as `take`."""
         self._finish()
-        self._ends.finish()
+        self._bounds.finish()
         self._losses.finish()
 
     def result(self) -> WhatIf:
@@ -209,7 +217,9 @@ class Comparison(Follower[WhatIf]):
             context=self._context,
             unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
             tools=len(self.derived.state.setup.tools),
-            unfit=tuple(strangers(other.policy, self.derived.state.setup.tools, self._called.schemas)),
+            unfit=tuple(
+                strangers(other.policy, self.derived.state.setup.tools, self._schemas.schemas, self._registry)
+            ),
         )
         return told if found is None else self._parted(told, found)
 
@@ -255,19 +265,19 @@ class Comparison(Follower[WhatIf]):
         seq, fact, group = self._fact_seq, self._told(self._fact), self._group
         self._fact, self._group = None, []
         parted = self._near.found is not None
-        self._ends.take(seq, fact, group)
-        self._called.take(fact, self.derived.state.policy)
+        self._bounds.take(seq, fact, group)
+        self._schemas.take(fact, self.derived.state.policy)
         self._near.take(seq, fact, group)
-        self._ends.judge(seq, fact)
+        self._bounds.judge(seq, fact)
         self._losses.judge(seq, fact, parted=parted)
-        self._unsorted.judge(seq, fact)
+        self._calls.judge(seq, fact)
 
     def _told(self, fact: Fact) -> Fact:
         """The fact, with what only the tables of who asks say of it."""
-        fact = left_open(fact, self.recorded.state)
-        known = priced(fact, self.recorded.state, self._prices)
+        fact = close_price(fact, self.recorded.state)
+        known = add_price(fact, self.recorded.state, self._prices)
         self._priced += known is not fact
-        told = with_context(known, self._contexts)
+        told = add_context(known, self._contexts)
         if told is not known:
             self._context = getattr(told, "context", None)
         return told

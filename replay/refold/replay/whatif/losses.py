@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.approvals import Approve, Approver, Gate, Human, Match, Reject, Rule, Rules
+from refold.reducers.approvals import Approve, Approver, Gate, Human, Reject, Rule, Rules
 from refold.reducers.events import (
     Diagnosed,
     Event,
@@ -29,8 +29,9 @@ from refold.reducers.events import (
     SourceRecorded,
     ToolReturned,
 )
-from refold.reducers.guards.endings import Errors, Keywords, PrematureEnd
-from refold.reducers.limits import Limit, StepLimit, TimeLimit, is_counted, measure_of, name_of
+from refold.reducers.guards.approvals import argument_rules
+from refold.reducers.guards.protocol import reading_of
+from refold.reducers.limits import TimeLimit, measure_of, name_of
 from refold.reducers.named_tools import gate_without_word, not_known
 from refold.reducers.patterns import occurs, problem_of, rule, searched
 from refold.reducers.policy import Policy, text_of
@@ -44,10 +45,11 @@ from refold.reducers.source_marks import (
     UNNAMED,
 )
 from refold.reducers.vocabulary import ToolError, Unknown
+from refold.replay import known
 from refold.replay.source_words import is_lost, lost
-from refold.replay.whatif.most import reads, unlimited
 from refold.replay.whatif.pair import Doubt, Effect, Pair
-from refold.replay.whatif.verdict import UNCOUNTED, UNTIMED, Verdict
+from refold.replay.whatif.upper_bounds import UNCOUNTED, UNTIMED, counts, without_known_limits
+from refold.replay.whatif.verdict import Verdict
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -99,8 +101,6 @@ def _item(event: SourceRecorded) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", item) if isinstance(item, dict) else {}
 
 
-_READS_NO_CALL = (Errors, Keywords, PrematureEnd)
-"""Guards that watch answers, and neither ask what was called nor with which arguments."""
 _PAUSES = "retries: the record does not say how long was waited before the next"
 _UNASKED = "the record has no request to the model that any policy could have judged"
 _UNASKABLE = "the record does not say what was called here, or with which arguments"
@@ -197,11 +197,10 @@ class Losses:
         if state.lineage.first_response is None:
             return
         kinds = (Unknown.USAGE, Unknown.TIME)
-        policy = unlimited(self._near.derived.state.policy, kinds, state.policy.limits)
-        usage = state.spent.usage
-        if not (usage.input or usage.output) and reads(replace(policy, stream=None), Unknown.USAGE):
+        policy = without_known_limits(self._near.derived.state.policy, kinds, state.policy.limits)
+        if not known.counted(state.spent.usage) and counts(policy, Unknown.USAGE):
             self._doubt(Doubt(1, UNCOUNTED, "stops"))
-        if state.at == state.lineage.at and reads(policy, Unknown.TIME):
+        if state.at == state.lineage.at and counts(policy, Unknown.TIME):
             self._doubt(Doubt(1, UNTIMED, "stops"))
 
     def _say(self, seq: int, why: str, effect: Effect) -> None:
@@ -213,11 +212,7 @@ class Losses:
         if not (self._inferred and any(call.name == UNNAMED for call in fact.calls)):
             return False
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
-        watched = any(
-            ModelResponded in watch.guard.observes and not isinstance(watch.guard, _READS_NO_CALL)
-            for watch in self._near.derived.state.guards
-            if watch.guard is not None
-        )
+        watched = any(reading_of(guard).calls for guard in self._observers(ModelResponded))
         return watched or one.approvals != other.approvals
 
     def _rule_of_any_call(self, seq: int) -> Effect:
@@ -233,19 +228,21 @@ class Losses:
         if Unknown.RESULT not in fact.unknown:
             return False
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
-        watched = any(
-            watch.guard is not None and ToolReturned in watch.guard.observes
-            for watch in self._near.derived.state.guards
-        )
+        watched = any(self._observers(ToolReturned))
         weighed = any(measure_of(limit) == "estimate" for limit in other.limits)
         return watched or weighed or _of_results(one) != _of_results(other)
+
+    def _observers(self, kind: type[Fact]) -> Iterator[Any]:
+        """The other policy's guards that observe facts of this kind."""
+        guards = (watch.guard for watch in self._near.derived.state.guards)
+        return (guard for guard in guards if guard is not None and kind in guard.observes)
 
     def _adds_up(self) -> bool:
         """Whether the other policy only adds limits of what is never less for there having been more."""
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         same = replace(other, limits=one.limits, call_timeout=one.call_timeout) == one
         plain = not (one.grace or one.near or one.pressure or one.fallback)
-        return same and plain and all(limit in one.limits or _grows(limit) for limit in other.limits)
+        return same and plain and all(limit in one.limits or limit.monotone for limit in other.limits)
 
     def _hurries(self) -> bool:
         """Whether other retries seem to come as soon as those that were recorded: how soon that was no source says."""
@@ -284,22 +281,10 @@ def _of_results(policy: Policy) -> tuple[object, ...]:
     return policy.history, policy.overflow, policy.tool_output, policy.redact, policy.estimator, words
 
 
-def _grows(limit: Limit) -> bool:
-    if limit.scope == "turn":  # what was lost may have begun one
-        return False
-    match limit:
-        case StepLimit():
-            return True
-        case TimeLimit(credit=credit, clock=clock):  # so may a wait have been, or a first answer
-            return not credit.person and clock == "start"
-        case _:
-            return is_counted(limit)
-
-
 _NEVER_RAN = (ToolError.BAD_ARGUMENTS, ToolError.UNKNOWN_TOOL)
 
 
-class Unsorted:
+class UnjudgedCalls:
     """Follows two runs, and tells of each tool once, at its first such call."""
 
     def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
@@ -338,25 +323,13 @@ class Unsorted:
     def _look_at_patterns(self, seq: int, fact: ModelResponded) -> None:
         state = self._near.derived.state
         self._incomplete.clear()
-        for place, globs, path, pattern in _patterns(state.policy):
-            for call in fact.calls:
-                if not call.complete and any(fnmatchcase(call.name, glob) for glob in globs):
-                    self._incomplete.setdefault(call.id, place)
-            problem = problem_of(pattern)
-            if problem and any(fnmatchcase(call.name, glob) for call in fact.calls for glob in globs):
-                self._doubt(Doubt(seq, f"{place}.{path} cannot be searched for: {problem}", "rests", state))
-
-
-def _patterns(policy: Policy) -> Iterator[tuple[str, Sequence[str], str, str]]:
-    """The patterns for arguments: the place of the rule, the tools that it is about, the key, and the pattern."""
-    for place, config in enumerate(policy.guards):
-        if config["guard"] == "arguments":
-            for key in ("matches", "unless"):
-                if config.get(key):
-                    yield f"guards[{place}]", (config.get("tool", "*"),), key, config[key]
-    for place, link in enumerate(policy.approvals.chain if policy.approvals else ()):
-        if isinstance(link, Match):
-            where = f"approvals.chain[{place}]"
-            yield where, link.tools, "matches", link.matches
-            if link.unless:
-                yield where, link.tools, "unless", link.unless
+        for found in argument_rules(state.policy):
+            calls = [call for call in fact.calls if any(fnmatchcase(call.name, glob) for glob in found.tools)]
+            for call in calls:
+                if not call.complete:
+                    self._incomplete.setdefault(call.id, found.path)
+            for key, pattern in (("matches", found.matches), ("unless", found.unless)) if calls else ():
+                problem = problem_of(pattern) if pattern else None
+                if problem:
+                    why = f"{found.path}.{key} cannot be searched for: {problem}"
+                    self._doubt(Doubt(seq, why, "rests", state))

@@ -133,10 +133,6 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
 MOST = 100
 """How many decisions of guards and limits are kept of a run; further ones are counted."""
 
-UNTIMED = "time limits: the record does not say when everything happened"
-UNPRICED = "cost limits: the record has no price of some answers"
-UNCOUNTED = "token limits: the record does not say how many tokens some answers took"
-
 
 @unique
 class Verdict(StrEnum):

@@ -18,8 +18,8 @@ from refold.replay.reader import event_of, found_by
 from refold.replay.seen import said_once
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.most import Contexts, Prices
 from refold.replay.whatif.shown import OF_THE_FACT, Side
+from refold.replay.whatif.tables import Contexts, Prices
 from refold.replay.whatif.verdict import WhatIf
 from refold.store.protocol import Store
 

@@ -1,0 +1,233 @@
+"""The two runs at both bounds of what a record does not say: unknown is never zero.
+
+An engine counts what it uses, offers what it has, and knows when. A transcript of another agent may lack the tools, the
+tokens, the prices, the times, the context, which calls failed or why responses stopped. Its facts are the lower bound:
+so many tokens were used, or more; so late it was, or later. So both runs are followed over the recorded facts, and again
+over facts at the upper bound. Where both come to the same, so does all that lies between. Else the verdict is
+inconclusive.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from refold.reducers.events import (
+    CallRefused,
+    Decision,
+    Event,
+    Fact,
+    GuardTripped,
+    HistoryPruned,
+    MessageTrimmed,
+    ModelFailed,
+    ModelResponded,
+    RunForked,
+    RunStarted,
+    SummaryRequested,
+    ToolReturned,
+)
+from refold.reducers.guards import Registry
+from refold.reducers.guards.protocol import reading_of
+from refold.reducers.limits import TimeLimit, check_of
+from refold.reducers.policy import Policy
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Cause, Unknown
+from refold.replay import known
+from refold.replay.whatif.facts import Change
+from refold.replay.whatif.pair import Doubt, Effect, Found, Pair
+from refold.replay.whatif.upper_bounds import FOREVER, GROWING, UNKNOWNS, stops_read, without_known_limits
+from refold.replay.whatif.verdict import Verdict
+from refold.replay.whatif.worst_case import Whose, WorstCase, WorstCaseClock
+
+_FAILED = "the record does not say which calls failed"
+
+
+class Bounds:
+    """Follows the worst cases beside the two runs, each until it comes to something else; `doubt` is told what that leaves."""
+
+    def __init__(
+        self, near: Pair, change: Change, registry: Registry, doubt: Callable[[Doubt], None]
+    ) -> None:
+        self._near, self._change, self._registry, self._doubt = near, change, registry, doubt
+        self._cases: list[WorstCase] = []
+        self._lost, self._followed = set[Unknown](), set[Unknown]()
+        self._untimed: dict[
+            int, RunState
+        ] = {}  # the other run behind facts of which nobody knows when they were
+
+    def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
+        """The two runs are about to take a fact. Raises as `Pair.take`."""
+        if isinstance(fact, RunForked):  # what follows is of an engine of ours
+            self._cases = [case for case in self._cases if case.unknown[0] in GROWING]
+        self._follow(fact)
+        for case in self._cases:
+            case.take(seq, fact, group)
+
+    def pass_by(self, seq: int, event: Event) -> None:
+        """An event that changes nothing but the place in the log."""
+        for case in self._cases:
+            case.pass_by(seq, event)
+
+    def _follow(self, fact: Fact) -> None:
+        """Follow the worst cases of what this fact lacks, or one before it did, from where a rule reads it."""
+        near, before = self._near, set(self._lost)
+        state = near.recorded.state
+        if not (state.seq or isinstance(fact, RunStarted)):
+            return
+        if _is_at_once(fact, state):
+            before.add(Unknown.TIME)
+        lost = before.union(kind for kind, bound in UNKNOWNS.items() if bound.is_lost(fact))
+        if isinstance(fact, RunStarted):
+            old, new = fact.policy, self._change(fact.policy)
+        else:
+            old, new = state.policy, near.derived.state.policy
+            self._lost = lost.intersection(GROWING)
+        if near.found is not None or old == new or lost <= self._followed:
+            return
+        policy = without_known_limits(new, GROWING, old.limits)
+        for kind in UNKNOWNS:
+            if kind in lost - self._followed and UNKNOWNS[kind].is_read(old, policy):
+                self._followed.add(kind)
+                cases = self._begin(kind, policy)
+                for case in cases if kind in before else ():
+                    case.raise_before(kind)
+                self._cases += cases
+
+    def _begin(self, kind: Unknown, policy: Policy) -> list[WorstCase]:
+        """The worst cases of one kind; some besides another tool, for a rule may ask for one."""
+        begin = partial(WorstCase, self._near, self._change, self._registry, kind)
+        if kind is Unknown.TIME:
+            return self._begin_clocks(policy)
+        if kind is Unknown.STOP:
+            return [begin(stop=reason) for reason in stops_read(policy)]
+        beside = [case for case in self._cases if case.unknown == (Unknown.TOOLS,) and kind not in GROWING]
+        return [begin(), *(case.extend(kind) for case in beside)]
+
+    def _begin_clocks(self, policy: Policy) -> list[WorstCase]:
+        limits = [
+            limit for limit in policy.limits if isinstance(limit, TimeLimit) and limit.value is not None
+        ]
+        people: set[Whose] = {"agent" if limit.credit.person else "anybody" for limit in limits}
+        return [
+            WorstCaseClock(self._near, self._change, self._registry, whose=whose, first=first)
+            for first in sorted({False, *(limit.clock == "first_response" for limit in limits)})
+            for whose in (*sorted(people), "person")
+        ]
+
+    def judge(self, seq: int, fact: Fact) -> None:
+        """The two runs have taken the fact, too."""
+        if any(not case.settled for case in self._cases):
+            self._untimed[seq] = self._near.derived.state
+        if isinstance(fact, ToolReturned) and known.failed(fact) is None:
+            self._look_at_guards(seq)
+        self._settle()
+
+    def finish(self) -> None:
+        """The record ends."""
+        for case in self._cases:
+            if isinstance(case, WorstCaseClock):
+                case.release(case.recorded.state.at + FOREVER)
+        self._settle()
+
+    def _settle(self) -> None:
+        near, reported = self._near.found, list[tuple[Effect, set[Unknown]]]()
+        for case in [case for case in self._cases if case.settled and (near or case.found)]:
+            self._cases.remove(case)
+            if not self._near.differs:  # what the record does not say was no other for it
+                self._followed -= set(case.unknown)
+                continue
+            effect = self._effect(near, case)
+            # Of two things that are unknown one may be enough.
+            if effect and not any(effect == other and part < set(case.unknown) for other, part in reported):
+                found = min((each for each in (near, case.found) if each), key=lambda each: each.fact)
+                after = self._untimed.get(found.fact, self._near.derived.state)
+                self._doubt(Doubt(found.fact, self._why(case), effect, after))
+                reported.append((effect, set(case.unknown)))
+
+    def _effect(self, near: Found | None, case: WorstCase) -> Effect | None:
+        """What may be otherwise where the two bounds come to this; None: they come to the same."""
+        found = case.found
+        if near is None or (found is not None and found.fact < near.fact):
+            assert found is not None
+            return self._effect_of_worst(found, case)
+        if near.parted.kind == "unknown":
+            return None
+        if near.verdict is Verdict.STOPS and found is not None and _is_out_of_time(found):
+            return _end_by(found, Unknown.TIME)
+        stops = near.verdict is Verdict.STOPS
+        if found is None or stops != (found.verdict is Verdict.STOPS) or self._may_warn(case):
+            return "rests"
+        return None if near.code == found.code else "stops"
+
+    def _effect_of_worst(self, found: Found, case: WorstCase) -> Effect | None:
+        """What may be otherwise where only the worst case comes to something else."""
+        recorded, kind = case.recorded.state, case.unknown[0]
+        limit = recorded.limit
+        if limit is not None and (limit.type, limit.measure) == UNKNOWNS[kind].limit:
+            # The record itself tells of the limits that were in force: the worst case has none of them.
+            return None if recorded.ended else "rests"
+        return "rests" if self._may_warn(case) else _end_by(found, kind)
+
+    def _may_warn(self, case: WorstCase) -> bool:
+        """Whether of some failures a guard may warn, and so show something else, where of all of them it would stop."""
+        readings = [reading_of(watch.guard) for watch in self._near.derived.state.guards]
+        return any(
+            kind in reading.monotone and reading.warns for kind in case.unknown for reading in readings
+        )
+
+    def _look_at_guards(self, seq: int) -> None:
+        """A call that did not fail, or did: a guard that is not monotone may count either."""
+        near = self._near
+        for watch in near.derived.state.guards if near.found is None else ():
+            guard = watch.guard
+            observes = guard is not None and ToolReturned in guard.observes
+            if observes and Unknown.ERRORS not in reading_of(guard).monotone:
+                self._doubt(Doubt(seq, f"guard {watch.name}: {_FAILED}", "rests", near.derived.state))
+
+    def _why(self, case: WorstCase) -> str:
+        state = self._near.derived.state
+        words = [UNKNOWNS[kind].words(state) for kind in case.unknown]
+        if case.unknown[0] in GROWING:
+            return words[0]
+        near = [who for who in map(_speaker, self._near.events) if who]
+        worst = [who for who in map(_speaker, case.events) if who]
+        who = next((who for who in worst if who not in near), next(iter((*worst, *near)), ""))
+        return f"{who}{': ' if who else ''}the record does not say {' or '.join(words)}"
+
+
+def _end_by(found: Found, kind: Unknown) -> Effect:
+    """What may be otherwise where only the worst case diverges."""
+    if found.verdict is not Verdict.STOPS and not (kind is Unknown.TIME and _is_out_of_time(found)):
+        return "asks"
+    timeout = found.other.policy.call_timeout
+    # What was begun a little before its time was over is cut off, and tried again, a little later than at either bound.
+    return "rests" if kind is Unknown.TIME and (timeout.nanoseconds or timeout.whole_seconds) else "stops"
+
+
+def _is_at_once(fact: Fact, state: RunState) -> bool:
+    """Whether it answered the moment the run began: or nobody knows when that was."""
+    answers = isinstance(fact, ModelResponded | ModelFailed) and Unknown.TIME not in fact.unknown
+    return answers and bool(state.setup.unknown) and fact.at == state.lineage.at
+
+
+def _is_out_of_time(found: Found) -> bool:
+    """Whether something would have been cut off by a limit of time that is looked at before anything else is asked."""
+    policy = found.other.policy
+    limits = [limit for limit in policy.limits if isinstance(limit, TimeLimit)]
+    return (
+        found.parted.kind == "cut_off"
+        and policy.grace is None
+        and all(check_of(limit) == "preflight" for limit in limits)
+    )
+
+
+def _speaker(event: Event) -> str:
+    match event:
+        case GuardTripped(guard=name):
+            return f"guard {name}"
+        case HistoryPruned(name=name) | SummaryRequested(name=name):
+            return f"pass {name}"
+        case MessageTrimmed(name=name, cause=cause) | CallRefused(name=name, cause=cause):
+            kind = {Cause.HISTORY: "pass", Cause.GUARD: "guard"}.get(cause, "")
+            return f"{kind} {name}" if kind else ""
+        case _:
+            return ""

@@ -1,0 +1,275 @@
+"""What a record may lack, with the upper bound of each: the one table of unknowns, `UNKNOWNS`.
+
+What is recorded is the lower bound. A policy is judged by an incomplete record where it comes to the same at both
+bounds. What has no bound is in `losses`.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.reducers.events import (
+    ChildEnded,
+    Fact,
+    Manifest,
+    ModelFailed,
+    ModelResponded,
+    RunStarted,
+    SummaryReturned,
+    ToolReturned,
+)
+from refold.reducers.guards import Registry
+from refold.reducers.guards.protocol import reading_of
+from refold.reducers.limits import Limit, insists, needs
+from refold.reducers.policy import Policy, Without, text_of
+from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Replay, StopReason, ToolError, Unknown
+from refold.replay import known
+
+UNTIMED = "time limits: the record does not say when everything happened"
+UNPRICED = "cost limits: the record has no price of some answers"
+UNCOUNTED = "token limits: the record does not say how many tokens some answers took"
+_SILENT = "an answer of nothing: the record does not say whether its stream broke"
+
+MOST = 2**60
+"""Tokens or nano-dollars: more than any limit."""
+FOREVER = 2**63 - 1
+"""Nanoseconds: longer than any limit."""
+GROWING = (Unknown.USAGE, Unknown.COST, Unknown.TIME)
+"""What grows with the run, and what limits count."""
+_CHARS = 10
+"""No token has more characters than that on average (`prices`), nor more bytes."""
+_HEAVIEST: Mapping[str, float] = MappingProxyType(
+    {
+        "cjk": 20 + _CHARS / 1.5,
+        "bytes4": 10 + _CHARS,
+        "bpe:o200k_base": _CHARS,
+        "bpe:cl100k_base": _CHARS,
+    }  # so much for each tool, and each has one token at least; a tokenizer of bytes makes no more tokens than bytes
+)
+"""What estimators make of one token of a tool at most; the others count a quarter of its characters, rounded up."""
+_Charged = ModelResponded | SummaryReturned | ModelFailed | ChildEnded
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """What a bound depends on: the two policies, the guards there are, and why a response ended that does not say it."""
+
+    recorded: Policy
+    other: Policy
+    registry: Registry
+    stop: tuple[StopReason, str] = (StopReason.END_TURN, "")
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """How a record lacks something, who reads it, the most of it that there can have been, and the words for it.
+
+    `is_lost`: whether a fact lacks it. `is_read`: whether the second policy decides by it, over a run under the first.
+    `fill` returns the fact with the most of it, `raise_before` the state before which there was the most of it.
+    `limit` is the type and the measure of the limits that count it. `words` says what is lacking in a state: a sentence
+    if limits count it, else what follows "the record does not say".
+    """
+
+    is_lost: Callable[[Fact], bool]
+    is_read: Callable[[Policy, Policy], bool]
+    fill: Callable[[Fact, Assumption], Fact]
+    words: Callable[[RunState], str]
+    raise_before: Callable[[RunState], RunState] = lambda state: state
+    limit: tuple[str, str] | None = None
+
+
+def lacks_usage(fact: Fact) -> bool:
+    """Whether it used more tokens than it says, or may have."""
+    return isinstance(fact, _Charged) and Unknown.USAGE in fact.unknown
+
+
+def lacks_price(fact: Fact) -> bool:
+    """Whether it cost more than it says, or may have. What the engine itself did not know, it decided by."""
+    if not isinstance(fact, _Charged) or Unknown.COST in fact.unknown:
+        return isinstance(fact, _Charged)
+    charged = not isinstance(fact, ModelFailed) or fact.usage.input or fact.usage.output
+    return fact.cost_nanousd is None and bool(charged) and Unknown.UNPRICED not in fact.unknown
+
+
+def lacks_time(fact: Fact) -> bool:
+    """Whether it may have happened later than it says: nobody knows when, but that what stands before it was before."""
+    return Unknown.TIME in fact.unknown or (isinstance(fact, RunStarted) and not fact.at)
+
+
+def counts(policy: Policy, kind: Unknown) -> bool:
+    """Whether a limit of the policy counts it."""
+    return any(limit.reads is kind for limit in policy.limits)
+
+
+def _reads_tools(_: Policy, policy: Policy) -> bool:
+    do = policy.overflow.do or () if policy.overflow is not None else ()
+    steps = (*policy.history, *(step for step in do if not isinstance(step, str)))
+    judges = policy.guards or policy.premature_end or policy.pressure
+    return bool(judges) or any(Unknown.TOOLS in step.reads for step in steps)
+
+
+def _spend_most(fact: Fact, _: Assumption) -> Fact:
+    if not isinstance(fact, _Charged) or not lacks_usage(fact):
+        return fact
+    return replace(fact, usage=replace(fact.usage, input=MOST))
+
+
+def _cost_most(fact: Fact, _: Assumption) -> Fact:
+    if not isinstance(fact, _Charged) or not lacks_price(fact):
+        return fact
+    return replace(fact, cost_nanousd=MOST)
+
+
+def _fail(fact: Fact, assumed: Assumption) -> Fact:
+    """A call whose end nobody knows failed, so that it makes the most difference between the two policies."""
+    if not isinstance(fact, ToolReturned) or known.failed(fact) is not None:
+        return _stop(fact, assumed)  # only a response that ended its turn is held up by failures
+    old, new = assumed.recorded, assumed.other
+    differing = (each for each in ToolError if text_of(old, each) != text_of(new, each))
+    return replace(fact, error=next(differing, ToolError.RAISED))
+
+
+def _stop(fact: Fact, assumed: Assumption) -> Fact:
+    if not isinstance(fact, ModelResponded) or Unknown.STOP not in fact.unknown:
+        return fact
+    reason, word = assumed.stop
+    return replace(fact, stop=reason, stop_raw=fact.stop_raw or word)
+
+
+def _shrink_context(fact: Fact, assumed: Assumption) -> Fact:
+    """The context had one token, and the model any name that a step asks for."""
+    if not isinstance(fact, RunStarted):
+        return fact
+    names = " ".join(name for step in assumed.other.history for name in step.when.model)
+    return replace(fact, context=fact.context or 1, model=fact.model or names)
+
+
+def _add_tools(fact: Fact, assumed: Assumption) -> Fact:
+    if not isinstance(fact, RunStarted):
+        return fact
+    return replace(fact, tools=more_tools(fact.tools, assumed.other, assumed.registry))
+
+
+def _spend_before(state: RunState) -> RunState:
+    spent = state.spent
+    return replace(state, spent=replace(spent, usage=replace(spent.usage, input=MOST)))
+
+
+def _begin_long_ago(state: RunState) -> RunState:
+    marks = {name: replace(getattr(state, name), at=-FOREVER) for name in ("lineage", "origin", "turn")}
+    return replace(state, **marks)
+
+
+def _name_context(state: RunState) -> str:
+    return f"how large the model's context was{'' if state.setup.model else ' or which model was asked'}"
+
+
+def _name_stop(state: RunState) -> str:
+    raw = state.answer.event.stop_raw if state.answer is not None else ""
+    return f"why an answer stopped{f' or what {raw[:40]!r} means' if raw else ''}"
+
+
+UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
+    {
+        Unknown.TOOLS: Bound(
+            is_lost=lambda fact: isinstance(fact, RunStarted) and Unknown.TOOLS in fact.unknown,
+            is_read=_reads_tools,
+            fill=_add_tools,
+            words=lambda _: "which tools there were, what they weighed, or which of them only read",
+        ),
+        Unknown.CONTEXT: Bound(
+            is_lost=lambda fact: isinstance(fact, RunStarted) and Unknown.CONTEXT in fact.unknown,
+            is_read=lambda _, policy: any(Unknown.CONTEXT in step.reads for step in policy.history),
+            fill=_shrink_context,
+            words=_name_context,
+        ),
+        Unknown.ERRORS: Bound(
+            is_lost=lambda fact: isinstance(fact, ToolReturned) and Unknown.ERRORS in fact.unknown,
+            is_read=lambda old, new: bool(new.guards or new.premature_end or new.texts != old.texts),
+            fill=_fail,
+            words=lambda _: "which calls failed",
+        ),
+        Unknown.STOP: Bound(
+            is_lost=lambda fact: isinstance(fact, ModelResponded) and Unknown.STOP in fact.unknown,
+            is_read=lambda _, policy: bool(stops_read(policy)),
+            fill=_stop,
+            words=_name_stop,
+        ),
+        Unknown.USAGE: Bound(
+            is_lost=lacks_usage,
+            is_read=lambda _, policy: policy.stream is not None or counts(policy, Unknown.USAGE),
+            fill=_spend_most,
+            raise_before=_spend_before,
+            words=lambda state: _SILENT if state.answer is not None and state.answer.silent else UNCOUNTED,
+            limit=("token", "usage"),
+        ),
+        Unknown.COST: Bound(
+            is_lost=lacks_price,
+            is_read=lambda _, policy: counts(policy, Unknown.COST),
+            fill=_cost_most,
+            raise_before=lambda state: replace(state, spent=replace(state.spent, cost_nanousd=MOST)),
+            words=lambda _: UNPRICED,
+            limit=("cost", "usage"),
+        ),
+        Unknown.TIME: Bound(
+            is_lost=lacks_time,
+            is_read=lambda _, policy: counts(policy, Unknown.TIME),
+            fill=lambda fact, _: fact,  # `WorstCaseClock` moves facts
+            raise_before=_begin_long_ago,
+            words=lambda _: UNTIMED,
+            limit=("time", "usage"),
+        ),
+    }
+)
+"""What is judged by two bounds; in their order the bounds are followed. Of a result that is lacking there is no bound."""
+
+
+def without_known_limits(policy: Policy, unknown: Collection[Unknown], in_force: Sequence[Limit]) -> Policy:
+    """The policy without the limits that go by what is known: the record tells of those that were `in_force`."""
+    limits = (
+        replace(limit, value=None)
+        if (limit in in_force and limit.reads in unknown) or (needs(limit) and not insists(limit))
+        else limit
+        for limit in policy.limits
+    )
+    return replace(policy, limits=tuple(limits))
+
+
+def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
+    """Why an answer may have ended so that the policy makes a difference of it: our reason, and a provider's word or ""."""
+    cut = policy.truncation is not None and policy.truncation.max > 0
+    words = policy.overflow.stops if policy.overflow is not None else ()
+    return (
+        *([(StopReason.MAX_TOKENS, "")] if cut else []),
+        *([(StopReason.CONTENT_FILTER, "")] if policy.refusal != "wait" else []),
+        *([(StopReason.END_TURN, ""), (StopReason.OTHER, "")] if policy.premature_end is not None else []),
+        *((StopReason.OTHER, word) for word in words),
+    )
+
+
+def more_tools(tools: Sequence[Manifest], policy: Policy, registry: Registry) -> tuple[Manifest, ...]:
+    """The tools, all of which only read, and others that the policy speaks of."""
+    targets = [
+        config.get(reading_of(registry.get(str(config.get("guard")))).target) for config in policy.guards
+    ]
+    named = [str(target) for target in targets if target]
+    for tier in policy.pressure.tiers if policy.pressure else ():
+        named += tier.tools.without if isinstance(tier.tools, Without) else ()
+    there = {tool.name for tool in tools}
+    more = [Manifest(name=name) for name in dict.fromkeys(named) if name not in there]
+    return tuple(replace(tool, replay=Replay.READ_ONLY) for tool in (*tools, *more))
+
+
+def heaviest(policy: Policy, used: int) -> int:
+    """What tools weigh at most that were offered in a request of so many tokens."""
+    return int(used * _HEAVIEST.get(policy.estimator, _CHARS / 4 + 1))
+
+
+def with_room(policy: Policy, weight: int | None) -> Policy:
+    """The policy where tools weigh so much; None: as much as there is room for."""
+    policy = replace(policy, history=tuple(step.beside(weight) for step in policy.history))
+    if policy.overflow is None or policy.overflow.do is None:
+        return policy
+    do = tuple(step if isinstance(step, str) else step.beside(weight) for step in policy.overflow.do)
+    return replace(policy, overflow=replace(policy.overflow, do=do))
