@@ -12,7 +12,7 @@ from refold.console import whatif_text
 from refold.console.screen import Screen
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay.cuts import cut
-from refold.replay.whatif.verdict import Fired, Spend, Verdict, WhatIf, totals_of
+from refold.replay.whatif.verdict import Intervention, Spend, Verdict, WhatIf, totals_of
 from refold.store import SqliteStore
 
 EVIL = "\x1b[31mred\x1b]0;owned\x07"
@@ -286,7 +286,7 @@ HOUR = 3_600 * 10**9
         pytest.param({"derived": "{}"}, "(nothing)", "deadline", id="nothing was decided"),
         pytest.param({"exact": False}, "at least: what was under way", "see above", id="not exact"),
         pytest.param(
-            {"fired": (Fired(fact=2, who="approval", said="skipped", code=""),)},
+            {"fired": (Intervention(fact=2, who="approval", said="skipped", code=""),)},
             "approval: skipped at event 2",
             "()",
             id="a guard that gives no code",

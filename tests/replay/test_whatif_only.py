@@ -12,7 +12,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import PolicyAmended, RunForked
 from refold.reducers.parser import checked, parse
 from refold.reducers.policy import Policy
-from refold.replay import only
+from refold.replay import replace_rules
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.rule_subset import RULES
 from refold.replay.whatif.verdict import Verdict, WhatIf
@@ -29,7 +29,7 @@ STOPS_AT_2: Plain = {"limits": [{"type": "step", "value": 2}], "nudge": True}
 
 def told(scenario: Scenario, kinds: Sequence[str], other: Plain) -> WhatIf:
     """What these rules of another policy would have done to a run."""
-    comparison = Comparison("r1", only(kinds, parse(other)))
+    comparison = Comparison("r1", replace_rules(kinds, parse(other)))
     return shown(comparison, scenario.log)
 
 
@@ -47,12 +47,12 @@ def three_steps(policy: Plain) -> Scenario:
 @given(one=policies().map(parse), other=policies().map(parse), kinds=_KINDS)
 def test_only_these_rules_are_taken(one: Policy, other: Policy, kinds: list[str]) -> None:
     """Every key but those of these kinds is as it was, and so are all words; what comes out is a policy that works."""
-    mixed, taken = only(kinds, other)(one), {key for kind in kinds for key in RULES[kind]}
+    mixed, taken = replace_rules(kinds, other)(one), {key for kind in kinds for key in RULES[kind]}
     for key in {field.name for field in fields(Policy)} - {"texts", "pressure"}:
         assert getattr(other if key in taken else one, key) == getattr(mixed, key)
     assert {key: one.texts.get(key, text) for key, text in mixed.texts.items()} == mixed.texts
     assert mixed.pressure in (one.pressure, None)
-    assert mixed == only(kinds, other)(mixed)
+    assert mixed == replace_rules(kinds, other)(mixed)
     assert mixed == checked(mixed)
 
 
@@ -63,7 +63,7 @@ def test_only_these_rules_are_taken(one: Policy, other: Policy, kinds: list[str]
 )
 def test_a_policys_own_rules_change_nothing(policy: Policy, kinds: list[str]) -> None:
     """Under the rules that it had a run is as it was."""
-    assert policy == only(kinds, policy)(policy)
+    assert policy == replace_rules(kinds, policy)(policy)
 
 
 RULED = [
@@ -155,4 +155,4 @@ def test_rules_over_a_forks_policy() -> None:
 def test_kinds_that_there_are_not(kinds: list[str], said: str) -> None:
     """What is no kind of rules is refused, and those that there are named."""
     with pytest.raises(WrongUse, match=said):
-        only(kinds, parse({}))
+        replace_rules(kinds, parse({}))

@@ -14,7 +14,7 @@ from refold.reducers.events import Fact
 from refold.reducers.parser import parse
 from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.rule_subset import RULES, only
+from refold.replay.whatif.rule_subset import RULES, replace_rules
 from refold.replay.whatif.tables import Contexts
 from refold.replay.whatif.verdict import Verdict, spend_of
 from support.any_policy import one_rule, policies
@@ -44,7 +44,7 @@ def test_what_is_said_of_rules_alone_is_what_happens(
     case: Case, other: dict[str, Any], kinds: set[str]
 ) -> None:
     """The same of some rules of another policy, put in place of the run's own."""
-    policy, change = parse(case.policy), only(sorted(kinds), parse(other))
+    policy, change = parse(case.policy), replace_rules(sorted(kinds), parse(other))
     for temper, facts in tempers(case.seed):
         recorded = Life(policy, temper, facts)
         confirm(asked_of(recorded, change), recorded, Life(change(policy), temper, facts + 60))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from refold.reducers.events import RunStarted
 from refold.reducers.parser import parse
 from refold.replay.whatif.comparison import Comparison
-from refold.replay.whatif.shown import seconds
+from refold.replay.whatif.mismatches import format_seconds
 from refold.replay.whatif.upper_bounds import UNCOUNTED, UNPRICED
 from refold.replay.whatif.verdict import Verdict, WhatIf, totals_of
 from support.following import shown
@@ -166,4 +166,4 @@ def test_a_recorded_pattern_that_no_policy_can_have() -> None:
 )
 def test_a_short_time_is_never_told_as_nothing(nanoseconds: int, said: str) -> None:
     """What is less than a millisecond says so."""
-    assert said == seconds(nanoseconds)
+    assert said == format_seconds(nanoseconds)

@@ -21,7 +21,7 @@ from refold.reducers.policy import Policy
 from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.rule_subset import RULES, only
+from refold.replay.whatif.rule_subset import RULES, replace_rules
 from refold.replay.whatif.verdict import Totals, Verdict, totals_of
 from support.following import unchained
 from support.transcripts import FILES, path_of, salts
@@ -71,7 +71,7 @@ def totals() -> Mapping[tuple[str, str], Totals]:
 
 def _asked(preset: str, change: str) -> Policy | Change:
     if change == RULES_ALONE:
-        return only(RULES, parse({"preset": preset}))
+        return replace_rules(RULES, parse({"preset": preset}))
     return parse({"preset": preset, **CHANGES[change]})
 
 

@@ -23,7 +23,7 @@ from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
 from refold.replay.bulk import HELD, Ended, Shard, shards, worked
 from refold.replay.cuts import request_of
-from refold.replay.whatif.view import Hypothesis, Row, hypothesis
+from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
 
 SHARD_OF_A_STORE = 5_000
 """Events of a part that a process does in one piece: to ask costs several times what an audit does."""
@@ -125,7 +125,7 @@ def _tell(screen: Screen, name: str, found: Hypothesis) -> None:
     screen.pairs(rows)
 
 
-def _tell_row(screen: Screen, row: Row) -> None:
+def _tell_row(screen: Screen, row: MessageRow) -> None:
     message = row.message
     role = message.role if message is not None else "?"
     said = "(erased)" if message is None else message.text or ", ".join(call.name for call in message.calls)

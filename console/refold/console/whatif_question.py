@@ -34,7 +34,7 @@ from refold.reducers.vocabulary import NANO
 from refold.replay.bulk import Shard
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.rule_subset import RULES, Named, only
+from refold.replay.whatif.rule_subset import RULES, NamedPolicy, replace_rules
 from refold.replay.whatif.tables import Contexts, PriceQuery, Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf
 
@@ -114,7 +114,7 @@ class AskedPolicy(NamedTuple):
     """One of the policies: what it changes, and what its file names where that is not a whole preset."""
 
     change: Change
-    named: Named | None = None
+    named: NamedPolicy | None = None
 
 
 def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedPolicy]:
@@ -139,7 +139,7 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
         _refuse_empty(kinds, path, policy)
     return {
         f"only {', '.join(kinds)} of {path}{suffix}": AskedPolicy(
-            _then(only(kinds, policy, registry), change)
+            _then(replace_rules(kinds, policy, registry), change)
         )
         for path, policy in chosen.items()
     }
@@ -152,7 +152,7 @@ def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked
     if data.get("preset"):
         return AskedPolicy(_always(policy))
     keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])
-    return AskedPolicy(_always(policy), Named(policy, tuple(keys)))
+    return AskedPolicy(_always(policy), NamedPolicy(policy, tuple(keys)))
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:

@@ -7,7 +7,7 @@ from refold.console.screen import Screen
 from refold.reducers.errors import CannotJudge
 from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures
-from refold.replay.whatif.verdict import Fired, Spend, Totals, Verdict, WhatIf
+from refold.replay.whatif.verdict import Intervention, Spend, Totals, Verdict, WhatIf
 
 _SHOWN = 300
 _AT_LEAST = ", at least: what was under way when it stopped counts as spent"
@@ -166,7 +166,7 @@ def _one_turn_of_many(found: WhatIf) -> bool:
     return done and found.code == "end_turn" and found.saved != Spend()
 
 
-def _code(fired: Fired) -> str:
+def _code(fired: Intervention) -> str:
     return f" ({fired.code})" if fired.code else ""
 
 

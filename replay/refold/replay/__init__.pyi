@@ -33,7 +33,7 @@ from .whatif.comparison import Comparison as Comparison
 from .whatif.comparison import side_by_side as side_by_side
 from .whatif.comparison import whatif as whatif
 from .whatif.facts import Change as Change
-from .whatif.rule_subset import only as only
+from .whatif.rule_subset import replace_rules as replace_rules
 from .whatif.tables import Contexts as Contexts
 from .whatif.tables import PriceQuery as PriceQuery
 from .whatif.tables import Prices as Prices

@@ -33,10 +33,10 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Unknown
 from refold.replay import known
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.pair import Doubt, Effect, Found, Pair
+from refold.replay.whatif.pair import DivergencePoint, Effect, RunPair, Uncertainty
 from refold.replay.whatif.upper_bounds import FOREVER, GROWING, UNKNOWNS, stops_read, without_known_limits
 from refold.replay.whatif.verdict import Verdict
-from refold.replay.whatif.worst_case import Whose, WorstCase, WorstCaseClock
+from refold.replay.whatif.worst_case import TimeOwner, WorstCase, WorstCaseClock
 
 _FAILED = "the record does not say which calls failed"
 
@@ -45,7 +45,7 @@ class Bounds:
     """Follows the worst cases beside the two runs, each until it comes to something else; `doubt` is told what that leaves."""
 
     def __init__(
-        self, near: Pair, change: Change, registry: Registry, doubt: Callable[[Doubt], None]
+        self, near: RunPair, change: Change, registry: Registry, doubt: Callable[[Uncertainty], None]
     ) -> None:
         self._near, self._change, self._registry, self._doubt = near, change, registry, doubt
         self._cases: list[WorstCase] = []
@@ -55,7 +55,7 @@ class Bounds:
         ] = {}  # the other run behind facts of which nobody knows when they were
 
     def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
-        """The two runs are about to take a fact. Raises as `Pair.take`."""
+        """The two runs are about to take a fact. Raises as `RunPair.take`."""
         if isinstance(fact, RunForked):  # what follows is of an engine of ours
             self._cases = [case for case in self._cases if case.unknown[0] in GROWING]
         self._follow(fact)
@@ -106,7 +106,7 @@ class Bounds:
         limits = [
             limit for limit in policy.limits if isinstance(limit, TimeLimit) and limit.value is not None
         ]
-        people: set[Whose] = {"agent" if limit.credit.person else "anybody" for limit in limits}
+        people: set[TimeOwner] = {"agent" if limit.credit.person else "anybody" for limit in limits}
         return [
             WorstCaseClock(self._near, self._change, self._registry, whose=whose, first=first)
             for first in sorted({False, *(limit.clock == "first_response" for limit in limits)})
@@ -140,16 +140,16 @@ class Bounds:
             if effect and not any(effect == other and part < set(case.unknown) for other, part in reported):
                 found = min((each for each in (near, case.found) if each), key=lambda each: each.fact)
                 after = self._untimed.get(found.fact, self._near.derived.state)
-                self._doubt(Doubt(found.fact, self._why(case), effect, after))
+                self._doubt(Uncertainty(found.fact, self._why(case), effect, after))
                 reported.append((effect, set(case.unknown)))
 
-    def _effect(self, near: Found | None, case: WorstCase) -> Effect | None:
+    def _effect(self, near: DivergencePoint | None, case: WorstCase) -> Effect | None:
         """What may be otherwise where the two bounds come to this; None: they come to the same."""
         found = case.found
         if near is None or (found is not None and found.fact < near.fact):
             assert found is not None
             return self._effect_of_worst(found, case)
-        if near.parted.kind == "unknown":
+        if near.mismatch.kind == "unknown":
             return None
         if near.verdict is Verdict.STOPS and found is not None and _is_out_of_time(found):
             return _end_by(found, Unknown.TIME)
@@ -158,7 +158,7 @@ class Bounds:
             return "rests"
         return None if near.code == found.code else "stops"
 
-    def _effect_of_worst(self, found: Found, case: WorstCase) -> Effect | None:
+    def _effect_of_worst(self, found: DivergencePoint, case: WorstCase) -> Effect | None:
         """What may be otherwise where only the worst case comes to something else."""
         recorded, kind = case.recorded.state, case.unknown[0]
         limit = recorded.limit
@@ -181,7 +181,7 @@ class Bounds:
             guard = watch.guard
             observes = guard is not None and ToolReturned in guard.observes
             if observes and Unknown.ERRORS not in reading_of(guard).monotone:
-                self._doubt(Doubt(seq, f"guard {watch.name}: {_FAILED}", "rests", near.derived.state))
+                self._doubt(Uncertainty(seq, f"guard {watch.name}: {_FAILED}", "rests", near.derived.state))
 
     def _why(self, case: WorstCase) -> str:
         state = self._near.derived.state
@@ -194,7 +194,7 @@ class Bounds:
         return f"{who}{': ' if who else ''}the record does not say {' or '.join(words)}"
 
 
-def _end_by(found: Found, kind: Unknown) -> Effect:
+def _end_by(found: DivergencePoint, kind: Unknown) -> Effect:
     """What may be otherwise where only the worst case diverges."""
     if found.verdict is not Verdict.STOPS and not (kind is Unknown.TIME and _is_out_of_time(found)):
         return "asks"
@@ -209,12 +209,12 @@ def _is_at_once(fact: Fact, state: RunState) -> bool:
     return answers and bool(state.setup.unknown) and fact.at == state.lineage.at
 
 
-def _is_out_of_time(found: Found) -> bool:
+def _is_out_of_time(found: DivergencePoint) -> bool:
     """Whether something would have been cut off by a limit of time that is looked at before anything else is asked."""
     policy = found.other.policy
     limits = [limit for limit in policy.limits if isinstance(limit, TimeLimit)]
     return (
-        found.parted.kind == "cut_off"
+        found.mismatch.kind == "cut_off"
         and policy.grace is None
         and all(check_of(limit) == "preflight" for limit in limits)
     )

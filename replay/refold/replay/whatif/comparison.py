@@ -28,7 +28,7 @@ from refold.replay.summary import task_of
 from refold.replay.whatif.bounds import Bounds
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.losses import Losses, UnjudgedCalls
-from refold.replay.whatif.pair import Doubt, Effect, Found, Pair, proven
+from refold.replay.whatif.pair import DivergencePoint, Effect, RunPair, Uncertainty, prove
 from refold.replay.whatif.tables import (
     ArgumentSchemas,
     Contexts,
@@ -79,7 +79,7 @@ async def side_by_side(
         for policy in policies
     ]
     await follow(stored_events(store, run), *comparisons)
-    return _found(comparisons)
+    return _results(comparisons)
 
 
 def ask_all(
@@ -105,7 +105,7 @@ def ask_all(
                     for policy in policies
                 ]
                 follow_all(scan.records(run), *comparisons)
-                found = _found(comparisons)
+                found = _results(comparisons)
             except (CannotJudge, Damaged, WrongUse) as error:
                 yield run, error
             else:
@@ -113,7 +113,7 @@ def ask_all(
                 yield run, found
 
 
-def _found(comparisons: Sequence["Comparison"]) -> tuple[WhatIf, ...]:
+def _results(comparisons: Sequence["Comparison"]) -> tuple[WhatIf, ...]:
     for comparison in comparisons:
         if comparison.problem is not None:
             raise comparison.problem
@@ -138,10 +138,10 @@ class Comparison(Follower[WhatIf]):
         self._context: int | None = None  # that the table says
         self._priced = 0  # answers, by the table
         change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
-        self._near = Pair(run, change, registry, shared)
+        self._near = RunPair(run, change, registry, shared)
         self.recorded, self.derived = self._near.recorded, self._near.derived
         self.origins, self.changes = self._near.origins, self._near.changes
-        self._doubts: dict[tuple[str, Effect], Doubt] = {}  # each once, by the first fact that left it
+        self._doubts: dict[tuple[str, Effect], Uncertainty] = {}  # each once, by the first fact that left it
         self._losses = Losses(self._near, self._doubt)
         self._bounds = Bounds(self._near, change, registry, self._doubt)
         self._schemas = ArgumentSchemas()
@@ -157,9 +157,9 @@ class Comparison(Follower[WhatIf]):
         return self._near.fact
 
     @property
-    def parted_after(self) -> int:
+    def diverged_after(self) -> int:
         """The event number of the fact at which the two parted; 0 while they have not."""
-        found = self._proven()
+        found = self._prove()
         return 0 if found is None else found.fact
 
     def take(self, step: Step) -> None:
@@ -174,7 +174,7 @@ class Comparison(Follower[WhatIf]):
             return
         if isinstance(event, RunStarted):
             self._task = task_of(event)
-        self._losses.hear(event)
+        self._losses.observe(event)
         self._finish()
         if isinstance(event, Fact):
             self._fact, self._fact_seq = event, seq
@@ -190,7 +190,7 @@ class Comparison(Follower[WhatIf]):
 
     def result(self) -> WhatIf:
         """What is known at the end of the record."""
-        near, found = self._near, self._proven()
+        near, found = self._near, self._prove()
         one = self.recorded.state
         other = self.derived.state if found is None else found.other
         doubted = found is not None and found.doubted
@@ -215,26 +215,26 @@ class Comparison(Follower[WhatIf]):
             priced=self._priced,
             contexts=self._contexts.name if self._contexts else "",
             context=self._context,
-            unseen=near.unseen.listed(self.origins, MOST) if found is None else (),
+            unseen=near.unseen.list_first(self.origins, MOST) if found is None else (),
             tools=len(self.derived.state.setup.tools),
             unfit=tuple(
                 strangers(other.policy, self.derived.state.setup.tools, self._schemas.schemas, self._registry)
             ),
         )
-        return told if found is None else self._parted(told, found)
+        return told if found is None else self._add_divergence(told, found)
 
-    def _doubt(self, doubt: Doubt) -> None:
+    def _doubt(self, doubt: Uncertainty) -> None:
         known = self._doubts.get((doubt.why, doubt.effect))
         if known is None or doubt.seq < known.seq:
             self._doubts[doubt.why, doubt.effect] = doubt
 
-    def _in_order(self) -> list[Doubt]:
+    def _in_order(self) -> list[Uncertainty]:
         return sorted(self._doubts.values(), key=lambda doubt: doubt.seq)
 
-    def _proven(self) -> Found | None:
-        return proven(self._near.found, self._in_order(), self.derived.state)
+    def _prove(self) -> DivergencePoint | None:
+        return prove(self._near.found, self._in_order(), self.derived.state)
 
-    def _parted(self, told: WhatIf, found: Found) -> WhatIf:
+    def _add_divergence(self, told: WhatIf, found: DivergencePoint) -> WhatIf:
         stopping = found.other.stopping
         if found.verdict is Verdict.STOPS and stopping is not None and not found.other.ended:
             end = target(found.other.agent_state, stopping.trigger, found.other.came_from)
@@ -247,22 +247,22 @@ class Comparison(Follower[WhatIf]):
             told,
             seq=found.seq,
             turn=found.turn,
-            kind=found.parted.kind,
-            why=found.parted.why,
+            kind=found.mismatch.kind,
+            why=found.mismatch.why,
             subject=found.subject,
             recorded=found.recorded,
             derived=found.derived,
             saved=saved,
             again=again,
             exact=found.exact and not self._losses.more,
-            unknown=told.unknown or ((found.parted.why,) if found.verdict is Verdict.INCONCLUSIVE else ()),
+            unknown=told.unknown or ((found.mismatch.why,) if found.verdict is Verdict.INCONCLUSIVE else ()),
             state=encoded(found.other).decode(),
         )
 
     def _finish(self) -> None:
         if self._fact is None:
             return
-        seq, fact, group = self._fact_seq, self._told(self._fact), self._group
+        seq, fact, group = self._fact_seq, self._add_tables(self._fact), self._group
         self._fact, self._group = None, []
         parted = self._near.found is not None
         self._bounds.take(seq, fact, group)
@@ -272,7 +272,7 @@ class Comparison(Follower[WhatIf]):
         self._losses.judge(seq, fact, parted=parted)
         self._calls.judge(seq, fact)
 
-    def _told(self, fact: Fact) -> Fact:
+    def _add_tables(self, fact: Fact) -> Fact:
         """The fact, with what only the tables of who asks say of it."""
         fact = close_price(fact, self.recorded.state)
         known = add_price(fact, self.recorded.state, self._prices)

@@ -47,23 +47,23 @@ from refold.reducers.sizes import sized
 from refold.reducers.state import RunState
 from refold.reducers.text import render
 from refold.reducers.vocabulary import FailureClass, ToolError
-from refold.replay.whatif.shown import Parted
+from refold.replay.whatif.mismatches import Mismatch
 
 _SALT = b"otherwise"  # so that no digest of it is one of the record
 _FILLED = (ToolError.RAISED, ToolError.BAD_ARGUMENTS)
 _PROBLEM = "{problem}"
-UNHIDDEN = Parted("redaction", "what was hidden here might have been hidden otherwise, or shown")
-HIDDEN = Parted("redaction", "something here would have been hidden from the log, and from the model")
+UNHIDDEN = Mismatch("redaction", "what was hidden here might have been hidden otherwise, or shown")
+HIDDEN = Mismatch("redaction", "something here would have been hidden from the log, and from the model")
 
 
-class Changed(NamedTuple):
+class ChangedFact(NamedTuple):
     """A fact in other words than were recorded, and what makes them others."""
 
     fact: Fact
-    parted: Parted
+    parted: Mismatch
 
 
-def answered(fact: ModelResponded, said: Answer, new: Policy) -> Fact | Changed | Parted:
+def reword_response(fact: ModelResponded, said: Answer, new: Policy) -> Fact | ChangedFact | Mismatch:
     """An answer with what the other policy's patterns hide of it. Calls of other names and arguments are other calls."""
     redactor = Redactor(patterns=new.redact, known=False)
     names = (fact.stop_raw, *(call.name for call in fact.calls))
@@ -73,14 +73,16 @@ def answered(fact: ModelResponded, said: Answer, new: Policy) -> Fact | Changed 
     if asked != (*said.arguments, *names):
         return HIDDEN
     hidden = replace(said, text=redactor.text(said.text), reasoning=redactor.text(said.reasoning))
-    return fact if hidden == said else Changed(composition.told(fact, hidden, _SALT, new), HIDDEN)
+    return fact if hidden == said else ChangedFact(composition.told(fact, hidden, _SALT, new), HIDDEN)
 
 
-def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) -> Fact | Changed | Parted:
+def reword_result(
+    fact: ToolReturned, output: str, derived: RunState, old: Policy
+) -> Fact | ChangedFact | Mismatch:
     """A result of which the whole is recorded, in the words, with the secrets hidden and under the cap of the other policy."""
     new = derived.policy
-    said = _said(fact.error, output, old, new)
-    if isinstance(said, Parted):
+    said = _reword_output(fact.error, output, old, new)
+    if isinstance(said, Mismatch):
         return said
     cap = new.tool_output or ToolOutput(max=None)
     length = fact.output_bytes if cap.unit == "bytes" else fact.size.chars
@@ -90,13 +92,13 @@ def returned(fact: ToolReturned, output: str, derived: RunState, old: Policy) ->
     tool = next((call.name for call in calls if call.id == fact.call), "")
     made = composition.returned(derived, replace(fact, output_bytes=0), said, tool, "", _SALT)
     if said == output:
-        return Changed(
-            made, Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
+        return ChangedFact(
+            made, Mismatch("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
         )
-    return Changed(made, HIDDEN if old.redact != new.redact else _other_words(fact.error))
+    return ChangedFact(made, HIDDEN if old.redact != new.redact else _error_mismatch(fact.error))
 
 
-def _said(error: ToolError | None, output: str, old: Policy, new: Policy) -> str | Parted:
+def _reword_output(error: ToolError | None, output: str, old: Policy, new: Policy) -> str | Mismatch:
     """The output before the cap."""
     hides = old.redact != new.redact
     redactor = Redactor(patterns=new.redact, known=False)
@@ -109,11 +111,11 @@ def _said(error: ToolError | None, output: str, old: Policy, new: Policy) -> str
         return output
     quoting = _PROBLEM if error in _FILLED else ""
     hidden = redactor if hides else PLAIN
-    found = {_reworded(output, was, would, quoting, hidden) for was, would in templates} - {None}
+    found = {_reword_error(output, was, would, quoting, hidden) for was, would in templates} - {None}
     said = found.pop() if len(found) == 1 else None
     # What stands in the error's own words is not hidden, and what was beyond them is not known.
     if said is None or redactor.text(said) != said:
-        return HIDDEN if hides else _other_words(error)
+        return HIDDEN if hides else _error_mismatch(error)
     return said
 
 
@@ -123,7 +125,7 @@ def _templates(error: ToolError, old: Policy, new: Policy) -> set[tuple[str, str
     return {(text_of(old, key), text_of(new, key)) for key in keys}
 
 
-def _reworded(output: str, was: str, would: str, quoting: str, redactor: Redactor) -> str | None:
+def _reword_error(output: str, was: str, would: str, quoting: str, redactor: Redactor) -> str | None:
     """An error in other words, with what it quotes; None where it was not said in these."""
     before, quotes, after = was.partition(quoting) if quoting else (was, "", "")
     if not quotes:
@@ -134,8 +136,8 @@ def _reworded(output: str, was: str, would: str, quoting: str, redactor: Redacto
     return render(would, {quoting.strip("{}"): redactor.text(problem)})
 
 
-def _other_words(error: ToolError | None) -> Parted:
-    return Parted("wording", f"the error ({error}) would have been told in other words")
+def _error_mismatch(error: ToolError | None) -> Mismatch:
+    return Mismatch("wording", f"the error ({error}) would have been told in other words")
 
 
 Change = Callable[[Policy], Policy]
@@ -151,14 +153,14 @@ _Weighed = (
     | InputReceived
     | SummaryReturned
 )
-_ERASED = Parted(
+_ERASED = Mismatch(
     "unknown", "what was said here was erased, and the other policy would weigh it or look into it"
 )
 
 
-def carried_over(
+def carry_over(
     fact: Fact, recorded: RunState, derived: RunState, change: Change, registry: Registry
-) -> Fact | Changed | Parted:
+) -> Fact | ChangedFact | Mismatch:
     """The fact for the other run; or in what it parts, `unknown` where the record does not tell.
 
     Both states are those before the fact.
@@ -167,25 +169,25 @@ def carried_over(
     if isinstance(fact, RunStarted):
         old, new = fact.policy, change(fact.policy)
     try:
-        apart = _numbered(fact, recorded, derived)
-        carried = apart or _worded(_addressed(fact, derived, change, registry), derived, old, new)
-        return _weighed(carried, old, new) if isinstance(carried, Fact) else carried
+        apart = _check_numbers(fact, recorded, derived)
+        carried = apart or _reword(_readdress(fact, derived, change, registry), derived, old, new)
+        return _weigh(carried, old, new) if isinstance(carried, Fact) else carried
     except PolicyError as error:  # of a policy that nobody has checked: it came with the log
-        return Parted("unknown", f"a pattern is not searched for: {error}")
+        return Mismatch("unknown", f"a pattern is not searched for: {error}")
 
 
-def _worded(fact: Fact, derived: RunState, old: Policy, new: Policy) -> Fact | Changed | Parted:
+def _reword(fact: Fact, derived: RunState, old: Policy, new: Policy) -> Fact | ChangedFact | Mismatch:
     """The fact in the words in which the other policy would have had it recorded."""
     match fact:
         case ModelResponded(content=Answer() as said) if old.redact != new.redact:
-            return answered(fact, said, new)
+            return reword_response(fact, said, new)
         case ToolReturned(content=Output() as said, cut=False):
-            return returned(fact, said.output, derived, old)
+            return reword_result(fact, said.output, derived, old)
         case _:
-            return _hidden(fact, old, new) or _otherwise(fact, old, new) or fact
+            return _check_redaction(fact, old, new) or _check_record(fact, old, new) or fact
 
 
-def _addressed(fact: Fact, derived: RunState, change: Change, registry: Registry) -> Fact:
+def _readdress(fact: Fact, derived: RunState, change: Change, registry: Registry) -> Fact:
     if isinstance(fact, ModelResponded | ModelFailed | SummaryReturned):
         pending = derived.request or derived.summary
         return fact if pending is None else replace(fact, request=pending.seq)
@@ -199,21 +201,21 @@ def _addressed(fact: Fact, derived: RunState, change: Change, registry: Registry
     return replace(fact, environment=()) if isinstance(fact, RunStarted) else fact
 
 
-def _numbered(fact: Fact, recorded: RunState, derived: RunState) -> Parted | None:
+def _check_numbers(fact: Fact, recorded: RunState, derived: RunState) -> Mismatch | None:
     """Whether the fact names messages by numbers that they do not have in the other run."""
     names = isinstance(fact, ContextObserved) and (fact.kept is not None or fact.after)
     if not names or recorded.messages == derived.messages:
         return None
-    return Parted(
+    return Mismatch(
         "fact", "it tells of messages by number, and the harness of the other run had said more, or less"
     )
 
 
-def _hidden(fact: Fact, old: Policy, new: Policy) -> Parted | None:
+def _check_redaction(fact: Fact, old: Policy, new: Policy) -> Mismatch | None:
     """Whether the policies' own patterns (`redact`) would have hidden something else of what was said."""
     if old.redact == new.redact:
         return None
-    if _erased(fact):
+    if _is_erased(fact):
         return _ERASED
     redactor = Redactor(patterns=new.redact, known=False)
     for text in _texts(fact):
@@ -222,7 +224,7 @@ def _hidden(fact: Fact, old: Policy, new: Policy) -> Parted | None:
         if redactor.text(text) != text or redactor.json(text) != text:
             return HIDDEN
     if isinstance(fact, ToolReturned) and fact.cut:
-        return Parted(
+        return Mismatch(
             "redaction", "the output was cut, and what would have been hidden of the whole is not known"
         )
     return None
@@ -252,31 +254,31 @@ def _texts(fact: Fact) -> Iterator[str]:
         yield from (text for tool in fact.tools for text in (tool.description, tool.schema))
 
 
-def _otherwise(fact: Fact, old: Policy, new: Policy) -> Parted | None:
+def _check_record(fact: Fact, old: Policy, new: Policy) -> Mismatch | None:
     """Whether the other policy would have had another fact recorded, of the same event in the world."""
     if isinstance(fact, ToolReturned):
-        return _output_otherwise(fact, old, new)
+        return _check_output(fact, old, new)
     if isinstance(fact, ModelFailed):
-        return _failure_otherwise(fact, old.overflow or Overflow(), new.overflow or Overflow())
+        return _check_failure(fact, old.overflow or Overflow(), new.overflow or Overflow())
     return None
 
 
-def _output_otherwise(fact: ToolReturned, old: Policy, new: Policy) -> Parted | None:
+def _check_output(fact: ToolReturned, old: Policy, new: Policy) -> Mismatch | None:
     if fact.error is not None:
         keys = (str(fact.error), "in_doubt:happened", "cancelled")
         if any(text_of(old, key) != text_of(new, key) for key in keys):
-            return Parted("wording", f"the error ({fact.error}) would have been told in other words")
+            return Mismatch("wording", f"the error ({fact.error}) would have been told in other words")
     caps = [(cap.max, cap.unit, cap.keep) if cap.max is not None else None for cap in map(_cap, (old, new))]
     if caps[0] == caps[1] and text_of(old, "output_cut") == text_of(new, "output_cut"):
         return None
     if fact.cut:
-        return Parted(
+        return Mismatch(
             "output", "the output would have been cut otherwise, and the whole of it is not recorded"
         )
     cap = _cap(new)
     length = fact.output_bytes if cap.unit == "bytes" else fact.size.chars
     if cap.max is not None and length > cap.max:
-        return Parted("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
+        return Mismatch("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
     return None
 
 
@@ -284,7 +286,7 @@ def _cap(policy: Policy) -> ToolOutput:
     return policy.tool_output or ToolOutput(max=None)
 
 
-def _failure_otherwise(fact: ModelFailed, old: Overflow, new: Overflow) -> Parted | None:
+def _check_failure(fact: ModelFailed, old: Overflow, new: Overflow) -> Mismatch | None:
     if (old.patterns, old.single_patterns) == (new.patterns, new.single_patterns):
         return None
     if fact.content is None:
@@ -292,20 +294,20 @@ def _failure_otherwise(fact: ModelFailed, old: Overflow, new: Overflow) -> Parte
     said = fact.content.message
     was, would = (bool(each.patterns) and overflows(said, each.patterns or ()) for each in (old, new))
     if was and not would:
-        return Parted(
+        return Mismatch(
             "overflow", "the recorded policy took the failure for an overflow; what it was else is not known"
         )
     return None
 
 
-def _weighed(fact: Fact, old: Policy, new: Policy) -> Fact | Parted:
+def _weigh(fact: Fact, old: Policy, new: Policy) -> Fact | Mismatch:
     """The fact with what the other policy measures of it."""
     measured_alike = (old.estimator, old.token_caps) == (new.estimator, new.token_caps)
     if isinstance(fact, ToolReturned) and not _previews(new) and measured_alike:
         return replace(fact, preview=0) if _previews(old) else fact
     if not isinstance(fact, _Weighed) or _weighs_alike(fact, old, new):
         return fact
-    if _erased(fact):
+    if _is_erased(fact):
         return _ERASED
     if isinstance(fact, ModelFailed) and fact.content is not None and _patterns(old) != _patterns(new):
         knob = new.overflow or Overflow()
@@ -328,7 +330,7 @@ def _weighs_alike(fact: _Weighed, old: Policy, new: Policy) -> bool:
             return True
 
 
-def _erased(fact: Fact) -> bool:
+def _is_erased(fact: Fact) -> bool:
     """Whether something was said that is not here."""
     return wordless(fact) or (isinstance(fact, ModelFailed | InputReceived) and fact.content is None)
 

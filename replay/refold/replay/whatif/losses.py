@@ -47,7 +47,7 @@ from refold.reducers.source_marks import (
 from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay import known
 from refold.replay.source_words import is_lost, lost
-from refold.replay.whatif.pair import Doubt, Effect, Pair
+from refold.replay.whatif.pair import Effect, RunPair, Uncertainty
 from refold.replay.whatif.upper_bounds import UNCOUNTED, UNTIMED, counts, without_known_limits
 from refold.replay.whatif.verdict import Verdict
 
@@ -62,7 +62,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 """Items that only the provider runs, and the tool that each is a call of. Of other items nobody here knows who ran them."""
 
 
-def objection(event: SourceRecorded, one: Policy, other: Policy) -> str | None:
+def find_objection(event: SourceRecorded, one: Policy, other: Policy) -> str | None:
     """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if nobody knows what it was.
 
     A policy cannot refuse what the provider ran. If the policies differ in rules over arguments only, such a call is no
@@ -125,7 +125,7 @@ _IN_PLACE = frozenset(
 class Losses:
     """Follows two runs, and remembers what of the source was lost. `more`: behind the place where the two parted."""
 
-    def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
+    def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
         self._lost = ""  # what of the source is in no fact
         self._remarks: list[SourceRecorded] = []  # that are not weighed yet
@@ -135,7 +135,7 @@ class Losses:
     def _imported(self) -> bool:
         return bool(self._near.recorded.state.setup.unknown)
 
-    def hear(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """What of the source is in no fact: said where it stood, or of all of it."""
         gone, in_place = "", True
         self._inferred = self._inferred or (isinstance(event, Diagnosed) and event.code == INFERRED)
@@ -156,7 +156,7 @@ class Losses:
         """Take what the source remarked of calls that no fact has; of some it is no loss to the other policy."""
         one, other = self._near.recorded.state, self._near.derived.state
         for event in self._remarks:
-            why = objection(event, one.policy, other.policy) if event.what == HOSTED else None
+            why = find_objection(event, one.policy, other.policy) if event.what == HOSTED else None
             self._miss(_BESIDE[event.what] if why is None else why, in_place=True)
         self._remarks.clear()
 
@@ -165,17 +165,17 @@ class Losses:
         near = self._near
         self._weigh_remarks()
         if not parted and isinstance(fact, ModelResponded) and self._minds_calls_of(fact):
-            self._say(seq, _UNASKABLE, self._rule_of_any_call(seq))
+            self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
         if near.reached and isinstance(fact, ToolReturned) and self._minds_result_of(fact):
-            self._say(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
+            self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
         # What stands between two answers is told in another order than it stood in.
         self._behind = self._behind or (parted and isinstance(fact, ModelResponded | ModelFailed))
         if self._lost and near.differs:
-            self._say(seq, self._lost, "stops" if self._adds_up() else "rests")
+            self._report(seq, self._lost, "stops" if self._adds_up() else "rests")
         if near.reached and isinstance(fact, ModelFailed) and self._imported and self._hurries():
-            self._say(seq, _PAUSES, "asks")
-        if self._failed and near.found is not None and not parted and self._credited():
-            self._say(seq, _PAUSES, "rests")
+            self._report(seq, _PAUSES, "asks")
+        if self._failed and near.found is not None and not parted and self._has_credit():
+            self._report(seq, _PAUSES, "rests")
         self._failed = self._failed or (self._imported and isinstance(fact, ModelFailed))
 
     def finish(self) -> None:
@@ -188,7 +188,7 @@ class Losses:
             missing = [self._lost] if self._lost else []
             missing += [] if near.recorded.state.spent.steps else [_UNASKED]
             for why in missing:
-                self._say(near.fact, why, "rests")
+                self._report(near.fact, why, "rests")
         self._look_at_nothing()
 
     def _look_at_nothing(self) -> None:
@@ -199,13 +199,15 @@ class Losses:
         kinds = (Unknown.USAGE, Unknown.TIME)
         policy = without_known_limits(self._near.derived.state.policy, kinds, state.policy.limits)
         if not known.counted(state.spent.usage) and counts(policy, Unknown.USAGE):
-            self._doubt(Doubt(1, UNCOUNTED, "stops"))
+            self._doubt(Uncertainty(1, UNCOUNTED, "stops"))
         if state.at == state.lineage.at and counts(policy, Unknown.TIME):
-            self._doubt(Doubt(1, UNTIMED, "stops"))
+            self._doubt(Uncertainty(1, UNTIMED, "stops"))
 
-    def _say(self, seq: int, why: str, effect: Effect) -> None:
+    def _report(self, seq: int, why: str, effect: Effect) -> None:
         found = self._near.found
-        self._doubt(Doubt(min(seq, found.fact) if found else seq, why, effect, self._near.derived.state))
+        self._doubt(
+            Uncertainty(min(seq, found.fact) if found else seq, why, effect, self._near.derived.state)
+        )
 
     def _minds_calls_of(self, fact: ModelResponded) -> bool:
         """Whether a call is known by its result only, and the other policy asks what was called."""
@@ -230,7 +232,7 @@ class Losses:
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         watched = any(self._observers(ToolReturned))
         weighed = any(measure_of(limit) == "estimate" for limit in other.limits)
-        return watched or weighed or _of_results(one) != _of_results(other)
+        return watched or weighed or _result_rules(one) != _result_rules(other)
 
     def _observers(self, kind: type[Fact]) -> Iterator[Any]:
         """The other policy's guards that observe facts of this kind."""
@@ -250,7 +252,7 @@ class Losses:
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
 
-    def _credited(self) -> bool:
+    def _has_credit(self) -> bool:
         """Whether the other run ended by a time limit that leaves out waits between attempts: it may have had longer."""
         state = self._near.derived.state
         hit = state.limit
@@ -275,7 +277,7 @@ def _treats_alike(chain: Sequence[Approver]) -> bool:
     return True
 
 
-def _of_results(policy: Policy) -> tuple[object, ...]:
+def _result_rules(policy: Policy) -> tuple[object, ...]:
     """What a policy does with results beside its guards and limits."""
     words = tuple(text_of(policy, error) for error in ToolError)
     return policy.history, policy.overflow, policy.tool_output, policy.redact, policy.estimator, words
@@ -287,9 +289,9 @@ _NEVER_RAN = (ToolError.BAD_ARGUMENTS, ToolError.UNKNOWN_TOOL)
 class UnjudgedCalls:
     """Follows two runs, and tells of each tool once, at its first such call."""
 
-    def __init__(self, near: Pair, doubt: Callable[[Doubt], None]) -> None:
+    def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
-        self._told = set[str]()
+        self._reported = set[str]()
         self._incomplete = dict[str, str]()  # calls of the latest response, and the rule that is about them
 
     def judge(self, seq: int, fact: Fact) -> None:
@@ -299,7 +301,7 @@ class UnjudgedCalls:
             if fact.error not in _NEVER_RAN:
                 rule = self._incomplete[fact.call]
                 why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
-                self._doubt(Doubt(seq, why, "rests", state))
+                self._doubt(Uncertainty(seq, why, "rests", state))
             return
         if not near.reached or not isinstance(fact, ModelResponded) or fact.content is None:
             return
@@ -310,15 +312,15 @@ class UnjudgedCalls:
             return
         tools = {tool.name: tool for tool in state.setup.tools}
         for call, arguments in zip(fact.calls, fact.content.arguments, strict=True):
-            tool = tools.get(call.name) if call.complete and call.name not in self._told else None
+            tool = tools.get(call.name) if call.complete and call.name not in self._reported else None
             place = gate_without_word(approvals.chain, tool, arguments) if tool else None
             if place is None:
                 continue
-            self._told.add(call.name)
+            self._reported.add(call.name)
             gate = approvals.chain[place]
             ends = isinstance(gate, Gate) and gate.then == "terminate"
             why = f"approvals.chain[{place}]: {not_known([call.name])}"
-            self._doubt(Doubt(seq, why, "stops" if ends else "asks", state))
+            self._doubt(Uncertainty(seq, why, "stops" if ends else "asks", state))
 
     def _look_at_patterns(self, seq: int, fact: ModelResponded) -> None:
         state = self._near.derived.state
@@ -332,4 +334,4 @@ class UnjudgedCalls:
                 problem = problem_of(pattern) if pattern else None
                 if problem:
                     why = f"{found.path}.{key} cannot be searched for: {problem}"
-                    self._doubt(Doubt(seq, why, "rests", state))
+                    self._doubt(Uncertainty(seq, why, "rests", state))

@@ -32,30 +32,30 @@ from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown
 from refold.replay.figures import spoken
 from refold.replay.parting import place_of
-from refold.replay.whatif.facts import Change, Changed, carried_over
-from refold.replay.whatif.shown import (
+from refold.replay.whatif.facts import Change, ChangedFact, carry_over
+from refold.replay.whatif.mismatches import (
     OF_CALLS,
     OF_THE_FACT,
-    Parted,
-    Side,
-    Unseen,
+    ComparedRun,
+    Mismatch,
+    UnobservedChanges,
     Windows,
-    apart,
-    attended,
-    cut_off,
-    expected,
-    reached,
-    rings,
+    find_cut_off,
+    find_mismatch,
+    is_attended,
+    is_expected,
+    next_ring,
+    time_before,
 )
 from refold.replay.whatif.verdict import (
     ENDED_BY,
     MOST,
-    Fired,
-    Given,
+    Intervention,
+    LatestCalls,
     Spend,
     Subject,
     Verdict,
-    about,
+    name_subject,
     spend_of,
 )
 
@@ -63,7 +63,7 @@ _UNATTENDED = "a deadline fell into a time for which the record does not say whe
 _NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where two runs part, by event number, in what, and how the other one stands there.
 
     `counted`: of what the recorded run spent, what the other would have, too; `exact`: to the token. `doubted`: it is no
@@ -74,7 +74,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     fact: int
     seq: int
     turn: int
-    parted: Parted
+    mismatch: Mismatch
     subject: Subject | None = None
     recorded: str | None = None
     derived: str | None = None
@@ -85,36 +85,36 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     doubted: bool = False
 
 
-class Pair:
+class RunPair:
     """Takes a recorded run's facts in order, each with its decisions, and derives the other run beside it."""
 
     def __init__(self, run: str, change: Change, registry: Registry, shared: int = 0) -> None:
         self.run, self._change, self._registry = run, change, registry
         self._counted, self.before = shared, Spend()
         """The prefix that another run counts, and what it cost."""
-        self.recorded, self.derived = Side(NEW), Side(NEW)
-        self._windows, self.unseen = Windows(), Unseen()
+        self.recorded, self.derived = ComparedRun(NEW), ComparedRun(NEW)
+        self._windows, self.unseen = Windows(), UnobservedChanges()
         self._tools: tuple[Manifest, ...] = ()
-        self._given = Given()
+        self._given = LatestCalls()
         self.events: Sequence[Event] = ()
         """What the other run took last."""
-        self.found: Found | None = None
+        self.found: DivergencePoint | None = None
         self.fact = self.shared = 0
         """The last fact, and the last event that both runs have."""
         self.reached = True
         """Whether no clock parted the two before that fact."""
-        self.fired: list[Fired] = []
+        self.fired: list[Intervention] = []
         self.more = 0
         self.origins: dict[int, int] = {}
         """Facts whose event number in the other run is another, by that number."""
         self.changes: list[tuple[int, HistoryPruned | MessageTrimmed]] = []
         """Of the other run's window, by the fact."""
 
-    def take_over(self, other: "Pair") -> None:
+    def copy_position(self, other: "RunPair") -> None:
         """Stand where another pair stands."""
         for side, theirs in ((self.recorded, other.recorded), (self.derived, other.derived)):
             side.state, side.harness = theirs.state, dict(theirs.harness)
-        self.unseen, self._tools = other.unseen.copied(), other._tools
+        self.unseen, self._tools = other.unseen.copy(), other._tools
 
     @property
     def differs(self) -> bool:
@@ -133,17 +133,17 @@ class Pair:
         self.fact = seq
         self._given.take(fact)
         self._offer_more(fact)
-        self.reached = self.found is None and self._reaches(fact)
+        self.reached = self.found is None and self._pass_time(fact)
         if not self.reached:
             parted_now = self.found is not None and self.found.fact == seq
             self._follow_all(fact, group)
             if parted_now:
                 self._charge(fact)
             return
-        derived = self._derived(fact)
+        derived = self._derive(fact)
         self._follow_all(fact, group)
-        if isinstance(derived, Parted):
-            self._part(derived, group, ())
+        if isinstance(derived, Mismatch):
+            self._diverge(derived, group, ())
         else:
             self.shared = seq
             self._judge(group, derived)
@@ -192,44 +192,44 @@ class Pair:
             or (found.exact and not isinstance(fact, RunResumed))
         ):
             return
-        spent = _until(spend_of(self.recorded.state), found.counted)
+        spent = _spend_until(spend_of(self.recorded.state), found.counted)
         self.found = replace(found, counted=spent, exact=False)
 
-    def _reaches(self, fact: Fact) -> bool:
+    def _pass_time(self, fact: Fact) -> bool:
         """Let the time pass until the fact: a clock that only the other policy set rings first. False: they part there."""
         before = None
-        while (instant := rings(self.recorded.state, self.derived.state, reached(fact))) is not None:
-            cut = cut_off(self.recorded.state, self.derived.state, instant)
-            if cut is None and (instant == before or not attended(self.derived.state, fact, instant)):
-                cut = Parted("unknown", _UNATTENDED)
+        while (instant := next_ring(self.recorded.state, self.derived.state, time_before(fact))) is not None:
+            cut = find_cut_off(self.recorded.state, self.derived.state, instant)
+            if cut is None and (instant == before or not is_attended(self.derived.state, fact, instant)):
+                cut = Mismatch("unknown", _UNATTENDED)
             if cut is not None:
-                self._part(cut, (), ())
+                self._diverge(cut, (), ())
                 return False
             before = instant
-            if not self._judge((), self._advanced(_clock(self.derived.state, instant)), clock=True):
+            if not self._judge((), self._advance(_read_clock(self.derived.state, instant)), clock=True):
                 return False
         return True
 
-    def _derived(self, fact: Fact) -> Sequence[Decision] | Parted:
+    def _derive(self, fact: Fact) -> Sequence[Decision] | Mismatch:
         """What the other run decides on the fact; or in what the fact itself would have been another."""
         recorded, derived = self.recorded.state, self.derived.state
-        if isinstance(fact, ClockRead) and not expected(recorded, derived, fact):
+        if isinstance(fact, ClockRead) and not is_expected(recorded, derived, fact):
             return ()
-        cut = cut_off(recorded, derived, reached(fact), fact)
-        carried = cut or carried_over(fact, recorded, derived, self._change, self._registry)
-        if isinstance(carried, Parted):
+        cut = find_cut_off(recorded, derived, time_before(fact), fact)
+        carried = cut or carry_over(fact, recorded, derived, self._change, self._registry)
+        if isinstance(carried, Mismatch):
             return carried
-        if isinstance(carried, Changed):
+        if isinstance(carried, ChangedFact):
             self.unseen.add(derived.seq + 1, carried.parted)
             carried = carried.fact
         try:
-            return self._advanced(carried)
+            return self._advance(carried)
         except MissingTokenizer:
             raise
         except RefoldError as error:
-            return Parted("fact", f"the other run has no place for it: {error}")
+            return Mismatch("fact", f"the other run has no place for it: {error}")
 
-    def _advanced(self, fact: Fact) -> Sequence[Decision]:
+    def _advance(self, fact: Fact) -> Sequence[Decision]:
         first = self.derived.state.seq + 1
         state, self.events = advance(self.derived.state, fact, self._registry)
         self.derived.take(self.events, state)
@@ -245,7 +245,7 @@ class Pair:
         said = spoken(event)
         if said is None:
             return
-        fired = Fired(fact=self.fact, who=said.who, said=said.said, code=said.code)
+        fired = Intervention(fact=self.fact, who=said.who, said=said.said, code=said.code)
         if len(self.fired) < MOST:
             self.fired.append(fired)
         else:
@@ -254,61 +254,62 @@ class Pair:
     def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
         """Whether the two are still one for the world."""
         other = self.derived.state
-        found = apart(self.recorded, self.derived, self._windows)
+        found = find_mismatch(self.recorded, self.derived, self._windows)
         if found is not None:
-            why = self.unseen.reason(other, found.parted)
-            if clock and not found.stops and why.kind != "unknown" and not self.recorded.state.ended:
-                why = Parted("clock", f"a deadline passed: {why.why}")
-            self._part(why, group, derived, stops=found.stops, code=found.code)
-        told = self.unseen.told(other)
+            why = self.unseen.explain(other, found)
+            if clock and not why.stops and why.kind != "unknown" and not self.recorded.state.ended:
+                why = Mismatch("clock", f"a deadline passed: {why.why}")
+            self._diverge(why, group, derived)
+        told = self.unseen.find_reader(other)
         if self.found is None and told is not None:
-            self._part(told, group, derived)
+            self._diverge(told, group, derived)
         return self.found is None
 
-    def _part(
-        self,
-        apart: Parted,
-        group: Sequence[Decision],
-        derived: Sequence[Decision],
-        *,
-        stops: bool = False,
-        code: str = "",
-    ) -> None:
+    def _diverge(self, found: Mismatch, group: Sequence[Decision], derived: Sequence[Decision]) -> None:
         state = self.derived.state
         place, recorded, other = place_of(state, group, derived)
-        subject = None
-        if code in ENDED_BY if stops else apart.kind in OF_CALLS:
-            subject = self._given.subject(state.policy, derived)
-            if not stops:
-                subject = subject or self._given.subject(self.recorded.state.policy, group)
-            apart = about(subject, apart, code) if subject else apart
+        subject = self._subject(found, group, derived)
+        if subject is not None:
+            found = name_subject(subject, found)
+        stops = found.stops
         verdict = (
-            Verdict.STOPS if stops else Verdict.INCONCLUSIVE if apart.kind == "unknown" else Verdict.DIVERGES
+            Verdict.STOPS if stops else Verdict.INCONCLUSIVE if found.kind == "unknown" else Verdict.DIVERGES
         )
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way
         spent = spend_of(state if exact else self.recorded.state)
-        self.found = Found(
+        self.found = DivergencePoint(
             verdict=verdict,
             fact=self.fact,
             seq=self.fact + place,
-            turn=(state if stops or apart.kind in OF_THE_FACT else self.recorded.state).spent.steps,
-            parted=apart,
+            turn=(state if stops or found.kind in OF_THE_FACT else self.recorded.state).spent.steps,
+            mismatch=found,
             subject=subject,
             recorded=recorded,
             derived=other,
             other=state,
-            code=code,
-            counted=_until(spent, spend_of(state)) if stops else spent,
+            code=found.code,
+            counted=_spend_until(spent, spend_of(state)) if stops else spent,
             exact=exact,
         )
 
+    def _subject(
+        self, found: Mismatch, group: Sequence[Decision], derived: Sequence[Decision]
+    ) -> Subject | None:
+        """The call that a rule of either policy found, where the two differ by what becomes of a call."""
+        if not (found.code in ENDED_BY if found.stops else found.kind in OF_CALLS):
+            return None
+        subject = self._given.subject(self.derived.state.policy, derived)
+        if subject is not None or found.stops:
+            return subject
+        return self._given.subject(self.recorded.state.policy, group)
 
-def _clock(state: RunState, instant: int) -> ClockRead:
+
+def _read_clock(state: RunState, instant: int) -> ClockRead:
     return ClockRead(at=max(state.at, instant), due=instant)
 
 
-def _until(spent: Spend, other: Spend) -> Spend:
+def _spend_until(spent: Spend, other: Spend) -> Spend:
     """What was spent, with the time that had passed in the other run."""
     return replace(spent, duration=other.duration, waited=other.waited)
 
@@ -318,7 +319,7 @@ Effect = Literal["stops", "asks", "rests"]
 derived rests on it, and is no proof of anything."""
 
 
-class Doubt(msgspec.Struct, frozen=True):
+class Uncertainty(msgspec.Struct, frozen=True):
     """Something that a rule needed after the fact at event `seq`, and that the record does not say.
 
     `after` is the other run behind that fact, None: as it stands at last.
@@ -330,7 +331,9 @@ class Doubt(msgspec.Struct, frozen=True):
     after: RunState | None = None
 
 
-def proven(found: Found | None, doubts: Sequence[Doubt], now: RunState) -> Found | None:
+def prove(
+    found: DivergencePoint | None, doubts: Sequence[Uncertainty], now: RunState
+) -> DivergencePoint | None:
     """What was found (None: nothing yet) as far as it does not rest on what the record does not say.
 
     `doubts` are in the order of their events, `now` is the other run as it stands.
@@ -343,12 +346,12 @@ def proven(found: Found | None, doubts: Sequence[Doubt], now: RunState) -> Found
     if found is not None and (found.verdict, found.fact, effects) == (Verdict.DIVERGES, first.seq, {"asks"}):
         return found  # in this, or in more
     other = first.after or now
-    return Found(
+    return DivergencePoint(
         verdict=Verdict.INCONCLUSIVE,
         fact=first.seq,
         seq=first.seq,
         turn=other.spent.steps,
-        parted=Parted("unknown", first.why),
+        mismatch=Mismatch("unknown", first.why),
         other=other,
         doubted=True,
     )

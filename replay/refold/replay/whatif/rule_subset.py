@@ -36,7 +36,7 @@ RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The kinds of rules, and the keys of a policy that belong to each."""
 
 
-def only(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
+def replace_rules(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
     """The change that puts another policy's rules of these kinds in place of a policy's own, whichever is in force.
 
     Raises `WrongUse` for a kind that there is not, or for none.
@@ -47,10 +47,10 @@ def only(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> C
         raise WrongUse(f"there are no rules of the kind {wrong!r}{nearest(wrong, RULES)}")
     if not asked:
         raise WrongUse(f"expected a kind of rules or several of {', '.join(RULES)}, got none")
-    return some_keys([key for kind in asked for key in RULES[kind]], other, registry)
+    return replace_keys([key for kind in asked for key in RULES[kind]], other, registry)
 
 
-def some_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
+def replace_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
     """The change that puts another policy's values of these keys in place of a policy's own, whichever is in force."""
     keys = list(keys)
 
@@ -60,16 +60,16 @@ def some_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTIN) 
         if mixed.pressure is not None and mixed.pressure.of not in ("step", *map(name_of, mixed.limits)):
             # Of a limit that is not there any more nothing is said; of steps it is the default, and may stand without one.
             mixed = replace(mixed, pressure=None)
-        gone = _brought(policy, registry) - _brought(mixed, registry)
+        gone = _text_keys(policy, registry) - _text_keys(mixed, registry)
         texts = {key: text for key, text in policy.texts.items() if key not in gone}
-        new = {key: other.texts[key] for key in _brought(mixed, registry) if key in other.texts}
+        new = {key: other.texts[key] for key in _text_keys(mixed, registry) if key in other.texts}
         named = other.texts if "texts" in keys else {}
         return replace(mixed, texts={**new, **texts, **named})
 
     return change
 
 
-def _brought(policy: Policy, registry: Registry) -> set[str]:
+def _text_keys(policy: Policy, registry: Registry) -> set[str]:
     """The keys of the texts that are there for a policy's guards, and for its tiers of pressure."""
     kinds = {str(config["guard"]) for config in (*policy.guards, policy.premature_end) if config}
     known = {**registry, **OWN}
@@ -93,7 +93,7 @@ _BY_KIND = {
 }
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedPolicy(msgspec.Struct, frozen=True):
     """A policy of a file, and the keys that the file names."""
 
     policy: Policy
@@ -106,7 +106,7 @@ class Named(msgspec.Struct, frozen=True):
 
     def alone(self, registry: Registry = BUILTIN) -> Change:
         """The change that takes only the named keys from the policy."""
-        return some_keys(self.keys, self.policy, registry)
+        return replace_keys(self.keys, self.policy, registry)
 
     def defaults(self, found: WhatIf, alone: WhatIf) -> tuple[str, ...]:
         """The settings outside the file that cause the verdict `found`, given that of the named keys `alone`."""

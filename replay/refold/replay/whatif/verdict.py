@@ -25,7 +25,7 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause
 from refold.replay.kinds.arguments import ERASED, elided, main_argument
-from refold.replay.whatif.shown import Parted, Parting
+from refold.replay.whatif.mismatches import Mismatch, MismatchKind
 from refold.store.protocol import Origin
 
 _SHOWN = 160
@@ -65,14 +65,14 @@ class Subject(msgspec.Struct, frozen=True):
         return f"rule {self.rule} {rule(self.pattern, self.unless)}" if self.pattern else f"rule {self.rule}"
 
 
-def about(subject: Subject, parted: Parted, code: str) -> Parted:
-    """Return in what two runs part, in a sentence that names the call and the rule."""
-    if code in ENDED_BY:
-        return replace(parted, why=f"blocked: {subject} {ENDED_BY[code]} {subject.found_by}")
-    return replace(parted, why=f"{parted.why}: {subject}, by {subject.found_by}")
+def name_subject(subject: Subject, found: Mismatch) -> Mismatch:
+    """Return the mismatch with a sentence that names the call and the rule."""
+    if found.code in ENDED_BY:
+        return replace(found, why=f"blocked: {subject} {ENDED_BY[found.code]} {subject.found_by}")
+    return replace(found, why=f"{found.why}: {subject}, by {subject.found_by}")
 
 
-class Given:
+class LatestCalls:
     """The calls of the latest response, as the model or a person wrote them."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
         return Spend(**left)
 
 
-class Fired(msgspec.Struct, frozen=True, kw_only=True):
+class Intervention(msgspec.Struct, frozen=True, kw_only=True):
     """A guard or a limit that did not simply allow, under the other policy, after the fact at event `fact`."""
 
     fact: int
@@ -206,7 +206,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     fact: int
     seq: int = 0
     turn: int = 0
-    kind: Parting | str = ""
+    kind: MismatchKind | str = ""
     why: str = ""
     subject: Subject | None = None
     recorded: str | None = None
@@ -220,7 +220,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     shared: int = 0
     again: Spend = Spend()
     exact: bool = True
-    fired: tuple[Fired, ...] = ()
+    fired: tuple[Intervention, ...] = ()
     more: int = 0
     unknown: tuple[str, ...] = ()
     prices: str = ""
@@ -356,7 +356,7 @@ def totals_of(found: WhatIf) -> Totals:
     )
 
 
-def _once(fired: Sequence[Fired]) -> Iterator[str]:
+def _once(fired: Sequence[Intervention]) -> Iterator[str]:
     """Yield the guard or limit of each intervention: a stop and the calls that it skips are one."""
     stops = {(each.who, each.fact) for each in fired if each.said == "stop"}
     yield from (who for who, _ in sorted(stops))

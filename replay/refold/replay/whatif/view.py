@@ -18,12 +18,12 @@ from refold.replay.reader import event_of, found_by
 from refold.replay.seen import said_once
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.shown import OF_THE_FACT, Side
+from refold.replay.whatif.mismatches import OF_THE_FACT, ComparedRun
 from refold.replay.whatif.tables import Contexts, Prices
 from refold.replay.whatif.verdict import WhatIf
 from refold.store.protocol import Store
 
-Where = Literal["both", "changed", "recorded", "derived"]
+RowSide = Literal["both", "changed", "recorded", "derived"]
 
 
 class NoEvidence(CannotJudge):
@@ -44,7 +44,7 @@ class NoEvidence(CannotJudge):
         )
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     """A message of one of the two requests, or of both. `number` is its number in the run that shows it, 0: once only.
 
     `where`: shown by `both` alike; by both, and `changed` (then `message` is as the other policy would have shown it); only
@@ -52,7 +52,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    where: Where
+    where: RowSide
     tokens: int
     message: Message | None
     why: str = ""
@@ -69,7 +69,7 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     asked: bool
     found: WhatIf
-    rows: tuple[Row, ...]
+    rows: tuple[MessageRow, ...]
     tokens: tuple[int, int]
     tools: tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -91,14 +91,14 @@ async def hypothesis(
     comparison = Comparison(run, policy, registry, prices=prices, contexts=contexts)
     found = await found_by(comparison, store, run, upto)
     one, other = comparison.recorded, comparison.derived
-    if _unknown(comparison, found):
+    if _is_behind(comparison, found):
         step = one.state.spent.steps
         raise NoEvidence(run, found.seq, found.turn, found.why, found.turn if found.turn < step else step - 1)
-    seen = await _words(store, run, needed(one.state))
+    seen = await _read_words(store, run, needed(one.state))
     other_seen = await _other_words(store, run, comparison)
     rows = (
-        *_rows(comparison, seen, other_seen),
-        *_once(_texts(one.state, seen), _texts(other.state, other_seen)),
+        *_window_rows(comparison, seen, other_seen),
+        *_request_rows(_request_texts(one.state, seen), _request_texts(other.state, other_seen)),
     )
     requests = one.state.request, other.state.request
     return Hypothesis(
@@ -109,19 +109,19 @@ async def hypothesis(
         found=found,
         rows=rows,
         tokens=(one.state.window.tokens, other.state.window.tokens),
-        tools=(_offered(one.state), _offered(other.state)),
+        tools=(_tool_names(one.state), _tool_names(other.state)),
     )
 
 
-def _unknown(comparison: Comparison, found: WhatIf) -> bool:
+def _is_behind(comparison: Comparison, found: WhatIf) -> bool:
     """Whether the two parted before the request: at an earlier fact, or in the very fact that it follows from."""
-    if comparison.parted_after == comparison.last_fact:
+    if comparison.diverged_after == comparison.last_fact:
         # The other run never took this fact: its window is of the time before.
         return found.kind in OF_THE_FACT or found.kind == "clock"
-    return comparison.parted_after > 0
+    return comparison.diverged_after > 0
 
 
-async def _words(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int, Event]:
+async def _read_words(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int, Event]:
     return {stored.seq: event_of(stored) for stored in await store.read_some(run, seqs)}
 
 
@@ -130,15 +130,15 @@ async def _other_words(store: Store, run: str, comparison: Comparison) -> dict[i
     wanted = {seq: comparison.origins.get(seq, seq) for seq in needed(comparison.derived.state)}
     said = comparison.derived.harness
     facts = {seq: origin for seq, origin in wanted.items() if seq not in said}
-    recorded = await _words(store, run, tuple(sorted(set(facts.values()))))
+    recorded = await _read_words(store, run, tuple(sorted(set(facts.values()))))
     return {**said, **{seq: recorded[origin] for seq, origin in facts.items() if origin in recorded}}
 
 
-def _rows(
+def _window_rows(
     comparison: Comparison, seen: Mapping[int, Event], other_seen: Mapping[int, Event]
-) -> Iterator[Row]:
+) -> Iterator[MessageRow]:
     one, other = comparison.recorded, comparison.derived
-    origins, theirs = _Origins(one, {}), _Origins(other, comparison.origins)
+    origins, theirs = _MessageOrigins(one, {}), _MessageOrigins(other, comparison.origins)
     left = {theirs.of(ref): ref for ref in refs(other.state.window)}
     order = list(left)
     places = {key: place for place, key in enumerate(order)}
@@ -146,30 +146,34 @@ def _rows(
     for ref in refs(one.state.window):
         place = places.get(origins.of(ref), -1)
         if place < told:
-            why = _dropped(comparison, ref) if place < 0 else "at another place under the other policy"
-            yield _row(one.state, ref, seen, "recorded", why)
+            why = _explain_drop(comparison, ref) if place < 0 else "at another place under the other policy"
+            yield _message_row(one.state, ref, seen, "recorded", why)
             continue
-        yield from _added(other, other_seen, map(left.__getitem__, order[told:place]))
+        yield from _added_rows(other, other_seen, map(left.__getitem__, order[told:place]))
         told, twin = place + 1, left[order[place]]
-        same = one.looks(ref) == other.looks(twin)
-        why = "" if same else _cut(comparison, twin)
-        yield _row(other.state, twin, other_seen, "both" if same else "changed", why)
-    yield from _added(other, other_seen, map(left.__getitem__, order[told:]))
+        same = one.appearance(ref) == other.appearance(twin)
+        why = "" if same else _explain_cut(comparison, twin)
+        yield _message_row(other.state, twin, other_seen, "both" if same else "changed", why)
+    yield from _added_rows(other, other_seen, map(left.__getitem__, order[told:]))
 
 
-def _added(side: Side, seen: Mapping[int, Event], added: Iterable[MessageRef]) -> Iterator[Row]:
+def _added_rows(
+    side: ComparedRun, seen: Mapping[int, Event], added: Iterable[MessageRef]
+) -> Iterator[MessageRow]:
     for ref in added:
-        yield _row(side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "said by the harness")
+        yield _message_row(
+            side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "said by the harness"
+        )
 
 
 _Texts = dict[tuple[str, str], tuple[int, Message | None]]
 """Texts of one request only, by role and digest: their tokens and words, None where these were erased."""
 
 
-class _Origins:
+class _MessageOrigins:
     """What the messages of a run come from: a recorded fact, or words of the harness, the n-th time that it said them."""
 
-    def __init__(self, side: Side, origins: Mapping[int, int]) -> None:
+    def __init__(self, side: ComparedRun, origins: Mapping[int, int]) -> None:
         said = Counter[tuple[str, str]]()
         self._facts, self._times = origins, dict[int, int]()
         for seq, event in side.harness.items():  # in their order
@@ -189,15 +193,17 @@ class _Origins:
         return self._facts.get(ref.seq, ref.seq), ref.part
 
 
-def _row(state: RunState, ref: MessageRef, seen: Mapping[int, Event], where: Where, why: str) -> Row:
+def _message_row(
+    state: RunState, ref: MessageRef, seen: Mapping[int, Event], where: RowSide, why: str
+) -> MessageRow:
     try:
         message = message_of(state, ref, seen)
     except MissingContent:
         message = None
-    return Row(number=ref.number, where=where, tokens=ref.size.tokens, message=message, why=why)
+    return MessageRow(number=ref.number, where=where, tokens=ref.size.tokens, message=message, why=why)
 
 
-def _dropped(comparison: Comparison, ref: MessageRef) -> str:
+def _explain_drop(comparison: Comparison, ref: MessageRef) -> str:
     for fact, change in comparison.changes:
         if not isinstance(change, HistoryPruned) or fact < ref.seq:
             continue
@@ -206,27 +212,29 @@ def _dropped(comparison: Comparison, ref: MessageRef) -> str:
     return "not said under the other policy"
 
 
-def _cut(comparison: Comparison, ref: MessageRef) -> str:
+def _explain_cut(comparison: Comparison, ref: MessageRef) -> str:
     trimmed = (change for _, change in comparison.changes if isinstance(change, MessageTrimmed))
     names = [change.name for change in trimmed if change.message == ref.number]
     return f"shortened by {names[-1]}" if names else "shown in full, or in other words"
 
 
-def _once(was: _Texts, would: _Texts) -> Iterator[Row]:
+def _request_rows(was: _Texts, would: _Texts) -> Iterator[MessageRow]:
     for key, (tokens, message) in was.items():
-        where: Where = "both" if key in would else "recorded"
-        yield Row(number=0, where=where, tokens=tokens, message=message, why="in this request only")
+        where: RowSide = "both" if key in would else "recorded"
+        yield MessageRow(number=0, where=where, tokens=tokens, message=message, why="in this request only")
     for key, (tokens, message) in would.items():
         if key not in was:
-            yield Row(number=0, where="derived", tokens=tokens, message=message, why="in this request only")
+            yield MessageRow(
+                number=0, where="derived", tokens=tokens, message=message, why="in this request only"
+            )
 
 
-def _texts(state: RunState, seen: Mapping[int, Event]) -> _Texts:
+def _request_texts(state: RunState, seen: Mapping[int, Event]) -> _Texts:
     said = said_once(state, seen)
     return {(text.role, text.size.digest): (text.size.tokens, message) for text, message in said}
 
 
-def _offered(state: RunState) -> tuple[str, ...]:
+def _tool_names(state: RunState) -> tuple[str, ...]:
     if state.request is None:
         return ()
     names = state.request.event.tools

@@ -19,8 +19,8 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.pair import Pair
-from refold.replay.whatif.shown import reached
+from refold.replay.whatif.mismatches import time_before
+from refold.replay.whatif.pair import RunPair
 from refold.replay.whatif.upper_bounds import (
     UNKNOWNS,
     Assumption,
@@ -32,7 +32,7 @@ from refold.replay.whatif.upper_bounds import (
 )
 
 
-class WorstCase(Pair):
+class WorstCase(RunPair):
     """The two runs with the most of what is `unknown`, from where `near` stands.
 
     `stop` is why each response ended that does not say it: our reason, and the provider's word.
@@ -40,14 +40,14 @@ class WorstCase(Pair):
 
     def __init__(
         self,
-        near: Pair,
+        near: RunPair,
         change: Change,
         registry: Registry,
         *unknown: Unknown,
         stop: tuple[StopReason, str] = (StopReason.END_TURN, ""),
     ) -> None:
         super().__init__(near.run, lambda old: self._bound(change(old), old), registry)
-        self.take_over(near)
+        self.copy_position(near)
         self._near, self._other, self.unknown, self._stop = near, change, unknown, stop
         self._context: int | None = 1  # tokens that it surely has; None: it is known
         self._used: int | None = None  # tokens of the largest request
@@ -58,7 +58,7 @@ class WorstCase(Pair):
     def extend(self, kind: Unknown) -> "WorstCase":
         """Return another worst case that stands where this one does, with the most of this kind besides."""
         other = WorstCase(self._near, self._other, self._registry, *self.unknown, kind)
-        other.take_over(self)
+        other.copy_position(self)
         other._context, other._used, other._plain = self._context, self._used, self._plain
         return other
 
@@ -136,7 +136,7 @@ class WorstCase(Pair):
             self._use(self._leave_room(self._plain))
 
 
-Whose = Literal["agent", "person", "anybody"]
+TimeOwner = Literal["agent", "person", "anybody"]
 """Whose time it was that passed at no known instant; `anybody`: no limit asks."""
 
 
@@ -147,7 +147,9 @@ class WorstCaseClock(WorstCase):
     the longest, or the shortest for a person; else since the beginning.
     """
 
-    def __init__(self, near: Pair, change: Change, registry: Registry, *, whose: Whose, first: bool) -> None:
+    def __init__(
+        self, near: RunPair, change: Change, registry: Registry, *, whose: TimeOwner, first: bool
+    ) -> None:
         super().__init__(near, change, registry, Unknown.TIME)
         self._whose, self._first = whose, first
         self._deferred: list[tuple[int, Fact | Event, Sequence[Decision]]] = []
@@ -167,7 +169,7 @@ class WorstCaseClock(WorstCase):
         if lacks_time(fact):
             self._deferred.append((seq, fact, group))
         else:
-            self.release(reached(fact))
+            self.release(time_before(fact))
             super().take(seq, fact, group)
 
     def pass_by(self, seq: int, event: Event) -> None:

@@ -41,7 +41,7 @@ from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.reducers.window import Chunk, MessageRef, refs
 from refold.replay.figures import by
 
-Parting = Literal[
+MismatchKind = Literal[
     "view", "texts", "tools", "model", "output_limit", "request", "summary", "calls", "child", "question",
     "wait", "end", "clock", "cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown",
 ]  # fmt: skip
@@ -53,7 +53,7 @@ _NO_LIMITS = Policy(limits=())
 _NAMED = 3  # calls that are named in a sentence; further ones are counted
 
 
-class Side:
+class ComparedRun:
     """One of the two runs: its state, and what its harness said, by event number."""
 
     def __init__(self, state: RunState) -> None:
@@ -71,7 +71,7 @@ class Side:
                 self.harness[seq] = event
         self.state = after
 
-    def looks(self, ref: MessageRef) -> tuple[Any, ...]:
+    def appearance(self, ref: MessageRef) -> tuple[Any, ...]:
         """What the model sees of a message of the window, as a value that is equal where that is."""
         shown, said = ref.shown, self.harness.get(ref.seq)
         framed = ref.gap and (ref.gap.source or ref.sources)
@@ -80,11 +80,11 @@ class Side:
         # Words of the harness are known on both sides: those that a cut took away may be others.
         trimmed = self.harness.get(shown.seq)
         markers = trimmed.content if isinstance(trimmed, MessageTrimmed) else None
-        cuts = [(cut.part, cut.head, cut.tail, _left(said.content.texts[0], cut)) for cut in shown.cuts]
+        cuts = [(cut.part, cut.head, cut.tail, _cut_text(said.content.texts[0], cut)) for cut in shown.cuts]
         return ref.role, ref.call, cuts, markers
 
 
-def _left(text: str, cut: TextCut) -> str:
+def _cut_text(text: str, cut: TextCut) -> str:
     return text[: cut.head] + text[max(cut.head, len(text) - cut.tail) :] if cut.part == "text" else text
 
 
@@ -94,7 +94,7 @@ class Windows:
     def __init__(self) -> None:
         self._alike: tuple[tuple[Chunk, Chunk], ...] = ()
 
-    def same(self, recorded: Side, derived: Side) -> bool:
+    def same(self, recorded: ComparedRun, derived: ComparedRun) -> bool:
         """Whether the model would be shown the same messages, in the same order."""
         one, other = recorded.state.window, derived.state.window
         if one.count != other.count:
@@ -104,47 +104,40 @@ class Windows:
             known = self._alike[place] if place < len(self._alike) else None
             if known is not None and known[0] is pair[0] and known[1] is pair[1]:
                 continue
-            if list(map(recorded.looks, pair[0])) != list(map(derived.looks, pair[1])):
+            if list(map(recorded.appearance, pair[0])) != list(map(derived.appearance, pair[1])):
                 return False
         self._alike = pairs
         return True
 
 
-class Parted(msgspec.Struct, frozen=True):
-    """In what two runs part, and one sentence on it."""
+class Mismatch(msgspec.Struct, frozen=True):
+    """In what two runs differ for the world, and one sentence on it. `stops`: the other run ends there, with that `code`."""
 
-    kind: Parting
+    kind: MismatchKind
     why: str
-
-
-class Apart(msgspec.Struct, frozen=True):
-    """In what a run parts from the recorded one; `stops`: it ends there, with that `code`."""
-
-    parted: Parted
     stops: bool = False
     code: str = ""
 
 
-def apart(recorded: Side, derived: Side, windows: Windows) -> Apart | None:
-    """In what the two are not one any more for the world; None: they are."""
+def find_mismatch(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Mismatch | None:
+    """The first thing in which the two differ for the world: how the other ends, or what it asks; None: nothing."""
     one, other = recorded.state, derived.state
     blind = [watch for watch in other.guards if watch.blind and watch.blind != FAILED]
     if blind:
-        return Apart(Parted("unknown", "; ".join(f"guard {watch.name}: {watch.blind}" for watch in blind)))
+        return Mismatch("unknown", "; ".join(f"guard {watch.name}: {watch.blind}" for watch in blind))
     if other.outcome is not None:
-        if one.ended and _ending(one) == _ending(other):
+        if one.ended and _end_key(one) == _end_key(other):
             return None
-        return Apart(Parted("end", other.outcome.reason), stops=True, code=other.outcome.code)
+        return Mismatch("end", other.outcome.reason, stops=True, code=other.outcome.code)
     if other.stopping is not None and one.stopping is None:
-        return Apart(Parted("end", other.stopping.reason), stops=True, code=other.stopping.code)
+        return Mismatch("end", other.stopping.reason, stops=True, code=other.stopping.code)
     if one.outcome is not None:
         why = f"the record ends here ({one.outcome.code}), and the other run would go on"
-        return Apart(Parted("end", why))
-    found = parted(recorded, derived, windows)
-    return None if found is None else Apart(found)
+        return Mismatch("end", why)
+    return next(_mismatches(recorded, derived, windows), None)
 
 
-def _ending(state: RunState) -> tuple[str, ...]:
+def _end_key(state: RunState) -> tuple[str, ...]:
     outcome = state.outcome
     fallback = state.policy.fallback if outcome and outcome.source == "fallback" else None
     return (
@@ -155,88 +148,87 @@ def _ending(state: RunState) -> tuple[str, ...]:
     )
 
 
-def parted(recorded: Side, derived: Side, windows: Windows) -> Parted | None:
-    """The first thing that the two, both going on, would ask of the world otherwise; None: nothing."""
-    return next(_partings(recorded, derived, windows), None)
-
-
-def _partings(recorded: Side, derived: Side, windows: Windows) -> Iterator[Parted]:
+def _mismatches(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Iterator[Mismatch]:
     one, other = recorded.state, derived.state
     if (one.stopping is None) != (other.stopping is None):
-        yield Parted("end", "the recorded run is brought to an end here, and the other would go on")
-    yield from _requests(recorded, derived, windows)
-    yield from _summaries(recorded, derived)
-    yield from _calls(recorded, derived)
-    yield from _questions(one, other)
+        yield Mismatch("end", "the recorded run is brought to an end here, and the other would go on")
+    yield from _compare_requests(recorded, derived, windows)
+    yield from _compare_summaries(recorded, derived)
+    yield from _compare_calls(recorded, derived)
+    yield from _compare_questions(one, other)
     waits = [state.backoff and state.backoff.until for state in (one, other)]
     if waits[0] != waits[1]:
-        yield Parted("wait", "the pause before the next attempt would have been another, or none")
+        yield Mismatch("wait", "the pause before the next attempt would have been another, or none")
 
 
-def _requests(recorded: Side, derived: Side, windows: Windows) -> Iterator[Parted]:
+def _compare_requests(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Iterator[Mismatch]:
     one, other = _request(recorded.state), _request(derived.state)
     if one is None and other is None:
         return
     if one is None or other is None:
         asked = "would not have been made" if other is None else "would have been made here"
         refusal = _refusal(recorded, derived)
-        yield Parted("request", f"a request to the model {asked}{f': {refusal}' if refusal else ''}")
+        yield Mismatch("request", f"a request to the model {asked}{f': {refusal}' if refusal else ''}")
         return
     if not windows.same(recorded, derived):
-        yield Parted("view", "the model would have been shown other messages")
-    if _texts(one) != _texts(other):
-        yield Parted("texts", "the model would have been told something else in this one request")
-    if _offered(recorded.state, one) != _offered(derived.state, other):
-        yield Parted("tools", "other tools would have been offered")
+        yield Mismatch("view", "the model would have been shown other messages")
+    if _request_texts(one) != _request_texts(other):
+        yield Mismatch("texts", "the model would have been told something else in this one request")
+    if _tool_names(recorded.state, one) != _tool_names(derived.state, other):
+        yield Mismatch("tools", "other tools would have been offered")
     if one.model != other.model:
-        yield Parted("model", "another model would have been asked")
+        yield Mismatch("model", "another model would have been asked")
     if one.max_output != other.max_output:
-        yield Parted("output_limit", "the answer would have had another limit")
+        yield Mismatch("output_limit", "the answer would have had another limit")
 
 
 def _request(state: RunState) -> ModelRequested | None:
     return None if state.request is None else state.request.event
 
 
-def _texts(request: ModelRequested) -> list[tuple[str, str]]:
+def _request_texts(request: ModelRequested) -> list[tuple[str, str]]:
     return [(text.role, text.size.digest) for text in request.request_only]
 
 
-def _offered(state: RunState, request: ModelRequested) -> list[str]:
+def _tool_names(state: RunState, request: ModelRequested) -> list[str]:
     return [tool.name for tool in state.setup.tools if request.tools is None or tool.name in request.tools]
 
 
-def _summaries(recorded: Side, derived: Side) -> Iterator[Parted]:
+def _compare_summaries(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mismatch]:
     one, other = recorded.state.summary, derived.state.summary
     if one is None and other is None:
         return
-    if one is None or other is None or _summed_up(recorded, one.event) != _summed_up(derived, other.event):
-        yield Parted("summary", "a summary would have been asked for, or not, or of other messages")
+    if (
+        one is None
+        or other is None
+        or _summary_key(recorded, one.event) != _summary_key(derived, other.event)
+    ):
+        yield Mismatch("summary", "a summary would have been asked for, or not, or of other messages")
 
 
-def _summed_up(side: Side, pending: SummaryRequested) -> tuple[Any, ...]:
+def _summary_key(side: ComparedRun, pending: SummaryRequested) -> tuple[Any, ...]:
     numbers = {number for first, last in pending.messages for number in range(first, last + 1)}
-    covered = [side.looks(ref) for ref in refs(side.state.window) if ref.number in numbers]
+    covered = [side.appearance(ref) for ref in refs(side.state.window) if ref.number in numbers]
     return pending.instructions.digest, covered, pending.max_output
 
 
-def _calls(recorded: Side, derived: Side) -> Iterator[Parted]:
+def _compare_calls(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mismatch]:
     one, other = recorded.state, derived.state
-    if _under_way(one) != _under_way(other):
+    if _calls_under_way(one) != _calls_under_way(other):
         # Why they would not be run is more to a reader than that they would not.
-        why = _refusal(recorded, derived) or next((asked.why for asked in _questions(one, other)), "")
-        yield Parted("calls", why or "other calls would have been run, or in another order")
+        why = _refusal(recorded, derived) or next((asked.why for asked in _compare_questions(one, other)), "")
+        yield Mismatch("calls", why or "other calls would have been run, or in another order")
     starts = {tool.name for tool in one.setup.tools if tool.agent}
     delegated = starts and any(call.name in starts for call in underway(one))
     if delegated and bounded(_NO_LIMITS, one) != bounded(_NO_LIMITS, other):
-        yield Parted("child", "a call starts a run of its own, which would have been given other limits")
+        yield Mismatch("child", "a call starts a run of its own, which would have been given other limits")
 
 
-def _under_way(state: RunState) -> list[tuple[str, str, bool]]:
+def _calls_under_way(state: RunState) -> list[tuple[str, str, bool]]:
     return [(call.id, course(state, call), bool(call.edited)) for call in underway(state)]
 
 
-def _refusal(recorded: Side, derived: Side) -> str:
+def _refusal(recorded: ComparedRun, derived: ComparedRun) -> str:
     """A call that only one of the two refuses, told in a sentence; "" if there is none."""
     for side, other, would in ((recorded, derived, "would"), (derived, recorded, "would not")):
         batch = side.state.batch
@@ -248,15 +240,15 @@ def _refusal(recorded: Side, derived: Side) -> str:
     return ""
 
 
-def _questions(one: RunState, other: RunState) -> Iterator[Parted]:
+def _compare_questions(one: RunState, other: RunState) -> Iterator[Mismatch]:
     if (one.asked_at is None) != (other.asked_at is None):
         asked = "would not have been asked" if other.asked_at is None else "would have been asked"
-        yield Parted("question", f"a person {asked}{_about(one if other.asked_at is None else other)}")
-    elif _asked(one) != _asked(other):
-        yield Parted("question", "a person would have been asked about something else")
+        yield Mismatch("question", f"a person {asked}{_name_calls(one if other.asked_at is None else other)}")
+    elif _question_key(one) != _question_key(other):
+        yield Mismatch("question", "a person would have been asked about something else")
 
 
-def _about(state: RunState) -> str:
+def _name_calls(state: RunState) -> str:
     if state.approval is None:
         return " here"
     calls = state.approval.event.calls
@@ -264,28 +256,28 @@ def _about(state: RunState) -> str:
     return f" about {', '.join(calls[:_NAMED])}{more}"
 
 
-def _asked(state: RunState) -> tuple[Any, ...]:
+def _question_key(state: RunState) -> tuple[Any, ...]:
     approval = state.approval and state.approval.event
     return (state.asked_at is not None, approval and (approval.calls, approval.approver), state.batch is None)
 
 
-class Unseen:
+class UnobservedChanges:
     """Facts that another policy would have had recorded in other words (`words`), by their numbers in the other run."""
 
     def __init__(self) -> None:
-        self._facts: dict[int, Parted] = {}
+        self._facts: dict[int, Mismatch] = {}
 
-    def copied(self) -> "Unseen":
+    def copy(self) -> "UnobservedChanges":
         """The same, to be followed in another way."""
-        other = Unseen()
+        other = UnobservedChanges()
         other._facts = dict(self._facts)
         return other
 
-    def add(self, seq: int, apart: Parted) -> None:
+    def add(self, seq: int, apart: Mismatch) -> None:
         """One more, and in what it is another."""
         self._facts[seq] = apart
 
-    def told(self, state: RunState) -> Parted | None:
+    def find_reader(self, state: RunState) -> Mismatch | None:
         """In what the runs part because somebody besides the model learns of one: who asked for the run, or is asked in it."""
         if not self._facts:
             return None
@@ -295,35 +287,36 @@ class Unseen:
             return next((self._facts[seq] for seq in words if seq in self._facts), None)
         return next(iter(self._facts.values())) if state.asked_at is not None else None
 
-    def reason(self, state: RunState, apart: Parted) -> Parted:
+    def explain(self, state: RunState, apart: Mismatch) -> Mismatch:
         """Why the runs part: where the model is shown other messages, because one of these is among them."""
         if apart.kind not in ("view", "summary") or not self._facts:
             return apart
         return next((self._facts[ref.seq] for ref in refs(state.window) if ref.seq in self._facts), apart)
 
-    def listed(self, origins: Mapping[int, int], most: int) -> tuple[tuple[int, str], ...]:
+    def list_first(self, origins: Mapping[int, int], most: int) -> tuple[tuple[int, str], ...]:
         """The first of them, by their recorded numbers, with what makes each another. `origins`: what those are, if others."""
         first = islice(self._facts.items(), most)
         return tuple((origins.get(seq, seq), apart.why) for seq, apart in first)
 
 
-def rings(recorded: RunState, derived: RunState, at: int) -> int | None:
+def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
     """The first instant before `at` for which only the other run waits; None: there is none.
 
     For an instant that both wait for the record says what came first. At one and the same instant the fact is first.
     """
-    known = _waits(recorded)
+    known = _wait_instants(recorded)
     return min(
-        (instant for instant in _waits(derived) if instant < at and instant not in known), default=None
+        (instant for instant in _wait_instants(derived) if instant < at and instant not in known),
+        default=None,
     )
 
 
-def reached(fact: Fact) -> int:
+def time_before(fact: Fact) -> int:
     """Until when time passed before the fact: between a place in its parent and a fork there is none."""
     return fact.at - fact.downtime if isinstance(fact, RunForked) else fact.at
 
 
-def attended(state: RunState, fact: Fact, instant: int) -> bool:
+def is_attended(state: RunState, fact: Fact, instant: int) -> bool:
     """Whether an engine was surely there at an instant before the fact, or it makes no difference that none was.
 
     Where a run waits for a person, whoever takes it up again applies a deadline that has passed all the same.
@@ -333,7 +326,7 @@ def attended(state: RunState, fact: Fact, instant: int) -> bool:
     return instant < fact.at - fact.downtime
 
 
-def cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = None) -> Parted | None:
+def find_cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = None) -> Mismatch | None:
     """Whether what is under way would not have lasted until the instant `at`, or longer than it did; None: as recorded.
 
     `fact` is what came then.
@@ -343,26 +336,28 @@ def cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = 
     if was == would or stopped:  # what is under way is being brought to an end already
         return None
     if would is not None and at > would:
-        return Parted("cut_off", f"what was under way would have been cut off {seconds(at - would)} earlier")
-    if was is not None and at >= was and _timed_out(fact):
-        return Parted("cut_off", "what the recorded policy cut off here would have had more time")
+        return Mismatch(
+            "cut_off", f"what was under way would have been cut off {format_seconds(at - would)} earlier"
+        )
+    if was is not None and at >= was and _is_timeout(fact):
+        return Mismatch("cut_off", "what the recorded policy cut off here would have had more time")
     return None
 
 
-def expected(recorded: RunState, derived: RunState, clock: ClockRead) -> bool:
+def is_expected(recorded: RunState, derived: RunState, clock: ClockRead) -> bool:
     """Whether a clock that was read is something to the other run: it waits for that, or nobody did."""
-    due = [any(instant <= clock.at for instant in _waits(state)) for state in (derived, recorded)]
+    due = [any(instant <= clock.at for instant in _wait_instants(state)) for state in (derived, recorded)]
     return due[0] or not due[1]
 
 
-def seconds(nanoseconds: int) -> str:
+def format_seconds(nanoseconds: int) -> str:
     """A time in seconds, to the millisecond; of what is shorter only that."""
     if 0 < nanoseconds < 10**6:
         return "less than 1 ms"
     return f"{nanoseconds // 10**9}.{nanoseconds // 10**6 % 1000:03} s"
 
 
-def _timed_out(fact: Fact | None) -> bool:
+def _is_timeout(fact: Fact | None) -> bool:
     match fact:
         case ToolReturned(error=ToolError.TIMEOUT):
             return True
@@ -377,5 +372,5 @@ def _deadline(state: RunState) -> int | None:
     return under_way.until if under_way else None
 
 
-def _waits(state: RunState) -> set[int]:
+def _wait_instants(state: RunState) -> set[int]:
     return {effect.at for effect in next_effects(state) if isinstance(effect, WaitUntil)}
