@@ -150,7 +150,8 @@ _UNDECLARED = Reading()
 
 def reading_of(guard: Any) -> Reading:
     """What a guard, or its class, declares that it reads. A subclass may have another rule: it declares its own."""
-    reading = vars(guard if isinstance(guard, type) else type(guard)).get("reading")
+    kind = guard if isinstance(guard, type) else type(guard)
+    reading = kind.__dict__.get("reading")
     return reading if isinstance(reading, Reading) else _UNDECLARED
 
 

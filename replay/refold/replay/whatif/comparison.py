@@ -264,12 +264,12 @@ class Comparison(Follower[WhatIf]):
             return
         seq, fact, group = self._fact_seq, self._add_tables(self._fact), self._group
         self._fact, self._group = None, []
-        parted = self._near.found is not None
+        diverged = self._near.found is not None
         self._bounds.take(seq, fact, group)
         self._schemas.take(fact, self.derived.state.policy)
         self._near.take(seq, fact, group)
         self._bounds.judge(seq, fact)
-        self._losses.judge(seq, fact, parted=parted)
+        self._losses.judge(seq, fact, diverged=diverged)
         self._calls.judge(seq, fact)
 
     def _add_tables(self, fact: Fact) -> Fact:

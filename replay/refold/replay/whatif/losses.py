@@ -1,10 +1,10 @@
 """What a record lost of its source, and where the other policy would have needed it.
 
-What there was more or less of has two ends (`ends`). Here stands what has none. What is in no fact may have been anything:
-no most of it can be derived, and only limits of what adds up are known to come no later for it. How long another agent waited before it tried again is the
-time of nothing that is in the record: it tells of the failure, and of what came next. A result that the source does not
-have may have been of any length, and an error or none: what reads results is judged up to there. A call that is known by
-its result only may have been any call: what reads calls is judged up to there.
+Unknown quantities are bounded in `bounds`. This module handles unknowns that have no bound. What is in no fact may have
+been anything: only limits that add up are known to come no later for it. How long another agent waited before it tried
+again is not recorded: only the failure is, and what came next. A result that the source does not have may have had any
+length, and been an error or not: rules that read results are judged up to there. A call that is known by its result only
+may have been any call: rules that read calls are judged up to there.
 
 A gate may not know whether a tool is sensitive. A pattern may be unfit, where somebody edited the log that the policy is
 from. And arguments that are no JSON object, as where they were cut off, end a call of ours before any rule is asked; another
@@ -160,23 +160,28 @@ class Losses:
             self._miss(_BESIDE[event.what] if why is None else why, in_place=True)
         self._remarks.clear()
 
-    def judge(self, seq: int, fact: Fact, *, parted: bool) -> None:
-        """Both runs have taken a fact; `parted`: they had parted before it."""
-        near = self._near
+    def judge(self, seq: int, fact: Fact, *, diverged: bool) -> None:
+        """Both runs have taken a fact; `diverged`: they had diverged before it."""
         self._weigh_remarks()
-        if not parted and isinstance(fact, ModelResponded) and self._minds_calls_of(fact):
-            self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
-        if near.reached and isinstance(fact, ToolReturned) and self._minds_result_of(fact):
+        if isinstance(fact, ModelResponded) and not diverged:
+            self._judge_calls(seq, fact)
+        if isinstance(fact, ToolReturned) and self._near.reached and self._reads_result_of(fact):
             self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
-        # What stands between two answers is told in another order than it stood in.
-        self._behind = self._behind or (parted and isinstance(fact, ModelResponded | ModelFailed))
-        if self._lost and near.differs:
+        # What stands between two responses is recorded in another order than it stood in.
+        self._behind = self._behind or (diverged and isinstance(fact, ModelResponded | ModelFailed))
+        if self._lost and self._near.differs:
             self._report(seq, self._lost, "stops" if self._adds_up() else "rests")
-        if near.reached and isinstance(fact, ModelFailed) and self._imported and self._hurries():
+        if self._imported:
+            self._judge_pauses(seq, fact, diverged=diverged)
+
+    def _judge_pauses(self, seq: int, fact: Fact, *, diverged: bool) -> None:
+        """How long an import waited between attempts is not recorded."""
+        failed = isinstance(fact, ModelFailed)
+        if failed and self._near.reached and self._hurries():
             self._report(seq, _PAUSES, "asks")
-        if self._failed and near.found is not None and not parted and self._has_credit():
+        if self._failed and self._near.found is not None and not diverged and self._has_credit():
             self._report(seq, _PAUSES, "rests")
-        self._failed = self._failed or (self._imported and isinstance(fact, ModelFailed))
+        self._failed = self._failed or failed
 
     def finish(self) -> None:
         """The record ends: what is known only now, of runs that have not parted."""
@@ -209,13 +214,14 @@ class Losses:
             Uncertainty(min(seq, found.fact) if found else seq, why, effect, self._near.derived.state)
         )
 
-    def _minds_calls_of(self, fact: ModelResponded) -> bool:
-        """Whether a call is known by its result only, and the other policy asks what was called."""
+    def _judge_calls(self, seq: int, fact: ModelResponded) -> None:
+        """A call may be known by its result only, and the other policy ask what was called."""
         if not (self._inferred and any(call.name == UNNAMED for call in fact.calls)):
-            return False
+            return
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         watched = any(reading_of(guard).calls for guard in self._observers(ModelResponded))
-        return watched or one.approvals != other.approvals
+        if watched or one.approvals != other.approvals:
+            self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
 
     def _rule_of_any_call(self, seq: int) -> Effect:
         """What is in doubt where approvals that treat every call alike have stepped in: only whether that came no earlier."""
@@ -225,7 +231,7 @@ class Losses:
             return "rests"
         return "stops" if found.verdict is Verdict.STOPS else "asks"
 
-    def _minds_result_of(self, fact: ToolReturned) -> bool:
+    def _reads_result_of(self, fact: ToolReturned) -> bool:
         """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output was."""
         if Unknown.RESULT not in fact.unknown:
             return False
@@ -296,24 +302,33 @@ class UnjudgedCalls:
 
     def judge(self, seq: int, fact: Fact) -> None:
         """Both runs have taken a fact."""
-        near, state = self._near, self._near.derived.state
-        if near.reached and isinstance(fact, ToolReturned) and fact.call in self._incomplete:
-            if fact.error not in _NEVER_RAN:
-                rule = self._incomplete[fact.call]
-                why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
-                self._doubt(Uncertainty(seq, why, "rests", state))
+        near = self._near
+        if not near.reached:
             return
-        if not near.reached or not isinstance(fact, ModelResponded) or fact.content is None:
-            return
-        if fact.calls and near.differs:
-            self._look_at_patterns(seq, fact)
+        if isinstance(fact, ToolReturned):
+            self._judge_result(seq, fact)
+        elif isinstance(fact, ModelResponded) and fact.content is not None:
+            if fact.calls and near.differs:
+                self._look_at_patterns(seq, fact)
+            self._look_at_gates(seq, fact, fact.content.arguments)
+
+    def _judge_result(self, seq: int, fact: ToolReturned) -> None:
+        """A call with incomplete arguments may have run all the same."""
+        rule = self._incomplete.get(fact.call)
+        if rule is not None and fact.error not in _NEVER_RAN:
+            why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
+            self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
+
+    def _look_at_gates(self, seq: int, fact: ModelResponded, arguments: Sequence[str]) -> None:
+        """A gate may let a call run of which it does not know whether it is sensitive: each tool is reported once."""
+        state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
-        if approvals is None or approvals == near.recorded.state.policy.approvals:
+        if approvals is None or approvals == recorded.policy.approvals:
             return
         tools = {tool.name: tool for tool in state.setup.tools}
-        for call, arguments in zip(fact.calls, fact.content.arguments, strict=True):
+        for call, text in zip(fact.calls, arguments, strict=True):
             tool = tools.get(call.name) if call.complete and call.name not in self._reported else None
-            place = gate_without_word(approvals.chain, tool, arguments) if tool else None
+            place = gate_without_word(approvals.chain, tool, text) if tool else None
             if place is None:
                 continue
             self._reported.add(call.name)

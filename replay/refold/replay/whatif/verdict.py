@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -290,20 +291,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(
-            runs=self.runs + other.runs,
-            unfit=self.unfit + other.unfit,
-            verdicts=_sum(self.verdicts, other.verdicts),
-            cut_short=_sum(self.cut_short, other.cut_short),
-            done=self.done + other.done,
-            saved=self.saved + other.saved,
-            at_least=self.at_least + other.at_least,
-            inexact=self.inexact + other.inexact,
-            fired=_sum(self.fired, other.fired),
-            in_runs=_sum(self.in_runs, other.in_runs),
-            parted=_sum(self.parted, other.parted),
-            in_turn=_sum(self.in_turn, other.in_turn),
-            before=self.before + other.before,
-            unknown=self.unknown + other.unknown,
+            **{name: _add(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__}
         )
 
 
@@ -333,35 +321,35 @@ class Prefixes:
 
 def totals_of(found: WhatIf) -> Totals:
     """The totals of one run. Of guards that spoke very often only what was kept is counted."""
-    before = 0 < found.seq <= found.shared
-    cut_short, diverges = found.saves and not before, found.verdict is Verdict.DIVERGES and not before
-    done = found.verdict is Verdict.STOPS and not found.saves and found.saved != Spend()
-    saved = found.saved - found.again if found.saves else Spend()
-    fired = list(_once([fired for fired in found.fired if fired.fact > found.shared]))
-    return Totals(
+    agrees, stops = found.verdict is Verdict.AGREE, found.verdict is Verdict.STOPS
+    both = Totals(
         runs=1,
-        unfit=int(found.verdict is Verdict.AGREE and bool(found.unfit)),
+        unfit=int(agrees and bool(found.unfit)),
         verdicts={str(found.verdict): 1},
-        cut_short={found.code: 1} if cut_short else {},
-        done=int(done and not before),
-        saved=saved if found.exact else Spend(),
-        at_least=Spend() if found.exact else saved,
-        inexact=int(cut_short and not found.exact),
-        fired=Counter(fired),
-        in_runs=dict.fromkeys(fired, 1),
-        parted={str(found.kind): 1} if diverges else {},
-        in_turn={str(found.turn): 1} if diverges else {},
-        before=int(before),
         unknown=int(bool(found.unknown)),
     )
+    fired = list(_interventions([fired for fired in found.fired if fired.fact > found.shared]))
+    both = replace(both, fired=Counter(fired), in_runs=dict.fromkeys(fired, 1))
+    if found.saves:
+        saved = found.saved - found.again
+        both = replace(both, saved=saved) if found.exact else replace(both, at_least=saved)
+    if 0 < found.seq <= found.shared:
+        return replace(both, before=1)
+    if found.verdict is Verdict.DIVERGES:
+        return replace(both, parted={str(found.kind): 1}, in_turn={str(found.turn): 1})
+    if found.saves:
+        return replace(both, cut_short={found.code: 1}, inexact=int(not found.exact))
+    return replace(both, done=int(stops and found.saved != Spend()))
 
 
-def _once(fired: Sequence[Intervention]) -> Iterator[str]:
+def _interventions(fired: Sequence[Intervention]) -> Iterator[str]:
     """Yield the guard or limit of each intervention: a stop and the calls that it skips are one."""
     stops = {(each.who, each.fact) for each in fired if each.said == "stop"}
     yield from (who for who, _ in sorted(stops))
     yield from (each.who for each in fired if (each.who, each.fact) not in stops)
 
 
-def _sum(one: Counts, other: Counts) -> Counts:
+def _add(one: Any, other: Any) -> Any:
+    if not isinstance(one, Mapping):
+        return one + other
     return {key: one.get(key, 0) + other.get(key, 0) for key in sorted({*one, *other})}
