@@ -151,8 +151,9 @@ _UNDECLARED = Reading()
 def reading_of(guard: Any) -> Reading:
     """What a guard, or its class, declares that it reads. A subclass may have another rule: it declares its own."""
     kind = guard if isinstance(guard, type) else type(guard)
-    reading = kind.__dict__.get("reading")
-    return reading if isinstance(reading, Reading) else _UNDECLARED
+    reading = getattr(kind, "reading", _UNDECLARED)
+    inherited = any(getattr(base, "reading", None) is reading for base in kind.__bases__)
+    return reading if isinstance(reading, Reading) and not inherited else _UNDECLARED
 
 
 class Own(Value, frozen=True):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -352,4 +352,5 @@ def _interventions(fired: Sequence[Intervention]) -> Iterator[str]:
 def _add(one: Any, other: Any) -> Any:
     if not isinstance(one, Mapping):
         return one + other
-    return {key: one.get(key, 0) + other.get(key, 0) for key in sorted({*one, *other})}
+    counts, more = cast("Counts", one), cast("Counts", other)
+    return {key: counts.get(key, 0) + more.get(key, 0) for key in sorted({*counts, *more})}
