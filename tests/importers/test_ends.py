@@ -8,6 +8,7 @@ from refold.importers.derivation.gap import conversations
 from refold.importers.items import Answered, Item, Returned, RunBegan, RunEnded, Said
 from refold.importers.registry import importer
 from refold.importers.source import BadTranscript, Source
+from support.sessions import DROID, only
 from support.transcripts import imported, path_of
 
 FILES = [
@@ -50,15 +51,8 @@ def waits(items: list[Item]) -> bool:
 )
 def test_an_answer_of_droid_ends_as_it_stopped(stop: str, end: str) -> None:
     """An answer without calls is an end unless it says that it stopped for another reason."""
-    message = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]} | (
-        {"stop_reason": stop} if stop else {}
-    )
-    rows = [
-        {"type": "session_start", "id": "s", "title": "t"},
-        {"type": "message", "id": "m", "message": message},
-    ]
-    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    (found,) = [item for item in importer("droid").items(Source.of("t", data)) if isinstance(item, RunEnded)]
+    more = {"stop_reason": stop} if stop else {}
+    found = only(RunEnded, DROID.read(DROID.answer("m", None, "hi", **more)))
     assert end == found.end
 
 
