@@ -10,7 +10,6 @@ from refold.importers.formats.opencode.importer import OPENCODE
 from refold.importers.items import (
     Answered,
     Counted,
-    Item,
     Prompted,
     Remarked,
     RequestFailed,
@@ -24,18 +23,7 @@ from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, ToolError
 from support.opencode import GO, HI, INFO, answer, finished, read, text, tool, user
-from support.sessions import Json, only
-
-
-def told(items: list[Item]) -> list[tuple[str, str]]:
-    """What was said, asked and returned, in order."""
-    return [
-        (
-            type(item).__name__,
-            getattr(item, "text", "") or getattr(item, "output", "") or getattr(item, "what", ""),
-        )
-        for item in items[1:-1]
-    ]
+from support.sessions import Json, only, told
 
 
 def test_a_session_is_a_run() -> None:
