@@ -79,7 +79,7 @@ def test_results_between_the_rows_of_an_answer_come_after_it() -> None:
         ("Answered", "end"),
     ] == told(items)
     assert 2 == len(next(item for item in items if isinstance(item, Answered)).calls)
-    assert ("unknown", "last response is text without tool call; no row says why it stopped") == (
+    assert ("unknown", "last answer has no call, and nothing records why it stopped") == (
         ending(items).end,
         ending(items).end_source,
     )
@@ -331,7 +331,7 @@ def test_an_error_in_the_models_place_is_no_answer() -> None:
     )
 
     assert FailureClass.RATE_LIMIT is only(RequestFailed, items).failure
-    assert ("limit:rate", "last row is a synthetic API error (429)") == (
+    assert ("limit:rate", "last request failed (429)") == (
         ending(items).end,
         ending(items).end_source,
     )

@@ -19,18 +19,18 @@ STOP = "[Request interrupted by user for tool use]"
 @pytest.mark.parametrize(
     ("found", "end", "source"),
     [
-        pytest.param([PROMPT], "open", "last row is a prompt, no answer after it", id="a prompt"),
+        pytest.param([PROMPT], "open", "last message is a prompt, no answer after it", id="a prompt"),
         pytest.param([PROMPT, CALL], "open", "1 tool call(s) without result at the end", id="a call"),
         pytest.param(
             [PROMPT, CALL, result("b", "a", "t")],
             "open",
-            "last row is a tool result, no answer after it",
+            "last message is a result, no answer after it",
             id="a result",
         ),
         pytest.param(
             [PROMPT, CALL, result("b", "a", "t"), user("c", "b", [said(STOP)])],
             "cancelled",
-            f"last row: {STOP}",
+            f"last message: {STOP}",
             id="a stop",
         ),
         pytest.param(
@@ -41,54 +41,52 @@ STOP = "[Request interrupted by user for tool use]"
                 user("c", "b", "<local-command-stdout>bye</local-command-stdout>"),
             ],
             "unknown",
-            "last response is text without tool call; no row says why it stopped; then the local command /exit",
+            "last answer has no call, and nothing records why it stopped; then the local command /exit",
             id="a local command",
         ),
         pytest.param(
             [PROMPT, answer("a", "u", "r", said("hi"), stop_reason="end_turn")],
             "finished",
-            "last response is text without tool call; stop_reason=end_turn",
+            "last answer has no call, stop=end_turn",
             id="a stop reason",
         ),
         pytest.param(
             [PROMPT, answer("a", "u", "r", {"type": "thinking", "thinking": "hm"})],
             "open",
-            "last response has only thinking: cut while it was being written",
+            "last answer has only thoughts: cut while it was written",
             id="thinking",
         ),
         pytest.param(
             [PROMPT, HELLO, row("progress", "p", "a")],
             "unknown",
-            "last response is text without tool call; no row says why it stopped",
+            "last answer has no call, and nothing records why it stopped",
             id="noise",
         ),
         pytest.param(
             [PROMPT, HELLO, row("progress", "p", "a", data={"hookEvent": "Stop"})],
             "finished",
-            "last response is text without tool call; then the turn was over",
+            "last answer has no call; then the turn was over",
             id="hooks of an end",
         ),
         pytest.param(
             [PROMPT, HELLO, row("progress", "p", "a", data={"hookEvent": "PostToolUse"})],
             "unknown",
-            "last response is text without tool call; no row says why it stopped",
+            "last answer has no call, and nothing records why it stopped",
             id="other hooks",
         ),
         pytest.param(
             [PROMPT, HELLO, row("system", "p", "a", subtype="turn_duration")],
             "finished",
-            "last response is text without tool call; then the turn was over",
+            "last answer has no call; then the turn was over",
             id="how long the turn took",
         ),
         pytest.param(
             [PROMPT, answer("a", "u", "r", said("hi"), stop_reason="max_tokens")],
             "limit:token",
-            "last response is text without tool call; stop_reason=max_tokens",
+            "last answer has no call, stop=max_tokens",
             id="the output limit",
         ),
-        pytest.param(
-            [{"type": "summary", "summary": "x"}], "open", "no message in the file", id="no message"
-        ),
+        pytest.param([{"type": "summary", "summary": "x"}], "open", "no message in it", id="no message"),
     ],
 )
 def test_how_a_session_ends(found: list[Json], end: str, source: str) -> None:

@@ -119,14 +119,14 @@ def test_contents(content: Any, words: str) -> None:
     assert words == only(Said, document(message("u", "user", content))).text
 
 
-UNSURE = "last model message is text without tool call, and nothing records why it stopped"
+UNSURE = "last answer has no call, and nothing records why it stopped"
 
 
 @pytest.mark.parametrize(
     ("messages", "end", "source"),
     [
-        pytest.param([], "open", "no user or model message", id="nothing"),
-        pytest.param([message("w", "warning", "x")], "open", "no user or model message", id="a warning"),
+        pytest.param([], "open", "no message in it", id="nothing"),
+        pytest.param([message("w", "warning", "x")], "open", "no message in it", id="a warning"),
         pytest.param([GO], "open", "last message is a prompt, no answer after it", id="a prompt"),
         pytest.param([GO, HI], "unknown", UNSURE, id="an answer"),
         pytest.param([GO, HI, message("i", "info", "bye")], "unknown", UNSURE, id="words after it"),
@@ -136,7 +136,7 @@ UNSURE = "last model message is text without tool call, and nothing records why 
         ),
         pytest.param(
             [message("a", "gemini", "", toolCalls=[called("1", "x")])],
-            "open", "last model message has tool calls, no answer after their results", id="a result",
+            "open", "last message is a result, no answer after it", id="a result",
         ),
     ],
 )  # fmt: skip
@@ -281,7 +281,7 @@ def test_the_words_of_an_error(words: str, outcome: ToolError | Refuser) -> None
 def test_an_answer_that_was_cut_off() -> None:
     """An answer whose tokens nobody counted was cut off: the chat's end says so."""
     ended = only(RunEnded, log(HEADER, GO, message("a", "gemini", "half an", tokens=None)))
-    assert ("unknown", f"{UNSURE} (no token counts: cut off)") == (ended.end, ended.end_source)
+    assert ("unknown", f"last answer has no token counts: cut off") == (ended.end, ended.end_source)
 
 
 def test_a_file_in_which_nobody_asked_anything() -> None:

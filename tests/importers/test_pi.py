@@ -187,13 +187,13 @@ def test_what_an_extension_put_in_is_the_harnesses() -> None:
 @pytest.mark.parametrize(
     ("entries", "end", "source"),
     [
-        pytest.param([], "open", "no message in the file", id="nothing"),
-        pytest.param([GO], "open", "last message is a prompt", id="a prompt"),
-        pytest.param([GO, HI], "finished", "last message: assistant, stopReason=stop", id="an answer"),
+        pytest.param([], "open", "no message in it", id="nothing"),
+        pytest.param([GO], "open", "last message is a prompt, no answer after it", id="a prompt"),
+        pytest.param([GO, HI], "finished", "last answer has no call, stop=stop", id="an answer"),
         pytest.param(
             [GO, answer("a", "u", "hi", stopReason=None)],
             "unknown",
-            "last message: assistant, stopReason=None",
+            "last answer has no call, and nothing records why it stopped",
             id="no reason",
         ),
         pytest.param(
@@ -202,17 +202,19 @@ def test_what_an_extension_put_in_is_the_harnesses() -> None:
             "1 tool call(s) without result at the end",
             id="a call",
         ),
-        pytest.param([result("r", None, "t")], "open", "last message is a tool result", id="a result"),
+        pytest.param(
+            [result("r", None, "t")], "open", "last message is a result, no answer after it", id="a result"
+        ),
         pytest.param(
             [answer("a", None, "x", stopReason="length")],
             "limit:token",
-            "last message: assistant, stopReason=length",
+            "last answer has no call, stop=length",
             id="too long",
         ),
         pytest.param(
             [answer("a", None, stopReason="aborted")],
             "cancelled",
-            "last message: assistant, stopReason=aborted",
+            "last request was cancelled",
             id="aborted",
         ),
     ],

@@ -10,7 +10,7 @@ cached.
 
 from collections.abc import Iterator
 
-from refold.importers.answers import UsageNames, end_of
+from refold.importers.answers import UsageNames
 from refold.importers.content import plain
 from refold.importers.documents import ANY, beginning, document
 from refold.importers.fields import (
@@ -19,7 +19,6 @@ from refold.importers.fields import (
     as_written,
     at,
     instant,
-    joined,
     rest,
     rows,
     table,
@@ -32,9 +31,20 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan
+from refold.importers.items import (
+    UNCOUNTED,
+    UNKNOWN_PART,
+    Answered,
+    Counted,
+    Item,
+    Place,
+    RequestFailed,
+    RunBegan,
+)
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import Match
+from refold.importers.session import End, Ending, last_answer
+from refold.importers.session_rows import Noise
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import answer_of
 from refold.reducers.messages import Message
@@ -80,7 +90,7 @@ class Amp:
         yield from thread.items()
         yield from read.cut()
         yield Place(f"$.messages[{max(0, len(thread.messages) - 1)}]").ended(
-            thread.end(), thread.times.edges()
+            thread.ending.end(), thread.times.edges()
         )
 
 
@@ -92,8 +102,8 @@ class _Thread:
 
     def __init__(self, value: JSON) -> None:
         self.value, self.messages = value, take_rows(value, "messages")
-        self.times, self.open = Times(), dict[str, str]()
-        self.last, self.state, self.stop = "", "", ""
+        self.times, self.state = Times(), ""
+        self.ending = Ending(rule=self._end_of_answer)
 
     def items(self) -> Iterator[Item]:
         """All of it but its end."""
@@ -109,7 +119,9 @@ class _Thread:
             place = Place(
                 f"$.messages[{index}]", take_time(message, *moment) if moment else None, row=index + 1
             )
-            yield from self._message(message, place)
+            for item in self._message(message, place):
+                self.ending.see(item)
+                yield item
 
     def _message(self, message: JSON, place: Place) -> Iterator[Item]:
         strange = {
@@ -131,9 +143,7 @@ class _Thread:
         self.state, stop = text(message, "state", "type"), take_text(message, "state", "stopReason")
         take_if(at(message, "state"), "type", "complete", "cancelled")
         take_if(message, "state", {})
-        self.last, self.stop, said = "assistant", stop, take_messages(message, role=Role.ASSISTANT)
-        answer: Message = answer_of(said)
-        self.open = {call.id: call.name for call in answer.calls}
+        answer: Message = answer_of(take_messages(message, role=Role.ASSISTANT))
         problem = text(message, "state", "error", "message")
         if self.state == "error" and not (answer.text or answer.calls):
             yield place.failed(problem, rest=rest(message))
@@ -152,7 +162,6 @@ class _Thread:
         take_if(message, "role", "user")
         yield from results
         if said or not results:
-            self.last = "user"
             yield (place.counting(UNCOUNTED) if results else place).said(said, rest=rest(message))
         elif left := rest(message):
             yield Place(place.position, place.at).remarked("unmapped", rest=left)
@@ -174,34 +183,22 @@ class _Thread:
         failed = _failure(status, at(block, "run", "result"))
         words = _take_words(block)
         take_if(block, "run", {})
-        self.last = "result"
         if place.counts is not None:
             place = place.counting(Counted(results=1, errors=int(failed not in (None, False))))
         shown, left = at(block, "run", "progress"), rest(block)
-        yield place.returned(call, words, name=self.open.pop(call, ""), failed=failed, rest=left)
+        yield place.returned(call, words, name=self.ending.open.get(call), failed=failed, rest=left)
         yield from place.subagent(shown)
         if status == "rejected-by-user":
             yield Place(place.position, place.at).remarked("approval:rejected", {"toolUseID": call})
         table(block).clear()
 
-    def end(self) -> tuple[str, str]:
-        """How it ended, and what says so."""
-        state = f"state of the last answer: {self.state or 'none'}"
-        match self.last:
-            case "user":
-                return "open", "last message is a prompt, no answer after it"
-            case "result":
-                return "open", "last message has results, no answer after it"
-            case "assistant" if self.state in _ENDS:
-                return _ENDS[self.state], state
-            case "assistant" if self.open:
-                return "open", f"{len(self.open)} tool call(s) without result at the end"
-            case "assistant":
-                return end_of(self.stop if self.state == "complete" else ""), joined(
-                    state, self.stop
-                ).replace("\n", ", ")
-            case _:
-                return "open", "no message of a person or a model"
+    def _end_of_answer(self, item: Item | Noise) -> End | None:
+        """What the state of an answer says: only a complete one may have ended the thread."""
+        if not isinstance(item, Answered | RequestFailed):
+            return None
+        if end := _ENDS.get(self.state):
+            return end, f"state of the last answer: {self.state}"
+        return last_answer(item.stop_raw if isinstance(item, Answered) and self.state == "complete" else "")
 
 
 _VERSION = ("env", "initial", "platform", "clientVersion")

@@ -17,10 +17,8 @@ from collections.abc import Iterator
 from refold.importers.answers import summed
 from refold.importers.content import take_calls
 from refold.importers.cuts import BEGINNING, only, since, summed_up
-from refold.importers.drafts import Draft
 from refold.importers.fields import (
     JSON,
-    Times,
     at,
     rows,
     table,
@@ -31,9 +29,10 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import Counted, Item, Place, Quality, RunBegan, Tokens
+from refold.importers.items import Counted, Item, Place, Quality, RunBegan, RunEnded, Tokens
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered
+from refold.importers.session import Draft, End, Session, SessionFormat
+from refold.importers.session_rows import Noise, Row
 from refold.importers.source import Source, fits
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
@@ -69,32 +68,6 @@ _SPEAKS = (
     "session.compaction_complete"
 )  # fmt: skip
 _USED = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
-_LOOKED = 20
-
-
-class CopilotCli:
-    """The importer of Copilot CLI's event files."""
-
-    name = "copilot_cli"
-
-    def match(self, source: Source) -> Match | None:
-        """By its header, or by events of its types that hold data."""
-        found = [row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row)]
-        if any(text(row, "data", "producer") == "copilot-agent" for row in found):
-            return Match(98, "a session.start of copilot-agent")
-        if any(
-            text(row, "type") in _EVENTS and isinstance(row.get("data"), dict) and "id" in row
-            for row in found
-        ):
-            return Match(85, "events with data, as assistant.message")
-        return None
-
-    def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gathered(_Reading(source).items())
-
-
-COPILOT_CLI = CopilotCli()
 
 
 class _Answer(Draft):
@@ -123,57 +96,34 @@ class _Answer(Draft):
         self.grow(row, row.rest())
 
 
-class _Reading:
-    """One reading of a session."""
+class _CopilotCli(Session):
+    id = ""
 
     def __init__(self, source: Source) -> None:
-        self.name, self.rows, self.times = source.name, Rows(source), Times()
+        self.system, self.turns = "", False
+        self.periods, self.last = 0, dict[str, JSON]()
+        super().__init__(source)
         self.draft: _Answer | None = None
         self.names: dict[str, str] = {}
-        self.open: dict[str, None] = {}
-        self.mark = 0
-        self.model, self.failing, self.end = "", False, ("open", "no prompt and no answer")
-        self.head: Row | None = None
-        self.system = ""
-        self.metrics: list[JSON] = []
-        self.turns = False
-        self._look_ahead()
+        self.mark, self.failing = 0, False
+        sums = self.periods == 1 and text(self.last, "type") == "session.shutdown"
+        self.metrics = [*table(self.last, "data", "modelMetrics").values()] if sums else []
 
-    def _look_ahead(self) -> None:
-        """The header, the first system prompt, and what each model used, where one shutdown at the end sums up all of it."""
-        periods, last = 0, None
-        for row in (row for row in self.rows if isinstance(row, Row)):
-            last, kind = row.value, text(row.value, "type")
-            periods += kind in ("session.shutdown", "session.resume")
-            self.turns = self.turns or kind == "assistant.turn_start"
-            if kind == "session.start":
-                self.head = self.head or row
-            elif kind == "system.message" and text(last, "data", "role") == "system":
-                self.system = self.system or text(last, "data", "content")
-        if periods == 1 and text(last, "type") == "session.shutdown":
-            self.metrics = [*table(last, "data", "modelMetrics").values()]
+    def begins(self, row: Row) -> bool:
+        return text(row.value, "type") == "session.start"
 
-    def items(self) -> Iterator[Item | Noise]:
-        """The run, noise not yet gathered."""
-        yield self._began()
-        line = 1
-        for row in self.rows:
-            line = row.line
-            if isinstance(row, Row) and _is_main(row) and text(row.value, "type") == "assistant.message":
-                yield from self._answer(row)
-            elif self.draft is not None and not (
-                isinstance(row, Row) and _is_main(row) and text(row.value, "type") in _SPEAKS
-            ):
-                self.draft.between += self._told(row)
-            else:
-                yield from self._ready()
-                yield from self._told(row)
-        yield from self._ready()
-        yield Place(f"line {line}").ended(self._end(), self.times.edges(), self._used())
+    def look(self, row: Row) -> None:
+        """The first system prompt, whether turns are told, and the last row: a shutdown may sum up all of the tokens."""
+        self.last, kind = row.value, text(row.value, "type")
+        self.periods += kind in ("session.shutdown", "session.resume")
+        self.turns = self.turns or kind == "assistant.turn_start"
+        if kind == "system.message" and text(self.last, "data", "role") == "system":
+            self.system = self.system or text(self.last, "data", "content")
 
-    def _began(self) -> RunBegan:
+    def begin(self) -> RunBegan:
         data = at(self.head.value, "data") if self.head else None
         place = self.head.place if self.head else Place("line 1")
+        self.times.see(at(self.head.value, "timestamp") if self.head else None, place.at)
         key, self.model = take_text(data, "sessionId") or "session", take_text(data, "selectedModel")
         labels = {"version": take_text(data, "copilotVersion"), "cwd": take_text(data, "context", "cwd")}
         return RunBegan(
@@ -189,14 +139,32 @@ class _Reading:
             unsaid=() if self.metrics else ("input_tokens", "cache_read_tokens", "cache_write_tokens"),
         )
 
-    def _ready(self) -> Iterator[Item | Noise]:
+    def main(self, row: Row) -> Iterator[Item | Noise]:
+        kind, ours = text(row.value, "type"), _is_main(row)
+        if ours and kind == "assistant.message":
+            yield from self._answer(row)
+            return
+        if ours and kind in _SPEAKS:
+            yield from self.pause()
+        told = self._told(row, kind, ours=ours)
+        if self.draft is not None:
+            self.draft.between += told
+        else:
+            yield from told
+
+    def beside(self, noise: Noise) -> Iterator[Item | Noise]:
+        """A line that is no row parts no answer."""
+        if self.draft is not None:
+            self.draft.between.append(noise)
+        else:
+            yield noise
+
+    def pause(self) -> Iterator[Item | Noise]:
         draft, self.draft = self.draft, None
         if draft is None:
             return
         self.failing = False
-        fits(self.name, draft.place.position, draft.size)
-        self.open = dict.fromkeys(call.id for call in draft.calls)
-        self.end = "finished", "last answer has no call"
+        fits(self.source.name, draft.place.position, draft.size)
         self.model = draft.model or self.model
         quality: Quality = "partial" if draft.usage else ""
         yield draft.place.answered(
@@ -212,8 +180,7 @@ class _Reading:
 
     def _answer(self, row: Row) -> Iterator[Item | Noise]:
         if self.draft is not None and self._is_another(self.draft, row.value):
-            yield from self._ready()
-        self.times.see(row.value.get("timestamp"), row.at)
+            yield from self.pause()
         self.draft = self.draft or _Answer(row)
         self.draft.add(row)
 
@@ -227,34 +194,27 @@ class _Reading:
             return api != draft.api
         return not self.turns and bool(message and draft.named) and message != draft.named
 
-    def _told(self, row: Row | Noise) -> Iterator[Item | Noise]:
-        if isinstance(row, Noise):
-            yield row
-            return
-        kind, data = text(row.value, "type"), at(row.value, "data")
-        self.times.see(row.value.get("timestamp"), row.at)
-        if self.head is not None and row.number == self.head.number:
-            return
-        if not _is_main(row):
-            yield row.noise("subagent", apart=_apart(kind, data))
-        else:
+    def _told(self, row: Row, kind: str, *, ours: bool) -> Iterator[Item | Noise]:
+        data = at(row.value, "data")
+        if ours:
             self.model = text(data, "newModel") or self.model
             yield from self._event(row, kind, data)
+        else:
+            yield row.noise("subagent", apart=_apart(kind, data))
 
     def _event(self, row: Row, kind: str, data: JSON) -> Iterator[Item | Noise]:
         match kind:
             case "user.message":
                 shown = "transformedContent" if text(data, "transformedContent") else "content"
                 by = "user" if text(data, "source") in ("", "user") else "harness"
-                yield self._said(row, take_text(data, shown), by)
+                yield row.place.said(take_text(data, shown), by, rest=row.rest())
             case "system.notification":
-                yield self._said(row, take_text(data, "content"), "harness")
+                yield row.place.said(take_text(data, "content"), "harness", rest=row.rest())
             case "tool.execution_complete" if at(data, "isUserRequested") is not True:
                 yield self._result(row, data)
             case "session.error":
                 yield self._failed(row, data)
             case "abort":
-                self.end = "cancelled", "last event: abort"
                 yield row.place.cancelled(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
                 yield row.remarked("compaction")
@@ -268,14 +228,8 @@ class _Reading:
                 known = kind in _TURNS or kind.partition(".")[0] in _KINDS
                 yield row.noise(_REMARKS.get(kind, "unmapped"), known=known)
 
-    def _said(self, row: Row, said: str, by: str) -> Item:
-        self.end = "open", "last message is a prompt, no answer after it"
-        return row.place.said(said, by, rest=row.rest())
-
     def _result(self, row: Row, data: JSON) -> Item:
         call, code = take_text(data, "toolCallId"), text(data, "error", "code")
-        self.open.pop(call, None)
-        self.end = "open", "last event of the conversation is a result, no answer after it"
         success, name = take_flag(data, "success"), self.names.get(call, "")
         broke = success is False
         output = take_text(data, "error", "message") if broke else take_words(data, "result", "content")
@@ -284,18 +238,18 @@ class _Reading:
 
     def _failed(self, row: Row, data: JSON) -> Item | Noise:
         """A failed request. None was made while calls are open; and what tells that all attempts failed is no other."""
-        self.end = "error", f"last event: session.error of type {text(data, 'errorType')[:40]}"
-        if self.open or (self.failing and text(data, "errorType") != "model_call"):
+        if self.ending.open or (self.failing and text(data, "errorType") != "model_call"):
             return row.noise("error")
         self.failing = True
         problem, status = take_text(data, "message"), take_number(data, "statusCode")
         return row.place.failed(problem, status=status, rest=row.rest())
 
-    def _end(self) -> tuple[str, str]:
-        """How it ended, and what says so."""
-        if self.open and self.end[0] in ("finished", "open"):
-            return "open", f"{len(self.open)} tool call(s) without result at the end"
-        return self.end
+    def ends(self, item: Item | Noise) -> End | None:
+        """An error that is no request of its own is one all the same."""
+        return ("error", "last request failed") if isinstance(item, Noise) and item.what == "error" else None
+
+    def end(self, place: Place) -> RunEnded:
+        return place.ended(self.ending.end(), self.times.edges(), self._used())
 
     def _used(self) -> Tokens | None:
         """The tokens as its shutdowns sum them up."""
@@ -319,3 +273,17 @@ def _apart(kind: str, data: JSON) -> Counted | None:
 
 def _is_main(row: Row) -> bool:
     return not (text(row.value, "agentId") or text(row.value, "data", "parentToolCallId"))
+
+
+def _match(found: list[dict[str, JSON]]) -> Match | None:
+    """By its header, or by events of its types that hold data."""
+    if any(text(row, "data", "producer") == "copilot-agent" for row in found):
+        return Match(98, "a session.start of copilot-agent")
+    if any(
+        text(row, "type") in _EVENTS and isinstance(row.get("data"), dict) and "id" in row for row in found
+    ):
+        return Match(85, "events with data, as assistant.message")
+    return None
+
+
+COPILOT_CLI = SessionFormat("copilot_cli", _CopilotCli, _match)

@@ -8,13 +8,12 @@ Counted: on the wire turns and what was typed meanwhile, steps that brought some
 their role. The input there leaves out what was cached.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from refold.importers.answers import UsageNames
 from refold.importers.content import calling, take_call, take_calls
-from refold.importers.drafts import Draft
 from refold.importers.fields import (
     JSON,
     at,
@@ -32,11 +31,12 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import Counted, Item, Place, Returned, RunBegan
+from refold.importers.items import Counted, Item, Place, RequestFailed, RunBegan, RunEnded
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, lines
+from refold.importers.session import Draft, End, Session, SessionFormat
+from refold.importers.session_rows import Noise, Row, lines
 from refold.importers.source import Source, fits
-from refold.reducers.messages import Message, MessageCall
+from refold.reducers.messages import Message
 from refold.reducers.vocabulary import FailureClass, Role
 
 _TOKENS = UsageNames(
@@ -50,6 +50,7 @@ _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _ROLES = ("user", "system", "assistant", "tool")
 _TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
 """Kinds of rows that their items say by what they are."""
+_STOPPED = "unknown", "last step was interrupted, by a person or by an error"
 _INTERRUPTED = "interrupted, by a person or by an error: the source does not say"
 _REMARKS = {
     "ApprovalRequest": "approval",
@@ -65,30 +66,6 @@ _KINDS = frozenset({
     *_REMARKS, "BtwBegin", "BtwEnd", "HookRequest", "MCPLoadingBegin", "MCPLoadingEnd", "Notification", "PlanDisplay",
     "QuestionRequest", "StatusUpdate", "StepBegin", "ToolCallRequest", "TurnEnd"
 })  # fmt: skip
-_LOOKED = 20
-
-
-class KimiCli:
-    """The importer of Kimi CLI's two session files."""
-
-    name = "kimi_cli"
-
-    def match(self, source: Source) -> Match | None:
-        """By messages of the wire, or by the marks of a context."""
-        found = [row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row)]
-        if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
-            return Match(95, "messages of the wire")
-        if any(text(row, "role") in _MARKS for row in found):
-            return Match(95, "a context with checkpoints")
-        bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
-        return Match(60, "the header of the wire") if bare else None
-
-    def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gathered(_Reading(source).items())
-
-
-KIMI_CLI = KimiCli()
 
 
 class _Step(Draft):
@@ -125,47 +102,60 @@ class _Step(Draft):
         return Place(lines(self.first.line, self.last.line), self.said.at)
 
 
-class _Reading:
+class _KimiCli(Session):
     """One reading of either file."""
 
+    id = ""
+
     def __init__(self, source: Source) -> None:
-        self.name, self.rows = source.name, Rows(source)
+        self.system: Row | None = None
+        self.first: Row | None = None
+        self.wire = False
+        super().__init__(source)
         self.step: _Step | None = None
         self.names: dict[str, str] = {}
-        self.open: dict[str, None] = {}
-        self.times: list[float] = []
-        self.end = "open", "no prompt and no answer"
-        found = (row for row in self.rows if isinstance(row, Row))
-        self.system = next((row for row in found if text(row.value, "role") == "_system_prompt"), None)
-        first = next((row for row in self.rows if isinstance(row, Row)), None)
-        self.version = text(first.value, "protocol_version") if first else ""
-        self.wire = any(isinstance(row, Row) and "role" not in row.value for row in self.rows)
+        self.moments: list[float] = []
 
-    def items(self) -> Iterator[Item | Noise]:
-        """The run, noise not yet gathered."""
+    def look(self, row: Row) -> None:
+        self.first = self.first or row
+        self.system = self.system or (row if text(row.value, "role") == "_system_prompt" else None)
+        self.wire = self.wire or "role" not in row.value
+
+    def begin(self) -> RunBegan:
         system = text(self.system.value, "content") if self.system else ""
-        yield RunBegan(
+        version = text(self.first.value, "protocol_version") if self.first else ""
+        return RunBegan(
             self.system.position if self.system else "line 1",
             key="session",
             messages=(Message(role=Role.SYSTEM, text=system),) if system else (),
             agent="kimi-cli",
-            labels={"version": self.version} if self.version else {},
+            labels={"version": version} if version else {},
             unsaid=() if self.wire else ("tool_errors",),
         )
-        line = 1
-        for row in self.rows:
-            line = row.line
-            if isinstance(row, Noise):
-                yield from self._beside(row)
-            elif "role" in row.value:
-                yield from self._said(row)
-            else:
-                yield from self._event(
-                    row, text(row.value, "message", "type"), at(row.value, "message", "payload")
-                )
-        yield from self._ready()
-        edges = (str(self.times[0]), str(self.times[-1])) if self.times else None
-        yield Place(f"line {line}").ended(self._end(), edges)
+
+    def main(self, row: Row) -> Iterator[Item | Noise]:
+        if "role" in row.value:
+            yield from self._said(row)
+        else:
+            yield from self._event(
+                row, text(row.value, "message", "type"), at(row.value, "message", "payload")
+            )
+
+    def ends(self, item: Item | Noise) -> End | None:
+        """A step that was retried is under way; nobody knows how one that was interrupted ended."""
+        match item:
+            case Noise(what="interrupted"):
+                return _STOPPED
+            case RequestFailed(message=message) if message == _INTERRUPTED:
+                return _STOPPED
+            case RequestFailed():
+                return "open", "last request failed, and was made again"
+            case _:
+                return None
+
+    def end(self, place: Place) -> RunEnded:
+        edges = (str(self.moments[0]), str(self.moments[-1])) if self.moments else None
+        return place.ended(self.ending.end(), edges)
 
     def _said(self, row: Row) -> Iterator[Item | Noise]:
         """A row of a context."""
@@ -179,21 +169,20 @@ class _Reading:
             case "assistant":
                 thoughts = [_take_thought(part) for part in take_each(row.value, "content")]
                 calls = take_calls(row.value)
-                self._asked(calls)
+                self.names |= {call.id: call.name for call in calls}
                 thought = "\n".join(filter(None, thoughts))
                 answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
                 yield row.place.answered(answer, rest=rest(row.value))
             case "tool":
                 yield self._result(row, take_text(row.value, "tool_call_id"), said)
             case _:
-                self.end = "open", "last message is a prompt, no answer after it"
                 by = "harness" if role == "system" or said.startswith("<system") else "user"
                 yield row.place.said(said, by, role=Role(role), rest=rest(row.value))
 
     def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
         """A row of the wire."""
         if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
-            self.times = [min([*self.times, written]), max([*self.times, written])]
+            self.moments = [min([*self.moments, written]), max([*self.moments, written])]
         match kind:
             case "ContentPart" | "ToolCall" | "ToolCallPart":
                 self.step = self.step or _Step(row)
@@ -203,47 +192,44 @@ class _Reading:
                 self.step = self.step or _Step(row)
                 self.step.add(row, kind, said)
             case "ToolResult":
-                yield from self._beside(self._returned(row, said))
+                yield from self.beside(self._returned(row, said))
             case "TurnBegin" | "SteerInput":
-                yield from self._ready()
-                self.end = "open", "last message is a prompt, no answer after it"
+                yield from self.pause()
                 yield row.place.said(take_words(said, "user_input"), rest=_left_of(row))
             case "StepInterrupted":
                 yield from self._interrupted(row)
             case "StepRetry":
-                yield from self._ready()
+                yield from self.pause()
                 problem, status = take_text(said, "error_type"), take_number(said, "status_code")
                 yield row.place.failed(problem, status=status, rest=_left_of(row))
             case _:
                 if kind in ("StepBegin", "TurnEnd"):
-                    yield from self._ready()
+                    yield from self.pause()
                 known = kind in _KINDS or text(row.value, "type") == "metadata"
                 apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
-                yield from self._beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
+                yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
-    def _beside(self, found: Item | Noise) -> Iterator[Item | Noise]:
+    def beside(self, found: Item | Noise) -> Iterator[Item | Noise]:
+        """What stands between the rows of a step comes behind it."""
         if self.step is None:
             yield found
         else:
             self.step.between.append(found)
 
-    def _ready(self) -> Iterator[Item | Noise]:
+    def pause(self) -> Iterator[Item | Noise]:
         step, self.step = self.step, None
         if step is None:
             return
-        fits(self.name, step.place.position, step.size)
-        self._asked(step.calls)
+        fits(self.source.name, step.place.position, step.size)
+        self.names |= {call.id: call.name for call in step.calls}
         yield step.place.answered(step.message(), step.usage, response=step.response, rest=step.rest)
-        for found in step.between:
-            if isinstance(found, Returned):
-                self._settled(found.id)
-            yield found
+        yield from step.between
 
     def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
         """A step that broke off: with calls it is an answer, for they were asked."""
         step = self.step
         if step is not None and (step.calls or step.usage):
-            yield from self._ready()
+            yield from self.pause()
             yield row.noise("interrupted")
         else:
             self.step = None
@@ -254,30 +240,14 @@ class _Reading:
             step.grow(row, _left_of(row))
             yield where.failed(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
             yield from between
-        self.end = "unknown", "last step was interrupted, by a person or by an error"
 
     def _returned(self, row: Row, said: JSON) -> Item:
         failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
         return self._result(row, call, _take_shown(said, failed=failed is True), failed=failed)
 
     def _result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
-        if self.step is None:
-            self._settled(call)
         name = self.names.get(call, "")
         return row.place.returned(call, said, name=name, failed=failed, rest=_left_of(row))
-
-    def _asked(self, calls: Sequence[MessageCall]) -> None:
-        self.names |= {call.id: call.name for call in calls}
-        self.open = dict.fromkeys(call.id for call in calls)
-        self.end = "finished", "last answer has no call"
-
-    def _settled(self, call: str) -> None:
-        self.open.pop(call, None)
-        self.end = "open", "last row of the conversation is a result, no answer after it"
-
-    def _end(self) -> tuple[str, str]:
-        """How it ended, and what says so."""
-        return ("open", f"{len(self.open)} tool call(s) without result at the end") if self.open else self.end
 
 
 def _left_of(row: Row) -> str:
@@ -301,3 +271,16 @@ def _take_shown(said: JSON, *, failed: bool) -> str:
     remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
     told = f"ERROR: {remark}" if failed else remark
     return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])
+
+
+def _match(found: list[dict[str, JSON]]) -> Match | None:
+    """By messages of the wire, or by the marks of a context."""
+    if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
+        return Match(95, "messages of the wire")
+    if any(text(row, "role") in _MARKS for row in found):
+        return Match(95, "a context with checkpoints")
+    bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
+    return Match(60, "the header of the wire") if bare else None
+
+
+KIMI_CLI = SessionFormat("kimi_cli", _KimiCli, _match)

@@ -9,12 +9,11 @@ first that stays, so what the model was shown from there on is known exactly.
 import re
 from collections.abc import Iterator
 
-from refold.importers.answers import UsageNames, end_of
+from refold.importers.answers import UsageNames
 from refold.importers.content import take_call
 from refold.importers.cuts import since, summed_up
 from refold.importers.fields import (
     JSON,
-    Times,
     at,
     number,
     rows,
@@ -29,11 +28,11 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Said
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, RunEnded, Said
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.importers.session import Session, SessionFormat
+from refold.importers.session_rows import Noise, Row, unread_parts
 from refold.importers.source import Source
-from refold.importers.trees import Repeats, branches, diagnose_repeat, find_repeats, path_to
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
 
@@ -109,52 +108,6 @@ def take_shell(message: JSON) -> str:
     return said
 
 
-class Ending:
-    """Whose the last message is, why it stopped, and which calls it asks for, by their names."""
-
-    def __init__(self) -> None:
-        self.role = self.stop = ""
-        self.cut = False
-        self.pending: dict[str, str] = {}
-        self.answered: set[str] = set()
-
-    def see(self, message: JSON) -> None:
-        """Go on by a message of the main conversation."""
-        match text(message, "role"):
-            case "assistant":
-                self.pending = {text(call, "id"): text(call, "name") for call in asked(message)}
-            case "toolResult":
-                self.answered.add(text(message, "toolCallId"))
-            case "user":
-                pass
-            case _:
-                return
-        self.role, self.stop = text(message, "role"), text(message, "stopReason")
-        self.cut = self.role == "assistant" and is_cut(message)
-
-    def end(self) -> tuple[str, str]:
-        """The end, and what says so."""
-        match self.role:
-            case "":
-                return "open", "no message in the file"
-            case "user":
-                return "open", "last message is a prompt"
-            case "toolResult":
-                return "open", "last message is a tool result"
-            case _:
-                return self._answered()
-
-    def _answered(self) -> tuple[str, str]:
-        says = f"last message: assistant, stopReason={self.stop or None}"
-        waiting = sum(call not in self.answered for call in self.pending)
-        ends = {"aborted": "cancelled", "error": "error", "length": "limit:token"}
-        if self.stop not in ends and waiting:
-            return "open", f"{waiting} tool call(s) without result at the end"
-        if self.stop not in ends and self.cut:
-            return "unknown", f"{says}, and no token counted: the stream may have broken off"
-        return ends.get(self.stop) or end_of(self.stop), says
-
-
 _ENTRIES = (
     "message",
     "model_change",
@@ -167,106 +120,39 @@ _ENTRIES = (
 _HEADER = re.compile(rb'\s*\{\s*"type"\s*:\s*"session"')
 
 
-class Pi:
-    """The importer of Pi's session files."""
+class _Pi(Session):
+    """Words of Pi's own wait for no answer, and an answer of which nobody counted the tokens may have broken off."""
 
-    name = "pi"
-
-    def match(self, source: Source) -> Match | None:
-        """By its header, or by its entries where the header is gone."""
-        found = [row.value for row in first_rows(source, 20) if isinstance(row, Row)]
-        if any("payload" in row or "parentUuid" in row for row in found):
-            return None
-        roles = {text(row, "message", "role") for row in found if text(row, "type") == "message"}
-        if any(text(row, "type") == "session" and "id" in row for row in found):
-            return Match(90, "an entry of type session")
-        if roles & {"user", "assistant", "toolResult"}:
-            known = all(text(row, "type") in _ENTRIES for row in found)
-            return Match(70 if known else 55, "entries of type message")
-        cut = not found and _HEADER.match(source.head())
-        return Match(25, "cut in its entry of type session") if cut else None
-
-    def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gathered(_Reading(source).items())
-
-
-def _look_ahead(rows: Rows) -> tuple[frozenset[str], Repeats]:
-    """The ids of entries on branches that were left with messages on them, and the entries whose id another has."""
-    parents: dict[str, str] = {}
-    spoke, repeated = set[str](), set[str]()
-    last = ""
-    for row in rows:
-        if isinstance(row, Row) and (id_ := text(row.value, "id")) and text(row.value, "type") != "session":
-            if id_ in parents:
-                repeated.add(id_)
-                continue
-            parents[id_] = text(row.value, "parentId")
-            last = id_
-            if text(row.value, "type") == "message":
-                spoke.add(id_)
-    path = path_to(parents, last)
-    off = (branch.rows for branch in branches(parents, path))
-    left = frozenset(id_ for branch in off if any(id_ in spoke for id_ in branch) for id_ in branch)
-    return left, find_repeats(rows, "id", repeated, _says)
-
-
-def _says(entry: JSON) -> JSON:
-    """What tells one entry from another that has its id."""
-    return {name: value for name, value in table(entry).items() if name not in ("parentId", "timestamp")}
-
-
-class _Reading:
-    """One reading of a session."""
+    harness_prompts = False
+    silent = "unknown"
 
     def __init__(self, source: Source) -> None:
-        self.rows = Rows(source)
-        self.left, self.repeats = _look_ahead(self.rows)
-        self.numbers: dict[str, int] = {}
-        self.times, self.ending = Times(), Ending()
+        super().__init__(source)
         self.requests = 0
-        self.header: Row | None = None
 
-    def items(self) -> Iterator[Item | Noise]:
-        """The run, noise not yet gathered."""
-        yield self._began()
-        last = 1
-        for row in self.rows:
-            last = row.line
-            if isinstance(row, Noise):
-                yield row
-            else:
-                yield from self._entry(row)
-        yield Place(f"line {last}").ended(self.ending.end(), self.times.edges(), requests=self.requests)
+    def begins(self, row: Row) -> bool:
+        return text(row.value, "type") == "session"
 
-    def _began(self) -> RunBegan:
-        heads = (row for row in self.rows if isinstance(row, Row) and text(row.value, "type") == "session")
-        self.header = next(heads, None)
-        header = self.header.value if self.header else None
-        place = self.header.place if self.header else Place("line 1")
+    def speaks(self, row: Row) -> bool | None:
+        kind = text(row.value, "type")
+        return None if kind == "session" else kind == "message"
+
+    def says(self, value: JSON) -> JSON:
+        return {name: inner for name, inner in table(value).items() if name not in ("parentId", "timestamp")}
+
+    def begin(self) -> RunBegan:
+        header = self.head.value if self.head else None
+        place = self.head.place if self.head else Place("line 1")
+        self.times.see(at(header, "timestamp"), place.at)
         key, model = take_text(header, "id") or "session", take_text(header, "modelId")
-        rest = self.header.rest() if self.header else ""
+        rest = self.head.rest() if self.head else ""
         return RunBegan(place.position, place.at, rest, key=key, model=model, agent="pi", cuts=None)
 
-    def _entry(self, row: Row) -> Iterator[Item | Noise]:
-        id_, value = text(row.value, "id"), row.value
-        if self.header is not None and row.number == self.header.number:
-            self.times.see(value.get("timestamp"), row.at)
-            return
-        if row.number in self.repeats.again:
-            yield row.noise("repeated")
-            return
-        other = row.number in self.repeats.others
-        if other:
-            yield diagnose_repeat(row, "id")
-        if id_:
-            self.numbers.setdefault(id_, row.number)
-        self.times.see(value.get("timestamp"), row.at)
-        if id_ in self.left and not other:
-            counts = _counted(value)
-            yield row.noise("rewound", counts=counts, apart=counts)
-            return
-        match text(value, "type"):
+    def end(self, place: Place) -> RunEnded:
+        return place.ended(self.ending.end(), self.times.edges(), requests=self.requests)
+
+    def main(self, row: Row) -> Iterator[Item | Noise]:
+        match text(row.value, "type"):
             case "message":
                 yield from self._message(row)
             case "compaction":
@@ -274,7 +160,7 @@ class _Reading:
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row)
             case "custom_message":
-                yield self._say(row, take_spoken(value), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(row.value), "harness", UNCOUNTED)
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -282,7 +168,6 @@ class _Reading:
 
     def _message(self, row: Row) -> Iterator[Item | Noise]:
         message = at(row.value, "message")
-        self.ending.see(message)
         kinds = (text(block, "type") for block in rows(message, "content"))
         yield from unread_parts(row, message, ("content", "command"), kinds, PARTS)
         match text(message, "role"):
@@ -309,7 +194,7 @@ class _Reading:
         stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
         cut = is_cut(message)
         if stop == "error" and not asked(message):
-            where, partial = row.place.counting(_counted(row.value)), take_spoken(message)
+            where, partial = row.place.counting(_one_answer(message)), take_spoken(message)
             yield where.failed(problem, partial=partial, rest=row.rest())
             return
         answer = take_answer(message)
@@ -326,7 +211,7 @@ class _Reading:
                 rest=row.rest(),
             )
         if stop == "aborted":
-            where = row.place.counting(_counted(row.value) if silent else None)
+            where = row.place.counting(_one_answer(message) if silent else None)
             yield where.cancelled(problem, rest=row.rest() if silent else "")
         elif stop == "error":
             yield row.place.remarked("error", {"errorMessage": problem})
@@ -335,7 +220,7 @@ class _Reading:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
         said, failed = take_spoken(message), take_flag(message, "isError")
         take(message, "role")
-        take_if(message, "toolName", self.ending.pending.get(call))
+        take_if(message, "toolName", self.ending.open.get(call))
         how = error_of(name, said) if failed else failed
         return row.place.returned(call, said, name=name, failed=how, rest=row.rest())
 
@@ -355,18 +240,27 @@ class _Reading:
         yield summed_up(row.place, SUMMARY.format(text(row.value, "summary")), tail=tail)
 
 
-def _counted(entry: JSON) -> Counted | None:
-    """As what an entry counts on a branch that was left."""
-    message = at(entry, "message") if text(entry, "type") == "message" else None
-    match text(message, "role"):
-        case "user":
-            return Counted(user=1)
-        case "assistant":
-            return Counted(assistant=1, calls=len(asked(message)), usage=TOKENS.of(at(message, "usage")))
-        case "toolResult":
-            return Counted(tool=1, results=1, errors=int(at(message, "isError") is True))
-        case _:
-            return None
+def _one_answer(message: JSON) -> Counted:
+    """As what an answer without words counts."""
+    return Counted(assistant=1, usage=TOKENS.of(at(message, "usage")))
 
 
-PI = Pi()
+def _match(found: list[dict[str, JSON]]) -> Match | None:
+    """By its header, or by its entries where the header is gone."""
+    if any("payload" in row or "parentUuid" in row for row in found):
+        return None
+    roles = {text(row, "message", "role") for row in found if text(row, "type") == "message"}
+    if any(text(row, "type") == "session" and "id" in row for row in found):
+        return Match(90, "an entry of type session")
+    if roles & {"user", "assistant", "toolResult"}:
+        known = all(text(row, "type") in _ENTRIES for row in found)
+        return Match(70 if known else 55, "entries of type message")
+    return None
+
+
+def _match_head(head: bytes) -> Match | None:
+    """By the beginning of its header, where the file breaks off in it."""
+    return Match(25, "cut in its entry of type session") if _HEADER.match(head) else None
+
+
+PI = SessionFormat("pi", _Pi, _match, _match_head)

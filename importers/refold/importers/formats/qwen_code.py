@@ -15,7 +15,7 @@ thoughts are among the candidates' tokens but where the total says that they sta
 
 import re
 from collections.abc import Iterator, Mapping
-from copy import copy, deepcopy
+from copy import deepcopy
 
 from msgspec.structs import replace
 
@@ -23,7 +23,6 @@ from refold.importers.answers import UsageNames
 from refold.importers.cuts import BEGINNING, Cut
 from refold.importers.fields import (
     JSON,
-    Times,
     at,
     json_text,
     number,
@@ -37,13 +36,13 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.formats.gemini_cli.parts import TOOL, shell_failed
-from refold.importers.items import Counted, Item, Place, RunBegan
+from refold.importers.items import Answered, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.importers.session import End, Session, SessionFormat
+from refold.importers.session_rows import Noise, Row, unread_parts
 from refold.importers.source import Source
 from refold.importers.tallies import counted
-from refold.importers.trees import branches, diagnose_repeat, find_repeats, path_to
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
@@ -71,64 +70,38 @@ _DENIED: tuple[tuple[re.Pattern[str], Refuser], ...] = (
     (re.compile(r"Permission denied by hook for \""), Refuser.HOOK),
     (re.compile(r"Tool execution blocked by hook$"), Refuser.HOOK),
 )
-_LOOKED = 20
 
 
-class QwenCode:
-    """The importer of Qwen Code's chat files."""
+class _QwenCode(Session):
+    """`late`: the rows that have results of calls in answers that were withdrawn, by these calls."""
 
-    name = "qwen_code"
-
-    def match(self, source: Source) -> Match | None:
-        """By rows of a tree whose messages have parts, or that have a payload of the system's."""
-        found = (row.value for row in first_rows(source, _LOOKED) if isinstance(row, Row))
-        linked = [row for row in found if {"uuid", "parentUuid", "sessionId"} <= row.keys()]
-        if any(isinstance(at(row, "message", "parts"), list) or "systemPayload" in row for row in linked):
-            return Match(95, "rows with parentUuid whose messages have parts")
-        return None
-
-    def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gathered(_Reading(source).items())
-
-
-QWEN_CODE = QwenCode()
-
-
-class _Reading:
-    """One reading of a session."""
+    id, parent = "uuid", "parentUuid"
 
     def __init__(self, source: Source) -> None:
-        self.rows = Rows(source)
-        self.times = Times()
-        self.last, self.stopped = "", ""
-        self.open: dict[str, str] = {}
+        self.first: Row | None = None
+        self.alone = True
+        super().__init__(source)
         self.withdrawn, self.late = dict[int, tuple[str, ...]](), dict[str, Row]()
-        self.counted = True
-        self.told, self.labels = set[str](), dict[str, str]()
-        self.head: Row | None = None
-        self.model, self.alone = "", True
-        self.left = self._look_ahead()
+        self.told = set[str]()
+        first = self.first.value if self.first else None
+        self.labels = {name: label for name in _LABELS if (label := text(first, name))}
+        self._find_withdrawn(self.left)
 
-    def _look_ahead(self) -> frozenset[str]:
-        """The ids of rows on branches that were left, if somebody spoke there; and what the header has to tell."""
-        parents: dict[str, str] = {}
-        spoke, repeated = set[str](), set[str]()
-        for row in (row for row in self.rows if isinstance(row, Row)):
-            self.head = self.head or (row if "sessionId" in row.value else None)
-            self.model = self.model or text(row.value, "model")
-            if id_ := text(row.value, "uuid"):
-                repeated.update({id_} & parents.keys())
-                parents.setdefault(id_, text(row.value, "parentUuid"))
-            if text(row.value, "type") in _SPOKE:
-                spoke.add(id_)
-                self.alone = self.alone and _is_side(row.value)
-        self.repeats = find_repeats(self.rows, "uuid", repeated, _says)
-        path = path_to(parents, next(reversed(parents), ""))
-        off = (branch.rows for branch in branches(parents, path))
-        left = frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
-        self._find_withdrawn(left)
-        return left
+    def look(self, row: Row) -> None:
+        self.first = self.first or (row if "sessionId" in row.value else None)
+        self.model = self.model or text(row.value, "model")
+        self.alone = self.alone and (_is_side(row.value) or not self.speaks(row))
+
+    def speaks(self, row: Row) -> bool:
+        return text(row.value, "type") in _SPOKE
+
+    def says(self, value: JSON) -> JSON:
+        return [at(value, name) for name in ("type", "subtype", "message", "systemPayload")]
+
+    def ends(self, item: Item | Noise) -> End | None:
+        if isinstance(item, Answered) and item.quality == "":
+            return "unknown", "last answer has no call and no usage: its stream may have broken off"
+        return None
 
     def _find_withdrawn(self, left: frozenset[str]) -> None:
         """The numbers of answers that another follows at once, each with its calls, and the rows that have their results."""
@@ -154,58 +127,31 @@ class _Reading:
                         calls.update(asked)
                 last = row
 
-    def items(self) -> Iterator[Item | Noise]:
-        """The run, noise not yet gathered."""
-        head, line = self.head.value if self.head else None, 1
-        place = self.head.place if self.head else Place("line 1")
-        self.labels = {name: label for name in _LABELS if (label := text(head, name))}
-        yield RunBegan(
+    def begin(self) -> RunBegan:
+        place = self.first.place if self.first else Place("line 1")
+        return RunBegan(
             place.position,
             place.at,
-            key=text(head, "sessionId") or "session",
+            key=self.labels.get("sessionId", "session"),
             model=self.model,
             agent="qwen-code",
             labels={name: label for name, label in self.labels.items() if name != "sessionId"},
             unsaid=("cache_write_tokens",),
             cuts=len(self.withdrawn),
         )
-        for row in self.rows:
-            line = row.line
-            if isinstance(row, Noise):
-                yield row
-            else:
-                yield from self._row(row)
-        yield Place(f"line {line}").ended(self._end(), self.times.edges())
 
-    def _row(self, row: Row) -> Iterator[Item | Noise]:
-        id_ = text(row.value, "uuid")
-        if row.number in self.repeats.again:
-            yield row.noise("repeated")
-            return
-        other = row.number in self.repeats.others
-        if other:
-            yield diagnose_repeat(row, "uuid")
-        self.times.see(row.value.get("timestamp"), row.at)
-        if id_ in self.left and not other:
-            noise = row.noise("rewound")  # encoded before anything is taken from it
-            counts = self._counted(row)
-            yield replace(noise, counts=counts, apart=counts)
-        elif _is_side(row.value) and not self.alone:
-            noise = row.noise("subagent")
-            yield replace(noise, apart=self._counted(row))
+    def main(self, row: Row) -> Iterator[Item | Noise]:
+        if _is_side(row.value) and not self.alone:
+            noise = row.noise("subagent")  # encoded before anything is taken from it
+            yield replace(
+                noise, apart=counted(each for each in self._said(row) if not isinstance(each, Noise))
+            )
         else:
-            yield from self._main(row)
+            yield from self._said(row)
 
-    def _counted(self, row: Row) -> Counted | None:
-        """As what a row counts on a branch that was left; nothing else follows from it."""
-        beside = copy(self)
-        beside.open = {}
-        return counted(item for item in beside._main(row) if not isinstance(item, Noise))
-
-    def _main(self, row: Row) -> Iterator[Item | Noise]:
+    def _said(self, row: Row) -> Iterator[Item | Noise]:
         message, kind = row.value.get("message"), text(row.value, "type")
         if kind in _SPOKE:
-            self.last, self.stopped = kind, ""
             keys = (key for part in rows(message, "parts") for key in table(part))
             yield from unread_parts(row, message, ("parts",), keys, _PARTS)
         match kind:
@@ -234,9 +180,7 @@ class _Reading:
         return row.rest()
 
     def _answer(self, row: Row) -> Item:
-        answer, used = _take_answer(row.value), _take_usage(row.value)
-        self.open = {call.id: call.name for call in answer.calls}
-        model, self.counted = take_text(row.value, "model"), used is not None
+        answer, used, model = _take_answer(row.value), _take_usage(row.value), take_text(row.value, "model")
         return row.place.answered(answer, used, model=model, rest=self._left_of(row))
 
     def _is_late(self, row: Row) -> bool:
@@ -274,7 +218,7 @@ class _Reading:
 
     def _result(self, row: Row, part: JSON, place: Place | None = None) -> Item:
         call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
-        take_if(at(part, "functionResponse"), "name", self.open.pop(call, None))
+        take_if(at(part, "functionResponse"), "name", self.ending.open.get(call))
         output = _take_output(part)
         failed = _failed_of(row.value, name, output)
         return (place or row.place).returned(call, output, name=name, failed=failed)
@@ -288,31 +232,8 @@ class _Reading:
             return row.noise()
         problem = take_first(event, "error_message", "error")
         if "Abort" in text(event, "error_type"):
-            self.stopped = "cancelled"
             return row.place.cancelled(problem, rest=self._left_of(row))
-        self.stopped = "error"
         return row.place.failed(problem, status=number(event, "status_code"), rest=self._left_of(row))
-
-    def _end(self) -> tuple[str, str]:
-        """How it ended, and what says so."""
-        match self.last:
-            case _ if self.stopped:
-                return self.stopped, f"last row of telemetry: the request was {self.stopped}"
-            case "assistant" if self.open:
-                return "open", f"{len(self.open)} tool call(s) without result at the end"
-            case "assistant" if self.counted:
-                return "finished", "last row of the model has no call"
-            case "assistant":
-                return (
-                    "unknown",
-                    "last row of the model has no call and no usage: its stream may have broken off",
-                )
-            case "tool_result":
-                return "open", "last row is a tool result, no answer after it"
-            case "user":
-                return "open", "last row is a prompt, no answer after it"
-            case _:
-                return "open", "no row of a person or a model"
 
 
 def _is_main(event: JSON) -> bool:
@@ -350,11 +271,6 @@ def _is_side(row: JSON) -> bool:
     return at(row, "isSidechain") is True
 
 
-def _says(row: JSON) -> JSON:
-    """What tells one row from another that has its id."""
-    return [at(row, name) for name in ("type", "subtype", "message", "systemPayload")]
-
-
 def _take_answer(row: JSON) -> Message:
     found = take_messages(row, "message", role=Role.ASSISTANT).messages
     return next((said for said in found if said.role is Role.ASSISTANT), Message(role=Role.ASSISTANT))
@@ -373,3 +289,14 @@ def _take_output(part: JSON) -> str:
     said = take(part, "functionResponse", "response", *inner)
     take_if(part, "functionResponse", {})
     return said if isinstance(said, str) else "" if said is None else json_text(said)
+
+
+def _match(found: list[dict[str, JSON]]) -> Match | None:
+    """By rows of a tree whose messages have parts, or that have a payload of the system's."""
+    linked = [row for row in found if {"uuid", "parentUuid", "sessionId"} <= row.keys()]
+    if any(isinstance(at(row, "message", "parts"), list) or "systemPayload" in row for row in linked):
+        return Match(95, "rows with parentUuid whose messages have parts")
+    return None
+
+
+QWEN_CODE = SessionFormat("qwen_code", _QwenCode, _match)

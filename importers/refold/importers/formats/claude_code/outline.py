@@ -8,7 +8,6 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from refold.importers.answers import end_of
 from refold.importers.fields import JSON, text
 from refold.importers.formats.claude_code.queue import Bursts, Queue
 from refold.importers.formats.claude_code.rows import (
@@ -27,8 +26,8 @@ from refold.importers.formats.claude_code.rows import (
     says,
 )
 from refold.importers.formats.claude_code.tree import Branch, SubAgents, Tree, reports
+from refold.importers.session import NOTHING, PROMPT, RESULT, THOUGHTS, find_repeats, last_answer, waiting
 from refold.importers.session_rows import Noise, Row
-from refold.importers.trees import find_repeats
 from refold.reducers.vocabulary import FailureClass
 
 _NAMELESS = -1  # no row says of which answer it is a piece: it may be the one from which it forks
@@ -249,41 +248,35 @@ class Ending:
         pending = sum(call not in self.answered for call in self.calls)
         match self.last:
             case "interrupt":
-                marker = (
-                    next(iter(text(blocks(self.row)[0], "text").strip().splitlines()), "")
-                    if blocks(self.row)
-                    else ""
-                )
-                return "cancelled", f"last row: {marker[:80]}"
+                marker = next(iter(text(next(iter(blocks(self.row)), None), "text").strip().splitlines()), "")
+                return "cancelled", f"last message: {marker[:80]}"
             case "failed":
                 return self._failed()
             case "prompt" | "meta" | "summary":
-                return "open", "last row is a prompt, no answer after it"
+                return PROMPT
             case "other":
-                return "open", "no message in the file"
+                return NOTHING
             case _ if pending:
-                return "open", f"{pending} tool call(s) without result at the end"
+                return waiting(pending)
             case "result":
-                return "open", "last row is a tool result, no answer after it"
+                return RESULT
             case _ if self.thought and not self.spoke and not self.calls:
-                return "open", "last response has only thinking: cut while it was being written"
+                return THOUGHTS
             case _:
                 return self._finished()
 
     def _failed(self) -> tuple[str, str]:
         failed, _, status = failure(self.row)
-        source = (
-            f"last row is a synthetic API error ({status})" if status else "last row is a synthetic API error"
-        )
+        source = f"last request failed{f' ({status})' if status else ''}"
         return "limit:rate" if failed is FailureClass.RATE_LIMIT else "error", source
 
     def _finished(self) -> tuple[str, str]:
         """Rows are written block by block: only a stop reason, or the harness's own word, says that no other was to come."""
-        stop = f"; stop_reason={self.stop}" if self.stop else "; no row says why it stopped"
-        stop = "; then the turn was over" if self.over and not self.stop else stop
+        over = self.over and not self.stop
+        end, says = last_answer(self.stop, "finished" if over else "unknown")
+        turn = "; then the turn was over" if over else ""
         command = f"; then the local command {self.command}" if self.command else ""
-        end = "finished" if self.over and not self.stop else end_of(self.stop)
-        return end, f"last response is text without tool call{stop}{command}"
+        return end, f"{says}{turn}{command}"
 
 
 def _ends_turn(row: JSON) -> bool:

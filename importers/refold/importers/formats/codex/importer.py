@@ -8,11 +8,9 @@ counter that follows is its usage. So an answer waits for its usage until the ne
 import re
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 
 from refold.importers.cuts import ALL, BEGINNING, Cut, only
-from refold.importers.drafts import Draft
-from refold.importers.fields import JSON, Times, at, json_text, number, rows, table, take_text, text
+from refold.importers.fields import JSON, at, json_text, number, rows, table, take_text, text
 from refold.importers.formats.codex.items import (
     ITEMS,
     SAYS,
@@ -37,9 +35,10 @@ from refold.importers.formats.codex.items import (
     take_said,
     take_thought,
 )
-from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan
+from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, RunEnded
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, unread_parts
+from refold.importers.session import Draft, Session, SessionFormat
+from refold.importers.session_rows import Noise, Row, unread_parts
 from refold.importers.source import Source, fits
 from refold.reducers.messages import Message, Usage
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, CALL_UNREAD, NO_SUMMARY, SYSTEM_LABEL
@@ -89,84 +88,59 @@ _LOOK_AHEAD = 1000
 """Rows in which the session's header and its first turn must stand to be known from the beginning."""
 
 
-class Codex:
-    """The importer of Codex's rollout files."""
+class _Codex(Session):
+    """One reading of a rollout. `task` is the last event of a task: it says how the run ended."""
 
-    name = "codex"
-
-    def match(self, source: Source) -> Match | None:
-        """By rows with an envelope, or by the bare items of old versions."""
-        found = [row.value for row in first_rows(source, 40) if isinstance(row, Row)]
-        kinds = {text(row, "type") for row in found if isinstance(at(row, "payload"), dict)}
-        if "session_meta" in kinds:
-            return Match(95, "a row session_meta with a payload")
-        if kinds & {"response_item", "event_msg", "turn_context", "compacted", "world_state"}:
-            return Match(85, "rows with type and payload, as response_item")
-        bare = [row for row in found if item(row) is not None]
-        if bare and "parentUuid" not in found[0]:
-            return Match(45, "bare response items")
-        if found and _is_bare_header(found[0]):
-            return Match(25, "the bare header of an old rollout")
-        cut = not found and _HEADER.search(source.head())
-        return Match(25, "cut in its row session_meta") if cut else None
-
-    def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gathered(_Reading(source).items())
-
-
-class _Reading:
-    """One reading of a rollout."""
+    id = ""
+    looked = _LOOK_AHEAD
 
     def __init__(self, source: Source) -> None:
-        self.source, self.rows = source, Rows(source)
+        self.turn: Row | None = None
+        super().__init__(source)
+        self.model = text(self.turn.value, "payload", "model") if self.turn else ""
         self.queue: deque[Item | Noise | Response] = deque()
         self.draft: Response | None = None
-        self.meter, self.times = Meter(), Times()
+        self.meter = Meter()
         self.task: JSON = None
         self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
         self.called = set[str]()
-        self.header: Row | None = None
-        self.model = ""
         self.names: dict[str, str] = {}
         self.latest: Response | None = None
 
-    def items(self) -> Iterator[Item | Noise]:
-        """The run, noise not yet gathered."""
-        yield self._began()
-        last = 1
-        for row in self.rows:
-            last = row.line
-            if isinstance(row, Noise):
-                self.queue.append(row)
-            else:
-                self.times.see(row.value.get("timestamp"), row.at)
-                self._row(row)
-            yield from self._ready()
+    def begins(self, row: Row) -> bool:
+        return text(row.value, "type") == "session_meta"
+
+    def look(self, row: Row) -> None:
+        self.turn = self.turn or (row if text(row.value, "type") == "turn_context" else None)
+
+    def beside(self, noise: Noise) -> Iterator[Item | Noise]:
+        self.queue.append(noise)
+        yield from self._ready()
+
+    def main(self, row: Row) -> Iterator[Item | Noise]:
+        self._note(row)
+        yield from self._ready()
+
+    def pause(self) -> Iterator[Item | Noise]:
         self.draft = None
         yield from self._ready()
-        yield Place(f"line {last}").ended(end_of(self.task), self.times.edges())
 
-    def _began(self) -> RunBegan:
-        first: dict[str, Row] = {}
-        for row in islice(self.rows, _LOOK_AHEAD):
-            if isinstance(row, Row):
-                first.setdefault(text(row.value, "type"), row)
-            if {"session_meta", "turn_context"} <= first.keys():
-                break
-        self.header, turn = first.get("session_meta"), first.get("turn_context")
-        self.model = text(turn.value, "payload", "model") if turn else ""
-        meta = at(self.header.value, "payload") if self.header else None
+    def end(self, place: Place) -> RunEnded:
+        return place.ended(end_of(self.task), self.times.edges())
+
+    def begin(self) -> RunBegan:
+        meta = at(self.head.value, "payload") if self.head else None
         key = text(meta, "id") or text(meta, "session_id") or "session"
         template = take_text(meta, "base_instructions", "text")
         base = template or take_text(meta, "instructions")
         labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
         labels |= {SYSTEM_LABEL: "template"} if template else {}
-        place = self.header.place if self.header else Place("line 1")
+        place = self.head.place if self.head else Place("line 1")
+        self.times.see(at(self.head.value, "timestamp") if self.head else None, place.at)
         return RunBegan(
             place.position,
             place.at,
-            rest=self.header.rest() if self.header else "",
+            rest=self.head.rest() if self.head else "",
             key=key,
             messages=(Message(role=Role.SYSTEM, text=base),) if base else (),
             cuts=None,
@@ -182,9 +156,7 @@ class _Reading:
             first = self.queue.popleft()
             yield first.answered() if isinstance(first, Response) else first
 
-    def _row(self, row: Row) -> None:
-        if self.header is not None and row.number == self.header.number:
-            return
+    def _note(self, row: Row) -> None:
         if (found := item(row.value)) is not None:
             self._item(row, found)
             return
@@ -319,4 +291,21 @@ def _is_bare_header(row: JSON) -> bool:
     return {"id", "timestamp", "instructions"} <= table(row).keys() and "type" not in table(row)
 
 
-CODEX = Codex()
+def _match(found: list[dict[str, JSON]]) -> Match | None:
+    """By rows with an envelope, or by the bare items of old versions."""
+    kinds = {text(row, "type") for row in found if isinstance(at(row, "payload"), dict)}
+    if "session_meta" in kinds:
+        return Match(95, "a row session_meta with a payload")
+    if kinds & {"response_item", "event_msg", "turn_context", "compacted", "world_state"}:
+        return Match(85, "rows with type and payload, as response_item")
+    if any(item(row) is not None for row in found) and "parentUuid" not in found[0]:
+        return Match(45, "bare response items")
+    return Match(25, "the bare header of an old rollout") if _is_bare_header(found[0]) else None
+
+
+def _match_head(head: bytes) -> Match | None:
+    """By the beginning of its header, where the file breaks off in it."""
+    return Match(25, "cut in its row session_meta") if _HEADER.search(head) else None
+
+
+CODEX = SessionFormat("codex", _Codex, _match, _match_head, rows=40)

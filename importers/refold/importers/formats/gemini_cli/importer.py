@@ -30,7 +30,6 @@ from refold.importers.formats.gemini_cli.parts import (
     failed_of,
     holds_responses,
     is_answered,
-    is_context,
     is_log,
     records,
     take_answer,
@@ -38,45 +37,25 @@ from refold.importers.formats.gemini_cli.parts import (
     take_result,
     take_said,
 )
-from refold.importers.items import UNKNOWN_PART, Counted, Item, Place, RunBegan, Unread
+from refold.importers.items import (
+    UNKNOWN_PART,
+    Answered,
+    Counted,
+    Item,
+    Place,
+    Returned,
+    RunBegan,
+    Said,
+    Unread,
+)
 from refold.importers.registry import Match
+from refold.importers.session import RESULT, End, Ending
 from refold.importers.session_rows import Noise, diagnose_apart, gathered
 from refold.importers.source import Source
 from refold.importers.tallies import counted
 from refold.reducers.messages import Message, Usage
 from refold.reducers.source_marks import PARENT_LABEL
 from refold.reducers.vocabulary import Role, ToolError
-
-
-def end_of(last: JSON) -> tuple[str, str]:
-    """The end, and what says so, by the last message that nobody took back."""
-    match text(last, "type"):
-        case "":
-            return "open", "no user or model message"
-        case "user" if holds_responses(last):
-            return "open", "last message is a result, no answer after it"
-        case "user" if is_context(last):
-            return "unknown", "only what the CLI itself puts before a chat: nobody asked anything"
-        case "user":
-            return "open", "last message is a prompt, no answer after it"
-        case _:
-            calls = rows(last, "toolCalls")
-            pending = sum(not is_answered(call) for call in calls)
-            if pending:
-                return "open", f"{pending} tool call(s) without result at the end"
-            if calls:
-                return "open", "last model message has tool calls, no answer after their results"
-            # A call is written only once it has ended: without one an answer may have been cut off in its tool, or amid its words.
-            cut = (
-                " (no token counts: cut off)"
-                if "tokens" in table(last) and at(last, "tokens") is None
-                else ""
-            )
-            return (
-                "unknown",
-                f"last model message is text without tool call, and nothing records why it stopped{cut}",
-            )
-
 
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 Shown = tuple[str, str]
@@ -122,7 +101,9 @@ class _Chat:
     """
 
     def __init__(self, begin: str) -> None:
-        self.times, self.end, self.last = Times(), end_of(None), begin
+        self.times, self.last = Times(), begin
+        # A call is written only once it has ended: an answer without one may have been cut off in its tool, or amid its words.
+        self.ending = Ending(silent="unknown", rule=_end_of_chat)
         self.spoken = self.resumed = False
         self.answered: dict[str, str] = {}
         self.told, self.shown = set[str](), list[Shown]()
@@ -138,7 +119,7 @@ class _Chat:
             else:
                 self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
                 yield record
-        yield Place(self.last).ended(self.end, self.times.edges())
+        yield Place(self.last).ended(self.ending.end(), self.times.edges())
 
     def _record(self, record: Record, following: Iterator[Record]) -> Iterator[Item]:
         if record.what == "replaced" and self.spoken:
@@ -148,8 +129,10 @@ class _Chat:
             self.times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
             if text(message, "type") in ("user", "gemini"):
                 self.spoken, self.resumed = True, False
-                self.end = self.end if record.left else end_of(message)
-            yield from self._message(record, message)
+            for item in self._message(record, message):
+                if isinstance(item, Said | Answered | Returned):
+                    self.ending.see(item)
+                yield item
             table(message).clear()
         if record.what == "replaced" and (left := rest(record.value)):
             yield Place(self.last).remarked("unmapped", rest=left)
@@ -258,6 +241,17 @@ class _Chat:
         why = "resume" if self.resumed else "compaction" if dropped else "history"
         self.shown = keys
         return Place(record.position).prompted(tuple(shown), why, rest(record.value))
+
+
+def _end_of_chat(item: Item | Noise) -> End | None:
+    """What the end of a chat shows beside: it was never begun, or its last answer was cut off."""
+    if isinstance(item, Answered) and '"tokens":null' in item.rest:
+        return "unknown", "last answer has no token counts: cut off"
+    if isinstance(item, Said) and item.counts is not None and item.counts.tool:
+        return RESULT  # words that were sent with results
+    if isinstance(item, Said) and item.text.startswith(INJECTED[0]):
+        return "unknown", "only what the CLI itself puts before a chat: nobody asked anything"
+    return None
 
 
 def _shown(result: Response) -> Message:

@@ -34,7 +34,6 @@ from refold.importers.fields import (
     take_text,
     take_words,
     text,
-    word_of,
 )
 from refold.importers.items import Counted, Unread
 from refold.importers.session_rows import (
@@ -261,11 +260,6 @@ _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
     (re.compile(r"Tool \".{1,200}\" not found\b"), ToolError.UNKNOWN_TOOL),
     (re.compile(r"params (?:must|/)"), ToolError.BAD_ARGUMENTS),
 )
-
-
-def is_context(message: JSON) -> bool:
-    """Whether a message is what the CLI puts before a chat."""
-    return any(word_of(part).startswith(INJECTED[0]) for part in _parts(message))
 
 
 def take_said(message: JSON) -> str:

@@ -13,7 +13,6 @@ Counted: messages by their role, an answer for each response; results have no me
 
 from collections.abc import Iterator
 
-from refold.importers.answers import end_of
 from refold.importers.cuts import ALL, Cut, since
 from refold.importers.documents import ANY, beginning, document
 from refold.importers.fields import (
@@ -37,6 +36,7 @@ from refold.importers.items import (
     RunBegan,
 )
 from refold.importers.registry import Match
+from refold.importers.session import NOTHING, PROMPT, last_answer, waiting
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import counted
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, PARENT_LABEL
@@ -154,18 +154,18 @@ class _Run:
             case "assistant" if error:
                 return "cancelled" if error == ABORTED else "error", f"last answer: {error[:60]}"
             case "assistant" if pending:
-                return "open", f"{pending} tool call(s) without result at the end"
+                return waiting(pending)
             case "assistant" if finish == "length":
-                return "limit:token", "last answer: finish=length"
+                return last_answer(finish)
             case "assistant" if is_empty(last):
-                return "unknown", "last answer holds nothing: its request failed, or was cut off"
+                return "unknown", "last answer is empty: nothing shows that it was written to its end"
             case "assistant" if not finish:
-                return "open", "last answer has no finish: cut while it was being written"
+                return "open", "last answer has no stop reason: cut while it was written"
             case "assistant" if finish == "tool-calls" or (tools and finish != "stop"):
-                return "open", f"last answer asks for tools, finish={finish[:20]}"
+                return "open", f"last answer asks for tools, stop={finish[:40]}"
             case "assistant":
-                return end_of("" if finish == "unknown" else finish), f"last answer: finish={finish[:20]}"
+                return last_answer("" if finish == "unknown" else finish)
             case "user":
-                return "open", "last message is a prompt, no answer after it"
+                return PROMPT
             case _:
-                return "open", "no message in it"
+                return NOTHING
