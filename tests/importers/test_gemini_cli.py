@@ -281,7 +281,7 @@ def test_the_words_of_an_error(words: str, outcome: ToolError | Refuser) -> None
 def test_an_answer_that_was_cut_off() -> None:
     """An answer whose tokens nobody counted was cut off: the chat's end says so."""
     ended = only(RunEnded, log(HEADER, GO, message("a", "gemini", "half an", tokens=None)))
-    assert ("unknown", f"last answer has no token counts: cut off") == (ended.end, ended.end_source)
+    assert ("unknown", "last answer has no token counts: cut off") == (ended.end, ended.end_source)
 
 
 def test_a_file_in_which_nobody_asked_anything() -> None:

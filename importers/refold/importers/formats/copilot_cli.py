@@ -106,8 +106,12 @@ class _CopilotCli(Session):
         self.draft: _Answer | None = None
         self.names: dict[str, str] = {}
         self.mark, self.failing = 0, False
+        self.metrics = self._metrics()
+
+    def _metrics(self) -> list[JSON]:
+        """What each model used, where one shutdown at the end sums up all of it."""
         sums = self.periods == 1 and text(self.last, "type") == "session.shutdown"
-        self.metrics = [*table(self.last, "data", "modelMetrics").values()] if sums else []
+        return [*table(self.last, "data", "modelMetrics").values()] if sums else []
 
     def begins(self, row: Row) -> bool:
         return text(row.value, "type") == "session.start"

@@ -209,12 +209,12 @@ class _KimiCli(Session):
                 apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
                 yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
-    def beside(self, found: Item | Noise) -> Iterator[Item | Noise]:
+    def beside(self, noise: Item | Noise) -> Iterator[Item | Noise]:
         """What stands between the rows of a step comes behind it."""
         if self.step is None:
-            yield found
+            yield noise
         else:
-            self.step.between.append(found)
+            self.step.between.append(noise)
 
     def pause(self) -> Iterator[Item | Noise]:
         step, self.step = self.step, None
