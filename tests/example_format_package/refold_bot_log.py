@@ -33,7 +33,7 @@ class BotLog:
             match row.get("from"):
                 case "user":
                     end = "open", "the last message is the user's"
-                    yield place.said(str(row.get("text", "")))
+                    yield place.message(str(row.get("text", "")))
                 case "bot":
                     calls = _calls(row)
                     end = (
@@ -41,20 +41,20 @@ class BotLog:
                         if calls
                         else ("finished", "the last message is an answer")
                     )
-                    yield place.answered(
+                    yield place.reply(
                         Message(role=Role.ASSISTANT, text=str(row.get("text", "")), calls=calls)
                     )
                 case "tool":
                     end = "open", "the last message is a result"
                     failed = row["failed"] if isinstance(row.get("failed"), bool) else None
-                    yield place.returned(str(row.get("id", "")), str(row.get("text", "")), failed=failed)
+                    yield place.result(str(row.get("id", "")), str(row.get("text", "")), failed=failed)
                 case _ if line.text.strip():
-                    yield place.unread(
+                    yield place.problem(
                         "no_row", "not a row of this format", rest=line.text.decode(errors="replace")
                     )
         if end == ("open", "no message"):
             raise BadTranscript(source.name, "line 1", "no message in it")
-        yield place.ended(end)
+        yield place.end(end)
 
 
 BOT_LOG = BotLog()

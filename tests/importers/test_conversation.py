@@ -30,7 +30,7 @@ TALK = [
         1,
     )
 ]
-SUMMARY = Place("cut").said("S", "harness")
+SUMMARY = Place("cut").message("S", "harness")
 
 
 cut = partial(Cut, position="cut", why="compaction")

@@ -41,7 +41,7 @@ class Document(msgspec.Struct, frozen=True):
     def cut(self) -> Iterator[Item]:
         """That it breaks off, if it does."""
         if self.problem:
-            yield Place(f"byte {self.read}").unread("cut", f"the document {self.problem}")
+            yield Place(f"byte {self.read}").problem("cut", f"the document {self.problem}")
 
 
 def document(source: Source, *elements: tuple[str, ...]) -> Document:
@@ -250,7 +250,7 @@ def values(source: Source, *elements: tuple[str, ...]) -> Iterator[Value | Unrea
     else:
         yield Value("$", whole.value)
     if whole.problem:
-        yield Place(f"bytes {whole.read}-{whole.size}").unread("cut", f"the document {whole.problem}")
+        yield Place(f"bytes {whole.read}-{whole.size}").problem("cut", f"the document {whole.problem}")
 
 
 def _lines_follow(source: Source) -> bool:
@@ -271,7 +271,7 @@ def _lines(source: Source) -> Iterator[Value | Unread]:
         try:
             value = decoded(line.text)
         except ValueError as error:
-            yield Place(position).unread("not_json", str(error))
+            yield Place(position).problem("not_json", str(error))
             continue
         nothing = False
         yield Value(f"{position} $", value)

@@ -239,9 +239,9 @@ def message_of(item: Said | Answered | Returned) -> Message:
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where something stands in a source, and when it was. What it says is said by one of these, as an item.
+    """Where something stands in a source, and when it was. Its methods make the items.
 
-    Each takes what of it has no other place: `rest`, JSON text, or `value`, which is encoded. `counts` as in `Item`.
+    Each takes what has no field in the item: `rest`, JSON text, or `value`, which is encoded. `counts` as in `Item`.
     """
 
     position: str
@@ -249,19 +249,19 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     counts: Counted | None = None
     row: int = NO_ROW
 
-    def counting(self, counts: Counted | None) -> "Place":
-        """The place, where what is said counts as this."""
+    def with_counts(self, counts: Counted | None) -> "Place":
+        """Return the place with what its items count."""
         return Place(self.position, self.at, counts, self.row)
 
     def common(self, rest: str = "") -> tuple[str, int | None, str, Counted | None, int]:
         """What every item begins with."""
         return self.position, self.at, rest, self.counts, self.row
 
-    def said(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
-        """Somebody said something."""
+    def message(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
+        """Return a message of a user, or of a harness that puts words in."""
         return Said(*self.common(rest), text=text, role=role, by=by)
 
-    def answered(
+    def reply(
         self,
         message: Message,
         usage: Usage | None = None,
@@ -288,7 +288,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             duration=duration,
         )
 
-    def returned(
+    def result(
         self,
         call: str | None,
         output: str,
@@ -317,7 +317,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             began=began,
         )
 
-    def failed(
+    def failure(
         self,
         message: str,
         failure: FailureClass | None = None,
@@ -332,47 +332,47 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             *self.common(rest), failure=failure, message=message, partial_text=partial, status=status
         )
 
-    def cancelled(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
-        """A person stopped it."""
+    def cancellation(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
+        """Return the interruption of the run by a person."""
         return Cancelled(*self.common(rest), by=by, reason=reason)
 
-    def prompted(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
-        """The next answer was given these messages."""
+    def prompt(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
+        """Return the prompt of the next answer, where the source records it."""
         return Prompted(*self.common(rest), messages=messages, why=why)
 
-    def remarked(
+    def remark(
         self, what: str, value: JSON | UnsetType = UNSET, *, rest: str = "", rows: int = 1, known: bool = True
     ) -> Remarked:
-        """It is no fact of ours."""
+        """Return a record that is no event of the run."""
         rest = rest if value is UNSET else json_text(value)
         return Remarked(*self.common(rest), what=what, rows=rows, known=known)
 
-    def hosted(self, content: JSON) -> Iterator[Item]:
+    def hosted_calls(self, content: JSON) -> Iterator[Item]:
         """An answer there holds this beside what was read of it; nothing, unless it may be a call."""
         if kind := calling(content):
-            yield Place(self.position, self.at).remarked(HOSTED, {"kind": kind})
+            yield Place(self.position, self.at).remark(HOSTED, {"kind": kind})
 
-    def lost(self, row: JSON) -> Iterator["Unread"]:
+    def unknown_calls(self, row: JSON) -> Iterator["Unread"]:
         """Something of an unknown kind stands there; nothing, unless it may hold a call."""
         if kind := calling(row):
-            yield self.odd(CALL_UNREAD, f"of a kind that is not known, and may hold a call ({kind[:40]})")
+            yield self.oddity(CALL_UNREAD, f"of a kind that is not known, and may hold a call ({kind[:40]})")
 
-    def subagent(self, shown: JSON) -> Iterator["Unread"]:
+    def subagent_calls(self, shown: JSON) -> Iterator["Unread"]:
         """What a harness shows beside a result; nothing, unless a subagent's calls stand in it."""
         if kind := calling(shown, TOOLS):
             problem = f"calls of a subagent, in what is shown beside a result ({kind[:40]}): in no run here"
-            yield self.odd(SUBAGENT_ROWS, problem)
+            yield self.oddity(SUBAGENT_ROWS, problem)
 
-    def unread(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
-        """It could not be read."""
+    def problem(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
+        """Return the report of something that could not be read."""
         rest = rest if value is UNSET else json_text(value)
         return Unread(self.position, self.at, rest, code=code, problem=problem)
 
-    def odd(self, code: str, problem: str) -> Unread:
-        """It was read, and something of it is odd."""
+    def oddity(self, code: str, problem: str) -> Unread:
+        """Return the report of something that was read and is suspicious."""
         return Unread(self.position, self.at, code=code, problem=problem, read=True)
 
-    def ended(
+    def end(
         self,
         end: tuple[str, str],
         times: tuple[str, str] | None = None,

@@ -178,7 +178,7 @@ class Session:
 
     def end(self, place: Place) -> RunEnded:
         """How the run ended."""
-        return place.ended(self.ending.end(), self.times.edges())
+        return place.end(self.ending.end(), self.times.edges())
 
     def _look_ahead(self) -> tuple["Repeats", frozenset[str]]:
         """Rows whose ids earlier rows have, and the ids of rows on branches on which something was said and that were left."""
@@ -369,4 +369,4 @@ def find_repeats(
 def diagnose_repeat(row: Row, name: str) -> Unread:
     """The diagnosis of a row whose id an earlier row with another message has."""
     problem = f"an earlier row has the id {text(row.value, name)[:80]!r} and another message: both are read"
-    return row.place.odd("id_repeated", problem)
+    return row.place.oddity("id_repeated", problem)

@@ -86,9 +86,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         told = ("type",) if self.at is None else ("type", "timestamp")
         return rest({name: value for name, value in self.value.items() if name not in told})
 
-    def remarked(self, what: str) -> Remarked:
+    def remark(self, what: str) -> Remarked:
         """The row as it is, as a remark of its own."""
-        return self.place.remarked(what, self.value)
+        return self.place.remark(what, self.value)
 
     def noise(
         self,
@@ -262,11 +262,11 @@ def _together(held: list[Noise]) -> Iterator[Item]:
     first, texts = held[0], [noise.text for noise in held]
     place = Place(lines(first.line, held[-1].line), first.at)
     if first.problem:
-        yield place.unread(first.what, first.problem, rest="\n".join(texts))
+        yield place.problem(first.what, first.problem, rest="\n".join(texts))
         return
     rest = texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
-    place = place.counting(together(noise.counts for noise in held))
-    yield place.remarked(first.what, rest=rest, rows=len(held), known=first.known)
+    place = place.with_counts(together(noise.counts for noise in held))
+    yield place.remark(first.what, rest=rest, rows=len(held), known=first.known)
     yield from diagnose_apart(place, first.what, together(noise.apart for noise in held))
 
 
@@ -280,7 +280,7 @@ def diagnose_apart(place: Place, what: str, apart: Counted | None) -> Iterator[U
         for number, noun in ((apart.assistant, "answer"), (apart.calls, "call"), (apart.results, "result"))
         if number
     )
-    yield place.odd(code, f"{', '.join(parts)} {where}: in no run here")
+    yield place.oddity(code, f"{', '.join(parts)} {where}: in no run here")
 
 
 def unread_parts(
@@ -295,7 +295,7 @@ def unread_parts(
             f"parts of a message that are not known here: {', '.join(kind[:40] for kind in strange[:5])}"
         )
     if problem:
-        yield row.place.unread(UNKNOWN_PART, problem)
+        yield row.place.problem(UNKNOWN_PART, problem)
 
 
 def lines(first: int, last: int) -> str:

@@ -211,7 +211,7 @@ def warn_of_versions(format: str, item: Item) -> Iterator[Unread]:  # noqa: A002
             f"{tested.client} {version[:40]} wrote it, and {tested.version} is the newest that this reader was tested with:"
             " what is new in it may be missing, or misread"
         )
-        yield Place(item.position, item.at).odd(NEWER, problem)
+        yield Place(item.position, item.at).oddity(NEWER, problem)
 
 
 Figure = int | str

@@ -102,7 +102,7 @@ class Trace:
         calls = answer.calls if step.captured else self._ran(index)
         self._talk.answered(calls)
         yield msgspec.structs.replace(answer, calls=calls)
-        yield from Place(answer.position, answer.at).hosted([*step.unknown])
+        yield from Place(answer.position, answer.at).hosted_calls([*step.unknown])
 
     def _ran(self, index: int) -> tuple[MessageCall, ...]:
         """What an answer that was not captured asked for: the tools that ran before the model was asked again."""
@@ -169,7 +169,7 @@ class Talk:
         if before != len(self._prompt) or len(answering(pieces)) < len(pieces):
             pieces = (*self._prompt[:before], *pieces)
             self._prompt, self._counted = (), Counter()
-        place = place.counting(UNCOUNTED)
+        place = place.with_counts(UNCOUNTED)
         for piece in pieces:
             if piece.role is not Role.ASSISTANT:
                 self._counted[_key(piece)] += 1
@@ -178,9 +178,9 @@ class Talk:
         spelled = tuple(self._as_answered(piece) for piece in pieces)
         self._prompt = (*self._prompt, *spelled)
         if len(answering(spelled)) < len(spelled):
-            yield place.remarked("prompt:partial", to_builtins(pieces))
+            yield place.remark("prompt:partial", to_builtins(pieces))
         elif pieces:
-            yield place.prompted(self._prompt)
+            yield place.prompt(self._prompt)
 
     def answered(self, calls: Sequence[MessageCall]) -> None:
         """An answer was told: its calls wait, and are spelled in later prompts as they are here."""
@@ -213,9 +213,9 @@ class Talk:
     def _new(self, piece: Message, place: Place) -> Item:
         if piece.role is Role.TOOL:
             self.returned(piece.call, piece.name)
-            return place.returned(piece.call, piece.text, name=piece.name)
+            return place.result(piece.call, piece.text, name=piece.name)
         self._told[_key(piece)] += 1
-        return place.said(piece.text, role=piece.role)
+        return place.message(piece.text, role=piece.role)
 
     def _as_answered(self, piece: Message) -> Message:
         if not piece.calls:

@@ -201,7 +201,7 @@ class Transcript:
             yield item
             yield from warn_of_versions(self.format, item)
             if isinstance(item, Remarked) and not item.known:
-                yield from Place(item.position, item.at).lost(unwrapped(item.rest))
+                yield from Place(item.position, item.at).unknown_calls(unwrapped(item.rest))
 
     def _ended(self, end: RunEnded, count: Count) -> None:
         count.take(end)

@@ -89,7 +89,7 @@ class Amp:
         thread = _Thread(read.value)
         yield from thread.items()
         yield from read.cut()
-        yield Place(f"$.messages[{max(0, len(thread.messages) - 1)}]").ended(
+        yield Place(f"$.messages[{max(0, len(thread.messages) - 1)}]").end(
             thread.ending.end(), thread.times.edges()
         )
 
@@ -129,14 +129,14 @@ class _Thread:
         } - {*_BLOCKS}
         if strange or "content" not in table(message):
             problem = f"parts of a message that are not known here: {', '.join(sorted(strange))[:200] or 'no content'}"
-            yield place.unread(UNKNOWN_PART, problem)
+            yield place.problem(UNKNOWN_PART, problem)
         match text(message, "role"):
             case "assistant":
                 yield from self._answer(message, place)
             case "user":
                 yield from self._user(message, place)
             case _:
-                yield place.remarked("unmapped", message, known=False)
+                yield place.remark("unmapped", message, known=False)
 
     def _answer(self, message: JSON, place: Place) -> Iterator[Item]:
         used, model = _TOKENS.take(message, "usage"), take_text(message, "usage", "model")
@@ -146,36 +146,36 @@ class _Thread:
         answer: Message = answer_of(take_messages(message, role=Role.ASSISTANT))
         problem = text(message, "state", "error", "message")
         if self.state == "error" and not (answer.text or answer.calls):
-            yield place.failed(problem, rest=rest(message))
+            yield place.failure(problem, rest=rest(message))
             return
-        yield place.answered(answer, used, stop=stop, model=model, rest=rest(message))
+        yield place.reply(answer, used, stop=stop, model=model, rest=rest(message))
         if self.state == "cancelled":
-            yield Place(place.position, place.at).cancelled()
+            yield Place(place.position, place.at).cancellation()
 
     def _user(self, message: JSON, place: Place) -> Iterator[Item]:
         """The results in a message of the user's side, then what was typed with them."""
         results: list[Item] = []
         for block in take_each(message, "content"):
             if text(block, "type") == "tool_result":
-                results += self._result(block, place.counting(Counted(results=1)) if results else place)
+                results += self._result(block, place.with_counts(Counted(results=1)) if results else place)
         said = take_words(message, "content", beside=frozenset({"tool_result"}))
         take_if(message, "role", "user")
         yield from results
         if said or not results:
-            yield (place.counting(UNCOUNTED) if results else place).said(said, rest=rest(message))
+            yield (place.with_counts(UNCOUNTED) if results else place).message(said, rest=rest(message))
         elif left := rest(message):
-            yield Place(place.position, place.at).remarked("unmapped", rest=left)
+            yield Place(place.position, place.at).remark("unmapped", rest=left)
 
     def _result(self, block: JSON, place: Place) -> Iterator[Item]:
         """A result, by its status; a call that was under way when the thread was written has none."""
         status, call = text(block, "run", "status"), text(block, "toolUseID")
         if status in _UNDER_WAY:
-            yield Place(place.position, place.at).remarked("unmapped", block)
-            yield from place.subagent(at(block, "run", "progress"))
+            yield Place(place.position, place.at).remark("unmapped", block)
+            yield from place.subagent_calls(at(block, "run", "progress"))
             table(block).clear()
             return
         if "result" not in table(block, "run") and status not in ("done", "error", *_STOPPED):
-            yield place.unread(UNKNOWN_PART, "a result without a run of a known status")
+            yield place.problem(UNKNOWN_PART, "a result without a run of a known status")
             return
         take_text(block, "toolUseID")
         take_if(block, "type", "tool_result")
@@ -184,12 +184,12 @@ class _Thread:
         words = _take_words(block)
         take_if(block, "run", {})
         if place.counts is not None:
-            place = place.counting(Counted(results=1, errors=int(failed not in (None, False))))
+            place = place.with_counts(Counted(results=1, errors=int(failed not in (None, False))))
         shown, left = at(block, "run", "progress"), rest(block)
-        yield place.returned(call, words, name=self.ending.open.get(call), failed=failed, rest=left)
-        yield from place.subagent(shown)
+        yield place.result(call, words, name=self.ending.open.get(call), failed=failed, rest=left)
+        yield from place.subagent_calls(shown)
         if status == "rejected-by-user":
-            yield Place(place.position, place.at).remarked("approval:rejected", {"toolUseID": call})
+            yield Place(place.position, place.at).remark("approval:rejected", {"toolUseID": call})
         table(block).clear()
 
     def _end_of_answer(self, item: Item | Noise) -> End | None:

@@ -79,7 +79,7 @@ class Atif(msgspec.Struct, frozen=True):
                 # What of it could not be read is told before its end.
                 ended = yield from _run(value.value, value.position)
             else:
-                yield value.place.unread("no_steps", "no trajectory", value.value)
+                yield value.place.problem("no_steps", "no trajectory", value.value)
         if ended is None:
             raise BadTranscript(source.name, "$.steps", "no steps")
         yield ended
@@ -97,7 +97,9 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     times = Times(at(step, "timestamp") for step in steps).edges()
     subagents, counts = take_rows(doc, "subagent_trajectories"), together(map(_counted, steps[:begin]))
     lost = {
-        n: [*Place(f"{place}.steps[{n}]").lost(step)] for n, step in enumerate(steps) if not _is_known(step)
+        n: [*Place(f"{place}.steps[{n}]").unknown_calls(step)]
+        for n, step in enumerate(steps)
+        if not _is_known(step)
     }
     yield RunBegan(
         position=f"{place}.steps[0:{begin}]",
@@ -120,18 +122,18 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         if index >= begin:
             yield from _step(step, results, where, model)
         elif unsaid := rest(step):
-            yield where.remarked("unmapped", rest=unsaid)
+            yield where.remark("unmapped", rest=unsaid)
         yield from lost.get(index, ())
         yield from delegated
     for index, trajectory in enumerate(subagents):
         where = Place(f"{place}.subagent_trajectories[{index}]")
-        yield where.remarked("subagent", trajectory)
+        yield where.remark("subagent", trajectory)
         calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
         yield from diagnose_apart(where, "subagent", Counted(calls=calls))
     end = "the format records no end" + ("; continued in another file" if goes_on else "")
     sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
     used = (sent, read, None, got)
-    return Place(f"{place}.final_metrics").ended(("unknown", end), times, used, rest=rest(metrics))
+    return Place(f"{place}.final_metrics").end(("unknown", end), times, used, rest=rest(metrics))
 
 
 def _counted(step: JSON) -> Counted:
@@ -187,8 +189,8 @@ def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iter
     # What the agent's harness did to the context here, as Harbor's agents note it.
     management = at(step, "extra", "context_management")
     if source not in ("agent", "user") and (management or not words(written)):
-        place = place.counting(together(_UNCALLED for _ in results))
-        yield place.remarked(known_or(text(management, "type"), _MANAGED), step)
+        place = place.with_counts(together(_UNCALLED for _ in results))
+        yield place.remark(known_or(text(management, "type"), _MANAGED), step)
         return
     take_time(step, "timestamp")
     take_rows(step, "observation", "results")
@@ -196,11 +198,11 @@ def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iter
     if said.role is Role.ASSISTANT:
         cost, used = take_cost(step, "metrics", "cost_usd"), _TOKENS.take(step, "metrics")
         model = take_text(step, "model_name") or model
-        yield place.answered(said, used, cost=cost, model=model, rest=rest(step))
-        yield from place.hosted(written)
+        yield place.reply(said, used, cost=cost, model=model, rest=rest(step))
+        yield from place.hosted_calls(written)
     else:
         by = "user" if source == "user" else "harness"
-        yield place.said(said.text, by, role=said.role, rest=rest(step))
+        yield place.message(said.text, by, role=said.role, rest=rest(step))
     yield from _results(results, said, place)
 
 
@@ -208,7 +210,7 @@ def _subagents(step: JSON, place: Place) -> Iterator[Item]:
     """Sub-agents that a result refers to: their trajectories lie elsewhere, and are not opened."""
     for index, result in enumerate(take_each(step, "observation", "results")):
         if (ref := take(result, "subagent_trajectory_ref")) is not None:
-            yield Place(f"{place.position}.observation.results[{index}]").remarked("subagent", ref)
+            yield Place(f"{place.position}.observation.results[{index}]").remark("subagent", ref)
 
 
 def _results(results: Sequence[JSON], answer: Message, place: Place) -> Iterator[Item]:
@@ -218,9 +220,9 @@ def _results(results: Sequence[JSON], answer: Message, place: Place) -> Iterator
         said = take_words(result, "content")
         if call is not None or named:
             known, name = (call.id, call.name) if call else (named, "")
-            yield where.returned(known, said, name=name, rest=rest(result))
+            yield where.result(known, said, name=name, rest=rest(result))
         elif content is not None:
-            yield where.counting(_UNCALLED).said(said, "harness", rest=rest(result))
-            yield where.remarked(UNCALLED)
+            yield where.with_counts(_UNCALLED).message(said, "harness", rest=rest(result))
+            yield where.remark(UNCALLED)
         elif unsaid := rest(result):
-            yield where.remarked("unmapped", rest=unsaid)
+            yield where.remark("unmapped", rest=unsaid)

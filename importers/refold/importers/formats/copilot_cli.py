@@ -171,7 +171,7 @@ class _CopilotCli(Session):
         fits(self.source.name, draft.place.position, draft.size)
         self.model = draft.model or self.model
         quality: Quality = "partial" if draft.usage else ""
-        yield draft.place.answered(
+        yield draft.place.reply(
             draft.message(),
             draft.usage,
             quality=quality,
@@ -179,7 +179,7 @@ class _CopilotCli(Session):
             response=draft.response,
             rest=draft.rest,
         )
-        yield from draft.place.hosted({"serverTools": draft.hosted})
+        yield from draft.place.hosted_calls({"serverTools": draft.hosted})
         yield from draft.between
 
     def _answer(self, row: Row) -> Iterator[Item | Noise]:
@@ -211,17 +211,17 @@ class _CopilotCli(Session):
             case "user.message":
                 shown = "transformedContent" if text(data, "transformedContent") else "content"
                 by = "user" if text(data, "source") in ("", "user") else "harness"
-                yield row.place.said(take_text(data, shown), by, rest=row.rest())
+                yield row.place.message(take_text(data, shown), by, rest=row.rest())
             case "system.notification":
-                yield row.place.said(take_text(data, "content"), "harness", rest=row.rest())
+                yield row.place.message(take_text(data, "content"), "harness", rest=row.rest())
             case "tool.execution_complete" if at(data, "isUserRequested") is not True:
                 yield self._result(row, data)
             case "session.error":
                 yield self._failed(row, data)
             case "abort":
-                yield row.place.cancelled(take_text(data, "reason"), rest=row.rest())
+                yield row.place.cancellation(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
-                yield row.remarked("compaction")
+                yield row.remark("compaction")
                 head, tail = only([BEGINNING]), since(self.mark + 1)
                 yield summed_up(row.place, summary, head=head, tail=tail)
             case _:
@@ -238,7 +238,7 @@ class _CopilotCli(Session):
         broke = success is False
         output = take_text(data, "error", "message") if broke else take_words(data, "result", "content")
         failed = _ERRORS.get(code, ToolError.RAISED) if broke else None if success is None else False
-        return row.place.returned(call, output, name=name, failed=failed, rest=row.rest())
+        return row.place.result(call, output, name=name, failed=failed, rest=row.rest())
 
     def _failed(self, row: Row, data: JSON) -> Item | Noise:
         """A failed request. None was made while calls are open; and what tells that all attempts failed is no other."""
@@ -246,14 +246,14 @@ class _CopilotCli(Session):
             return row.noise("error")
         self.failing = True
         problem, status = take_text(data, "message"), take_number(data, "statusCode")
-        return row.place.failed(problem, status=status, rest=row.rest())
+        return row.place.failure(problem, status=status, rest=row.rest())
 
     def ends(self, item: Item | Noise) -> End | None:
         """An error that is no request of its own is one all the same."""
         return ("error", "last request failed") if isinstance(item, Noise) and item.what == "error" else None
 
     def end(self, place: Place) -> RunEnded:
-        return place.ended(self.ending.end(), self.times.edges(), self._used())
+        return place.end(self.ending.end(), self.times.edges(), self._used())
 
     def _used(self) -> Tokens | None:
         """The tokens as its shutdowns sum them up."""

@@ -83,7 +83,7 @@ class _Droid(Session):
 
     def _answer(self, row: Row, message: JSON) -> Item:
         read, model = take_messages(message, role=Role.ASSISTANT), take_text(message, "model")
-        return row.place.answered(answer_of(read), stop=read.stop, model=model, rest=row.rest())
+        return row.place.reply(answer_of(read), stop=read.stop, model=model, rest=row.rest())
 
     def _user(self, row: Row, message: JSON) -> Iterator[Item]:
         """The results in a message of the person's side, then what was said with them."""
@@ -100,13 +100,13 @@ class _Droid(Session):
         rest = row.rest()
         for call, output, failed in results:
             name = self.ending.open.get(call, "")
-            yield row.place.returned(call, output, name=name, failed=failed, rest=rest)
+            yield row.place.result(call, output, name=name, failed=failed, rest=rest)
         if said or not listed:
-            yield row.place.said(said, "harness" if tagged else "user", rest=rest)
+            yield row.place.message(said, "harness" if tagged else "user", rest=rest)
 
     def _compacted(self, row: Row) -> Iterator[Item]:
         """Later requests show the summary, and what was said behind the message that it names."""
-        yield row.remarked("compaction")
+        yield row.remark("compaction")
         anchor = self.numbers.get(text(row.value, "anchorMessage", "id"))
         if summary := text(row.value, "summaryText"):
             yield summed_up(row.place, summary, tail=since(anchor + 1) if anchor is not None else ())

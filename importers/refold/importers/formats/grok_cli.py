@@ -89,20 +89,20 @@ class _GrokCli(Session):
             return
         fits(self.source.name, draft.place.position, draft.size)
         model = text(draft.last.value, "model_id") or self.model
-        yield draft.place.answered(draft.message(), model=model, rest=draft.rest)
-        yield from draft.place.hosted([*self.hosted])
+        yield draft.place.reply(draft.message(), model=model, rest=draft.rest)
+        yield from draft.place.hosted_calls([*self.hosted])
         self.hosted = []
 
     def _result(self, row: Row) -> Item:
         call, said = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
-        return row.place.returned(call, said, name=self.ending.open.get(call), rest=row.rest())
+        return row.place.result(call, said, name=self.ending.open.get(call), rest=row.rest())
 
     def _said(self, row: Row, role: str) -> Iterator[Item]:
         if stopped := take_text(row.value, "prior_turn_interrupt"):
-            yield row.place.cancelled(stopped)
+            yield row.place.cancellation(stopped)
         by = "harness" if role == "system" or row.value.get("synthetic_reason") else "user"
         said = take_words(row.value, "content")
-        yield row.place.said(said, by, role=Role(role), rest=row.rest())
+        yield row.place.message(said, by, role=Role(role), rest=row.rest())
 
 
 def _match(found: list[dict[str, JSON]]) -> Match | None:

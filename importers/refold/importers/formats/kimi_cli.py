@@ -155,7 +155,7 @@ class _KimiCli(Session):
 
     def end(self, place: Place) -> RunEnded:
         edges = (str(self.moments[0]), str(self.moments[-1])) if self.moments else None
-        return place.ended(self.ending.end(), edges)
+        return place.end(self.ending.end(), edges)
 
     def _said(self, row: Row) -> Iterator[Item | Noise]:
         """A row of a context."""
@@ -172,12 +172,12 @@ class _KimiCli(Session):
                 self.names |= {call.id: call.name for call in calls}
                 thought = "\n".join(filter(None, thoughts))
                 answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
-                yield row.place.answered(answer, rest=rest(row.value))
+                yield row.place.reply(answer, rest=rest(row.value))
             case "tool":
                 yield self._result(row, take_text(row.value, "tool_call_id"), said)
             case _:
                 by = "harness" if role == "system" or said.startswith("<system") else "user"
-                yield row.place.said(said, by, role=Role(role), rest=rest(row.value))
+                yield row.place.message(said, by, role=Role(role), rest=rest(row.value))
 
     def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
         """A row of the wire."""
@@ -195,13 +195,13 @@ class _KimiCli(Session):
                 yield from self.beside(self._returned(row, said))
             case "TurnBegin" | "SteerInput":
                 yield from self.pause()
-                yield row.place.said(take_words(said, "user_input"), rest=_left_of(row))
+                yield row.place.message(take_words(said, "user_input"), rest=_left_of(row))
             case "StepInterrupted":
                 yield from self._interrupted(row)
             case "StepRetry":
                 yield from self.pause()
                 problem, status = take_text(said, "error_type"), take_number(said, "status_code")
-                yield row.place.failed(problem, status=status, rest=_left_of(row))
+                yield row.place.failure(problem, status=status, rest=_left_of(row))
             case _:
                 if kind in ("StepBegin", "TurnEnd"):
                     yield from self.pause()
@@ -222,7 +222,7 @@ class _KimiCli(Session):
             return
         fits(self.source.name, step.place.position, step.size)
         self.names |= {call.id: call.name for call in step.calls}
-        yield step.place.answered(step.message(), step.usage, response=step.response, rest=step.rest)
+        yield step.place.reply(step.message(), step.usage, response=step.response, rest=step.rest)
         yield from step.between
 
     def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
@@ -238,7 +238,7 @@ class _KimiCli(Session):
             step = step or _Step(row)
             step.left += [json_text({"think": thought}) for thought in step.thoughts]
             step.grow(row, _left_of(row))
-            yield where.failed(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
+            yield where.failure(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
             yield from between
 
     def _returned(self, row: Row, said: JSON) -> Item:
@@ -247,7 +247,7 @@ class _KimiCli(Session):
 
     def _result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
         name = self.names.get(call, "")
-        return row.place.returned(call, said, name=name, failed=failed, rest=_left_of(row))
+        return row.place.result(call, said, name=name, failed=failed, rest=_left_of(row))
 
 
 def _left_of(row: Row) -> str:

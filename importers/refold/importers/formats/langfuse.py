@@ -120,7 +120,7 @@ class Langfuse:
                 own = loose.setdefault(text(value.value, "traceId"), [])
                 own.append(Observation(value.position, value.value))
             else:
-                yield value.place.unread("no_trace", "no trace with observations", value.value)
+                yield value.place.problem("no_trace", "no trace with observations", value.value)
         for trace, own in loose.items():
             yield from _Run(own, Value(own[0].position, {"trace": {"id": trace}}), keys).items()
         if not keys:
@@ -148,7 +148,7 @@ class _Run:
             if not isinstance(one.row, dict) or (name and name in seen):
                 same = "repeated" if seen.get(name) == one.row else "other_span"
                 code = same if isinstance(one.row, dict) else "no_observation"
-                self.odd.append(Place(one.position).unread(code, "not told", one.row))
+                self.odd.append(Place(one.position).problem(code, "not told", one.row))
                 continue
             seen[name] = one.row
             self.all.append(one)
@@ -199,7 +199,7 @@ class _Run:
         yield from self.odd
         yield from beside
         yield from trace.items()
-        yield Place(self.position).ended(self._end(), self._times())
+        yield Place(self.position).end(self._end(), self._times())
 
     def _tools(self, one: Observation) -> tuple[Manifest, ...]:
         """The tools that a request offered, by the first of four places that has any."""
@@ -213,9 +213,9 @@ class _Run:
         place = f"{self.position}.trace"
         for index, score in enumerate(take_rows(self.trace, "scores")):
             where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
-            yield where.remarked(prefixed("score", text(score, "name") or "score"), score)
+            yield where.remark(prefixed("score", text(score, "name") or "score"), score)
         if self.copies:
-            yield Place(f"{place}.observations").remarked("repeated", self.copies)
+            yield Place(f"{place}.observations").remark("repeated", self.copies)
 
     def _copies(self) -> dict[str, JSON]:
         """The trace's own copy of its observations, as far as those do not say the same."""
@@ -238,22 +238,22 @@ class _Run:
             own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
             name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
             call, failed = text(own, "gen_ai.tool.call.id"), one.failed if text(one.row, "level") else None
-            place = place.counting(Counted(errors=int(one.failed)))
-            tool = place.returned(
+            place = place.with_counts(Counted(errors=int(one.failed)))
+            tool = place.result(
                 call, output, name=name, failed=failed, duration=took, rest=json_text(one.row)
             )
             return Step(tool=tool, problem=problem)
         kind = one.kind.lower() or "observation"
-        return Step(remark=start.remarked(known_or(kind, _KINDS), one.row, known=kind in _KINDS))
+        return Step(remark=start.remark(known_or(kind, _KINDS), one.row, known=kind in _KINDS))
 
     def _request(self, one: Observation, start: Place, place: Place, took: int) -> Step:
         counts = Counted(assistant=1, usage=_TOKENS.of(at(one.row, "usageDetails")))
-        place, whole = place.counting(counts), rest(one.row) if one.failed else ""
-        failure = place.failed(text(one.row, "statusMessage"), rest=whole) if one.failed else None
+        place, whole = place.with_counts(counts), rest(one.row) if one.failed else ""
+        failure = place.failure(text(one.row, "statusMessage"), rest=whole) if one.failed else None
         output = take_messages(one.row, "output", role=Role.ASSISTANT)
         answer = answer_of(Read(tuple(said for said in output.messages if said.role is Role.ASSISTANT)))
         beside = [to_builtins(said) for said in output.messages if said.role is not Role.ASSISTANT]
-        told = place.answered(
+        told = place.reply(
             answer if answer.calls else replace(answer, calls=_listed_calls(one)),
             counts.usage,
             quality="reported" if number(one.row, "usageDetails", "input") is not None else "",

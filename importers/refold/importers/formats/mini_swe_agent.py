@@ -277,7 +277,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         yield from _conversation(messages, begin, place)
         yield from found.cut()
         last = Place("$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]")
-        yield last.ended(end_of(doc), times, rest=rest(at(doc, "info")))
+        yield last.end(end_of(doc), times, rest=rest(at(doc, "info")))
 
 
 MINI_SWE_AGENT = MiniSweAgent()
@@ -305,7 +305,7 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
     for index in range(begin):
         if unsaid := left_of(messages[index]):
             known = is_known(messages[index])
-            yield Place(f"{position}[{index}]").remarked("unmapped", rest=unsaid, known=known)
+            yield Place(f"{position}[{index}]").remark("unmapped", rest=unsaid, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
         role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
@@ -316,24 +316,24 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
         elif role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
             waiting = list(take_asked(row, index))
-            yield _answered(row, place.counting(counted(row, len(waiting))), waiting)
-            yield from place.hosted(beside)
+            yield _answered(row, place.with_counts(counted(row, len(waiting))), waiting)
+            yield from place.hosted_calls(beside)
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
                 yield _returned(row, place, waiting)
-            yield place.remarked("exit", rest=whole)
+            yield place.remark("exit", rest=whole)
         elif waiting and (is_result(row) or index == len(messages) - 1):
             # What a submitting command gave back has no code around it: it is the last message, as it is.
             yield _returned(row, place, waiting)
         else:
             spoken = Role.SYSTEM if role == "system" else Role.USER
             if not is_known(row):
-                yield from place.lost(row)
+                yield from place.unknown_calls(row)
             elif is_result(row):
-                yield place.odd(
+                yield place.oddity(
                     CALL_UNREAD, "what a command gave back, behind an answer in which none is read"
                 )
-            yield place.said(take_words(row, "content"), "harness", role=spoken, rest=left_of(row))
+            yield place.message(take_words(row, "content"), "harness", role=spoken, rest=left_of(row))
 
 
 def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
@@ -344,7 +344,7 @@ def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
     thought = take_text(choice, "message", "reasoning") or take_text(choice, "message", "reasoning_content")
     said = Message(role=Role.ASSISTANT, text=take_output(row), reasoning=thought, calls=tuple(calls))
     used = usage_path(row)
-    answer = place.answered(
+    answer = place.reply(
         said,
         cost=cost if cost is not None else take_cost(row, *used, "cost"),
         usage=CHAT_TOKENS.take(row, *used),
@@ -365,12 +365,12 @@ def _rejected(row: JSON, place: Place) -> Iterator[Item]:
     read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
     said = merged(read.messages)
     counts = Counted(assistant=1, calls=len(said.calls), usage=used)
-    yield place.counting(counts).answered(said, used, stop=read.stop, cost=cost, model=model, response=id_)
+    yield place.with_counts(counts).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
     for call in said.calls:
         result = Counted(results=1, errors=1)
-        yield place.counting(result).returned(call.id, "", name=call.name, failed=rejection_of(call))
-    yield Cut(*place.counting(UNCOUNTED).common(), why="rejected", head=((BEGINNING, place.row - 1),))
-    yield place.said(take_words(row, "content"), "harness", rest=left_of(row))
+        yield place.with_counts(result).result(call.id, "", name=call.name, failed=rejection_of(call))
+    yield Cut(*place.with_counts(UNCOUNTED).common(), why="rejected", head=((BEGINNING, place.row - 1),))
+    yield place.message(take_words(row, "content"), "harness", rest=left_of(row))
 
 
 def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
@@ -380,4 +380,4 @@ def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
     take_if(row, "tool_call_id", call.id)
     take_if(row, "call_id", call.id)
     failed, output = failed_of(row), take_output(row)
-    return place.returned(call.id, output, name=call.name, failed=failed, rest=left_of(row))
+    return place.result(call.id, output, name=call.name, failed=failed, rest=left_of(row))

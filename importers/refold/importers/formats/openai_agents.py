@@ -107,12 +107,12 @@ class OpenAIAgents:
                 mark = text(row, "id") if text(row, "ended_at") else json_text(row)
                 if mark and mark in seen:
                     code = "repeated" if seen[mark] == row else "other_span"
-                    yield Place(position).unread(code, f"span {mark[:80]} again", row)
+                    yield Place(position).problem(code, f"span {mark[:80]} again", row)
                     continue
                 seen[mark] = row
                 traces.setdefault(text(row, "trace_id"), ([], []))[1].append(Span(position, row))
             else:
-                yield Place(position).unread("no_span", "neither a trace nor a span", row)
+                yield Place(position).problem("no_span", "neither a trace nor a span", row)
         if not traces:
             raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK in it")
         for key, (heads, spans) in traces.items():
@@ -132,7 +132,7 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
             place = f"{value.position}.data" if isinstance(value.value, dict) else value.position
             yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
             if isinstance(value.value, dict) and (around := rest(value.value)):
-                yield value.position, value.place.unread("no_span", "beside the rows", rest=around)
+                yield value.position, value.place.problem("no_span", "beside the rows", rest=around)
         else:
             yield value.position.removesuffix(" $"), value.value
 
@@ -166,13 +166,13 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
         counts=UNCOUNTED,
     )
     for span in begun:
-        yield Place(span.position, span.moment("started_at")).remarked("begun", span.row)
+        yield Place(span.position, span.moment("started_at")).remark("begun", span.row)
     yield from trace.items()
     for head in heads[1:]:
-        yield Place(head.position).remarked("trace", head.row)
+        yield Place(head.position).remark("trace", head.row)
     last = heads[-1] if heads else spans[-1]
     times = Times(at(span.row, name) for span in spans for name in ("started_at", "ended_at")).edges()
-    yield Place(last.position).ended(_end(spans), times)
+    yield Place(last.position).end(_end(spans), times)
 
 
 def _start(span: Span) -> int:
@@ -188,7 +188,7 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
         asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
         said = take_messages(data, "output", role=Role.ASSISTANT)
         used = _TOKENS.of(span.used or None)
-        answer = place.counting(Counted(assistant=1, usage=used) if told else UNCOUNTED).answered(
+        answer = place.with_counts(Counted(assistant=1, usage=used) if told else UNCOUNTED).reply(
             answer_of(said),
             used,
             model=text(data, "model"),
@@ -210,12 +210,12 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
         counts = Counted(calls=1, results=int(ended), errors=int(broke))
         failed = broke or (False if ended else None)
         name = text(data, "name")
-        place = place.counting(counts)
-        tool = place.returned("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
+        place = place.with_counts(counts)
+        tool = place.result("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
         given = None if data.get("input") is None else arguments(data.get("input"))
         return Step(tool=tool, arguments=given, problem=span.error)
     known = not span.kind or span.kind in _KINDS
-    remark = start.remarked(known_or(span.kind or "span", _KINDS), span.row, known=known)
+    remark = start.remark(known_or(span.kind or "span", _KINDS), span.row, known=known)
     return Step(remark=remark, turn=span.kind == "turn")
 
 

@@ -59,15 +59,15 @@ def conversation(listed: Sequence[Row], began: RunBegan, odd: Sequence[Unread] =
     for index, row in enumerate(listed):
         if row.lost:
             problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
-            yield row.place.unread(UNKNOWN_PART, problem)
+            yield row.place.problem(UNKNOWN_PART, problem)
         if index < first:
             if row.rest:
-                yield row.place.remarked("unmapped", rest=row.rest)
+                yield row.place.remark("unmapped", rest=row.rest)
             continue
         for part, message in enumerate(row.said):
             yield _item(message, row.place, "" if part else row.rest)
         if not row.said:
-            yield row.place.unread("no_message", "not a message", rest=row.rest)
+            yield row.place.problem("no_message", "not a message", rest=row.rest)
 
 
 def _is_given(message: Message) -> bool:
@@ -77,12 +77,12 @@ def _is_given(message: Message) -> bool:
 def _item(message: Message, place: Place, rest: str) -> Item:
     match message.role:
         case Role.ASSISTANT:
-            return place.answered(message, rest=rest)
+            return place.reply(message, rest=rest)
         case Role.TOOL:
-            return place.returned(message.call, message.text, name=message.name, rest=rest)
+            return place.result(message.call, message.text, name=message.name, rest=rest)
         case role:
             by = "user" if role is Role.USER else "harness"
-            return place.said(message.text, by, role=role, rest=rest)
+            return place.message(message.text, by, role=role, rest=rest)
 
 
 class OpenAIMessages:
@@ -114,7 +114,7 @@ class OpenAIMessages:
                 yield from _run(value, count)
                 count += 1
             else:
-                yield value.place.unread("no_messages", "no list of messages", value.value)
+                yield value.place.problem("no_messages", "no list of messages", value.value)
         if bare:
             yield from _run(Value("$", bare), count)
         if not bare and not count:
@@ -146,4 +146,4 @@ def _run(value: Value, count: int) -> Iterator[Item]:
     done = last is not None and last.role is Role.ASSISTANT and not last.calls
     end = ("finished", "last message is an answer without calls")
     end = end if done else ("open", "last message is no answer, or asks for tools")
-    yield found[-1].place.ended(end)
+    yield found[-1].place.end(end)

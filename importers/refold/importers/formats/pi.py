@@ -149,7 +149,7 @@ class _Pi(Session):
         return RunBegan(place.position, place.at, rest, key=key, model=model, agent="pi", cuts=None)
 
     def end(self, place: Place) -> RunEnded:
-        return place.ended(self.ending.end(), self.times.edges(), requests=self.requests)
+        return place.end(self.ending.end(), self.times.edges(), requests=self.requests)
 
     def main(self, row: Row) -> Iterator[Item | Noise]:
         match text(row.value, "type"):
@@ -187,21 +187,21 @@ class _Pi(Session):
                 yield row.noise()
 
     def _say(self, row: Row, said: str, by: str, counts: Counted | None = None) -> Said:
-        return row.place.counting(counts).said(said, by, rest=row.rest())
+        return row.place.with_counts(counts).message(said, by, rest=row.rest())
 
     def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
         self.requests += 1
         stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
         cut = is_cut(message)
         if stop == "error" and not asked(message):
-            where, partial = row.place.counting(_one_answer(message)), take_spoken(message)
-            yield where.failed(problem, partial=partial, rest=row.rest())
+            where, partial = row.place.with_counts(_one_answer(message)), take_spoken(message)
+            yield where.failure(problem, partial=partial, rest=row.rest())
             return
         answer = take_answer(message)
         silent = not (answer.text or answer.calls or answer.reasoning)
         if not silent or stop != "aborted":
             take(message, "role")
-            yield row.place.answered(
+            yield row.place.reply(
                 answer,
                 TOKENS.take(message, "usage"),
                 stop="" if cut and stop == "stop" else take_text(message, "stopReason"),
@@ -211,10 +211,10 @@ class _Pi(Session):
                 rest=row.rest(),
             )
         if stop == "aborted":
-            where = row.place.counting(_one_answer(message) if silent else None)
-            yield where.cancelled(problem, rest=row.rest() if silent else "")
+            where = row.place.with_counts(_one_answer(message) if silent else None)
+            yield where.cancellation(problem, rest=row.rest() if silent else "")
         elif stop == "error":
-            yield row.place.remarked("error", {"errorMessage": problem})
+            yield row.place.remark("error", {"errorMessage": problem})
 
     def _result(self, row: Row, message: JSON) -> Item:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
@@ -222,18 +222,18 @@ class _Pi(Session):
         take(message, "role")
         take_if(message, "toolName", self.ending.open.get(call))
         how = error_of(name, said) if failed else failed
-        return row.place.returned(call, said, name=name, failed=how, rest=row.rest())
+        return row.place.result(call, said, name=name, failed=how, rest=row.rest())
 
     def _branch(self, row: Row) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
             yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness", UNCOUNTED)
         else:
-            yield row.remarked("subagent")
+            yield row.remark("subagent")
 
     def _compacted(self, row: Row) -> Iterator[Item]:
         """Keep the entries from the first that it names, the summary before them."""
-        yield row.remarked("compaction")
+        yield row.remark("compaction")
         first, index = text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex")
         found = self.numbers.get(first, None if index is None else index + 1)
         tail = since(found) if found is not None else ()

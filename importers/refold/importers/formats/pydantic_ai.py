@@ -68,15 +68,15 @@ def asked_of(place: Place, part: JSON) -> Item:
     """A part of a request."""
     kind, failed, result = text(part, "part_kind"), failed_of(part), is_result(part)
     if not result and kind not in (*GIVEN, "retry-prompt"):
-        return place.unread("no_part", f"part_kind {kind[:40]!r}", part)
+        return place.problem("no_part", f"part_kind {kind[:40]!r}", part)
     place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
     said = _take_content(part)
     if result:
         name, call = take_text(part, "tool_name"), take_text(part, "tool_call_id")
-        return place.returned(call, said, name=name, failed=failed, rest=left_of(part, kind))
+        return place.result(call, said, name=name, failed=failed, rest=left_of(part, kind))
     role = Role.SYSTEM if kind == "system-prompt" else Role.USER
     by = "user" if kind == "user-prompt" else "harness"
-    return place.said(said, by, role=role, rest=left_of(part, kind))
+    return place.message(said, by, role=role, rest=left_of(part, kind))
 
 
 def answered(place: Place, row: JSON) -> Item:
@@ -95,7 +95,7 @@ def answered(place: Place, row: JSON) -> Item:
     # Of a kind of tokens that was not used its item says nothing, nor does a count of none.
     if isinstance(row, dict) and not any(table(row, "usage").values()):
         take(row, "usage")
-    return place.answered(
+    return place.reply(
         Message(
             role=Role.ASSISTANT,
             text="\n".join(said["text"]),
@@ -190,7 +190,7 @@ class PydanticAI:
                     yield from _Conversation(listed, key or str(runs), around).items()
                     runs += 1
             else:
-                yield value.place.unread("no_message", "no message", value.value)
+                yield value.place.problem("no_message", "no message", value.value)
         if loose:
             yield from _Conversation(loose, str(runs)).items()
         elif not runs:
@@ -271,10 +271,10 @@ class _Conversation:
             elif text(row, "kind") == "response":
                 kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in untold(row)]
                 yield answered(place, row)
-                yield from place.hosted(kinds)
+                yield from place.hosted_calls(kinds)
             else:
-                yield place.unread("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
-        yield Place(self.listed[-1][0]).ended(end, times)
+                yield place.problem("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
+        yield Place(self.listed[-1][0]).end(end, times)
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
         """A request; `given`: it stands before the first answer, so its prompts and instructions begin the run."""
@@ -286,11 +286,11 @@ class _Conversation:
                     results=int(is_result(part)), errors=int(is_result(part) and bool(failed_of(part)))
                 )
                 whole = [own] if given or index else [own, message]
-                yield asked_of(where.counting(together(whole)), part)
+                yield asked_of(where.with_counts(together(whole)), part)
             elif unsaid := left_of(part, *GIVEN):
-                yield where.remarked("unmapped", rest=unsaid)
+                yield where.remark("unmapped", rest=unsaid)
         if unsaid := left_of(row, "request"):
-            yield place.remarked("unmapped", rest=unsaid)
+            yield place.remark("unmapped", rest=unsaid)
 
     def _end(self) -> tuple[str, str]:
         row = self.listed[-1][1]

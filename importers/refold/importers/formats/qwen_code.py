@@ -159,7 +159,7 @@ class _QwenCode(Session):
                 subtype = text(row.value, "subtype")
                 by = "user" if subtype in ("", "mid_turn_user_message") else "harness"
                 said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
-                yield row.place.said(said, by, rest=self._left_of(row))
+                yield row.place.message(said, by, rest=self._left_of(row))
             case "assistant":
                 yield self._answer(row)
                 if row.number in self.withdrawn:
@@ -181,7 +181,7 @@ class _QwenCode(Session):
 
     def _answer(self, row: Row) -> Item:
         answer, used, model = _take_answer(row.value), _take_usage(row.value), take_text(row.value, "model")
-        return row.place.answered(answer, used, model=model, rest=self._left_of(row))
+        return row.place.reply(answer, used, model=model, rest=self._left_of(row))
 
     def _is_late(self, row: Row) -> bool:
         """Whether all results of a row are of answers that were withdrawn: they were told with those."""
@@ -206,7 +206,7 @@ class _QwenCode(Session):
         yield Cut(row.position, why="withdrawn", head=((BEGINNING, row.number - 1),), row=row.number)
 
     def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
-        lost = [*row.place.subagent(at(row.value, "toolCallResult", "resultDisplay"))]
+        lost = [*row.place.subagent_calls(at(row.value, "toolCallResult", "resultDisplay"))]
         listed = take_each(message, "parts")
         told = [self._result(row, part) for part in listed if table(part, "functionResponse")]
         if not told:
@@ -221,19 +221,19 @@ class _QwenCode(Session):
         take_if(at(part, "functionResponse"), "name", self.ending.open.get(call))
         output = _take_output(part)
         failed = _failed_of(row.value, name, output)
-        return (place or row.place).returned(call, output, name=name, failed=failed)
+        return (place or row.place).result(call, output, name=name, failed=failed)
 
     def _system(self, row: Row) -> Item | Noise:
         event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
             shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
-            return row.place.prompted(shown, "compaction", rest=self._left_of(row))
+            return row.place.prompt(shown, "compaction", rest=self._left_of(row))
         if not text(event, "event.name").endswith(".api_error") or not _is_main(event):
             return row.noise()
         problem = take_first(event, "error_message", "error")
         if "Abort" in text(event, "error_type"):
-            return row.place.cancelled(problem, rest=self._left_of(row))
-        return row.place.failed(problem, status=number(event, "status_code"), rest=self._left_of(row))
+            return row.place.cancellation(problem, rest=self._left_of(row))
+        return row.place.failure(problem, status=number(event, "status_code"), rest=self._left_of(row))
 
 
 def _is_main(event: JSON) -> bool:

@@ -58,7 +58,7 @@ class TauBench:
                 keys.add(key := _key(value.value, keys))
                 yield from _run(value, key)
             else:
-                yield value.place.unread("no_run", "no traj in it", value.value)
+                yield value.place.problem("no_run", "no traj in it", value.value)
         if not keys:
             raise BadTranscript(source.name, "", "no run of tau-bench in it")
 
@@ -80,11 +80,11 @@ def _run(value: Value, key: str) -> Iterator[Item]:
     head = RunBegan(value.position, key=key, agent="tau-bench", labels=labels, unsaid=unsaid)
     yield from conversation(listed, head)
     reward = {"reward": take(value.value, "reward")}
-    yield Place(f"{value.position}.reward").remarked("score:reward", reward)
+    yield Place(f"{value.position}.reward").remark("score:reward", reward)
     # The task holds the simulated person's instructions: no message, but what the run is judged by.
-    yield value.place.remarked("unmapped", rest=rest(value.value))
+    yield value.place.remark("unmapped", rest=rest(value.value))
     last = listed[-1].place if listed else value.place
-    yield last.ended(_end([each for row in listed for each in row.said], value.value))
+    yield last.end(_end([each for row in listed for each in row.said], value.value))
 
 
 def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
@@ -122,10 +122,10 @@ def _displayed(value: Value, key: str) -> Iterator[Item]:
                 said[answer] = replace(said[answer], calls=(*said[answer].calls, call))
     place = Place(f"{value.position}.messages_display")
     listed = [Row(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(said)]
-    odd = [place.unread("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
+    odd = [place.problem("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
-        odd.append(place.unread(INFERRED, problem))
+        odd.append(place.problem(INFERRED, problem))
     head = RunBegan(
         place.position,
         rest=rest(value.value),
@@ -134,7 +134,7 @@ def _displayed(value: Value, key: str) -> Iterator[Item]:
         unsaid=("tool_calls", "tool_errors"),
     )
     yield from conversation(listed, head, odd)
-    yield place.ended(("unknown", "few-shot text: no outcome"))
+    yield place.end(("unknown", "few-shot text: no outcome"))
 
 
 def _shown(role: str, said: str) -> Message:

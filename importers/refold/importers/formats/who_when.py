@@ -81,7 +81,7 @@ class WhoWhen:
                 count += 1
                 yield from _run(value)
             else:
-                yield value.place.unread("no_history", "no history in it", value.value)
+                yield value.place.problem("no_history", "no history in it", value.value)
         if not count:
             raise BadTranscript(source.name, "$", "no history in it")
 
@@ -110,17 +110,17 @@ def _run(value: Value) -> Iterator[Item]:
         if index:
             yield _message(message, where)
             if _speaker(message) in _ACTING:
-                yield where.remarked(UNCALLED)
+                yield where.remark(UNCALLED)
         else:
             take_if(message, "role", "human", "user")
             if left := rest(message):
-                yield where.remarked("unmapped", rest=left)
+                yield where.remark("unmapped", rest=left)
         if index == failed:
-            yield where.remarked("score:mistake", {**found})
+            yield where.remark("score:mistake", {**found})
     if found and not (failed is not None and failed < len(listed)):
-        yield value.place.remarked("score:mistake", {**found})
+        yield value.place.remark("score:mistake", {**found})
     last = Place(f"{place}[{len(listed) - 1}]") if listed else value.place
-    yield last.ended(end)
+    yield last.end(end)
 
 
 def _index(value: JSON) -> int | None:
@@ -139,13 +139,13 @@ def _speaker(message: JSON) -> str:
 
 def _message(message: JSON, where: Place) -> Item:
     if not isinstance(message, dict) or "content" not in message:
-        return where.unread("no_message", "not a message", message)
+        return where.problem("no_message", "not a message", message)
     speaker, said = _speaker(message), take_words(message, "content")
     if speaker == "human":
-        return where.said(said, rest=rest(message))
+        return where.message(said, rest=rest(message))
     if speaker in _TERMINALS or speaker == _ENDING:
-        return where.said(said, "harness", rest=rest(message))
-    return where.answered(Message(role=Role.ASSISTANT, text=said), rest=rest(message))
+        return where.message(said, "harness", rest=rest(message))
+    return where.reply(Message(role=Role.ASSISTANT, text=said), rest=rest(message))
 
 
 def _end(last: JSON) -> tuple[str, str]:

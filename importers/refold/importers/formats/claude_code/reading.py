@@ -91,7 +91,7 @@ class Response(Draft):
     def answered(self) -> Answered:
         """The answer as it stands."""
         said = self.message()
-        return self.place.answered(
+        return self.place.reply(
             said,
             self.usage,
             stop=self.stop,
@@ -154,7 +154,7 @@ class Reading:
         line = self.line if self.number else self.outline.lines
         used, totals = totals_by(self.ending.result, TOKENS)
         edges = self.times.edges() if self.times else None
-        yield Place(f"line {line}").ended((end, source), edges, used, rest=totals)
+        yield Place(f"line {line}").end((end, source), edges, used, rest=totals)
 
     def _ready(self, place: int | None) -> Iterator[Item | Noise]:
         """What need not wait any longer; everything, after the last row."""
@@ -186,7 +186,7 @@ class Reading:
                 self.forks[place] = row.position
                 self.queue.append(Forked(row.position, key=branch.key(self.session)))
         elif (left := outline.branches.heads.get(place)) and left.above == self.number:
-            self.queue.append(row.place.remarked("rewound", {"source.key": left.key(self.session)}))
+            self.queue.append(row.place.remark("rewound", {"source.key": left.key(self.session)}))
 
     def _ours(self, row: Row, place: int, found: Kind) -> None:
         self.line = row.line
@@ -215,7 +215,7 @@ class Reading:
             case "interrupt":
                 # Later answers are shown the marker as a message; that it stopped something is what happened.
                 self._say(row, by="harness")
-                self.queue.append(row.place.cancelled(spoken(row.value)[:200]))
+                self.queue.append(row.place.cancellation(spoken(row.value)[:200]))
             case "meta":
                 self._say(row, by="hook" if spoken(row.value).startswith("Stop hook") else "harness")
             case "command":
@@ -230,7 +230,7 @@ class Reading:
         mode = text(row.value, "permissionMode")
         if mode and mode != self.mode and (text(row.value, "type") == "user" or is_head(row.value)):
             self.mode = mode
-            self.queue.append(row.place.remarked("permission_mode", {"permissionMode": mode}))
+            self.queue.append(row.place.remark("permission_mode", {"permissionMode": mode}))
 
     def _answer(self, row: Row, place: int) -> None:
         last = self.outline.complete.get(self.outline.pieces.get(place, place), place)
@@ -244,7 +244,7 @@ class Reading:
 
     def _failed(self, row: Row) -> None:
         failed, message, status = failure(row.value)
-        self.queue.append(row.place.failed(message, failed, status=status, rest=leftover(row)))
+        self.queue.append(row.place.failure(message, failed, status=status, rest=leftover(row)))
 
     def _say(self, row: Row, *, by: str, role: Role = Role.USER) -> None:
         if said := spoken(row.value):
@@ -256,8 +256,8 @@ class Reading:
     def _said(
         self, row: Row, said: str, *, by: str, role: Role = Role.USER, counts: Counted | None = None
     ) -> None:
-        place = row.place.counting(counts)
-        self.queue.append(place.said(said, by, role=role, rest=leftover(row)))
+        place = row.place.with_counts(counts)
+        self.queue.append(place.message(said, by, role=role, rest=leftover(row)))
 
     def _results(self, row: Row) -> None:
         rest = leftover(row)
@@ -269,9 +269,9 @@ class Reading:
             call, shown, error = text(result, "tool_use_id"), output(result), error_of(result)
             # A row is one message, however many results it has.
             counts = Counted(results=1, errors=int(error is not None)) if index else None
-            place = row.place.counting(counts)
+            place = row.place.with_counts(counts)
             self.queue.append(
-                place.returned(
+                place.result(
                     call,
                     shown,
                     failed=refuser_of(row.value, result)
@@ -281,10 +281,10 @@ class Reading:
                 )
             )
             if error is ToolError.CANCELLED:
-                self.queue.append(row.place.remarked("approval:rejected", {"tool_use_id": call}))
+                self.queue.append(row.place.remark("approval:rejected", {"tool_use_id": call}))
             rest = ""
         if beside := spoken(row.value):
-            self.queue.append(row.place.counting(UNCOUNTED).said(beside, "harness"))
+            self.queue.append(row.place.with_counts(UNCOUNTED).message(beside, "harness"))
 
     def _other(self, row: Row, place: int) -> None:
         match remark(row.value):
@@ -296,10 +296,10 @@ class Reading:
             case "queue" if place in self.outline.fates:
                 self._typed(row, self.outline.fates[place])
             case "compaction":
-                self.queue.append(row.remarked("compaction"))
+                self.queue.append(row.remark("compaction"))
                 self.boundary = row.value
             case "microcompaction":
-                self.queue.append(row.remarked("microcompaction"))
+                self.queue.append(row.remark("microcompaction"))
                 calls = rows(row.value, "microcompactMetadata", "compactedToolIds")
                 cleared = {call: CLEARED for call in calls if isinstance(call, str)}
                 self.queue.append(Cut(*row.place.common(), why="microcompaction", head=ALL, cleared=cleared))
@@ -311,8 +311,8 @@ class Reading:
         uuids, between = preserved(self.boundary)
         tail = only(self.outline.named[uuid] for uuid in uuids if uuid in self.outline.named)
         common, joins = (
-            row.place.counting(Counted(user=1)).common(leftover(row)),
-            row.place.said(spoken(row.value)),
+            row.place.with_counts(Counted(user=1)).common(leftover(row)),
+            row.place.message(spoken(row.value)),
         )
         self.queue.append(Cut(*common, why="compaction", joins=(joins,), tail=tail, between=between))
         self.boundary = None
@@ -321,7 +321,7 @@ class Reading:
         if fate.what == "said":
             self._beside(row, by=by_whom(fate.said), said=fate.said)
         else:
-            self.queue.append(row.remarked(fate.what))
+            self.queue.append(row.remark(fate.what))
 
     def _beside(self, row: Row, *, by: str, said: str) -> None:
         """A message of a row that the format does not count as one."""

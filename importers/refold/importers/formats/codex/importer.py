@@ -68,8 +68,8 @@ class Response(Draft):
         """The answer as it stands."""
         # A message is a row of text, and a response may have none of them, or several.
         counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
-        place = self.place.counting(counts)
-        return place.answered(self.message(), self.usage, model=self.model, rest=self.rest)
+        place = self.place.with_counts(counts)
+        return place.reply(self.message(), self.usage, model=self.model, rest=self.rest)
 
 
 _EVENTS = {
@@ -126,7 +126,7 @@ class _Codex(Session):
         yield from self._ready()
 
     def end(self, place: Place) -> RunEnded:
-        return place.ended(end_of(self.task), self.times.edges())
+        return place.end(end_of(self.task), self.times.edges())
 
     def begin(self) -> RunBegan:
         meta = at(self.head.value, "payload") if self.head else None
@@ -165,11 +165,11 @@ class _Codex(Session):
                 self._event(row)
             case "turn_context":
                 self.model = text(row.value, "payload", "model") or self.model
-                self.queue.append(row.remarked("policy"))
+                self.queue.append(row.remark("policy"))
             case "compacted":
                 self._compacted(row)
             case "session_meta":
-                self.queue.append(row.remarked("session"))
+                self.queue.append(row.remark("session"))
             case what:
                 self.queue.append(row.noise(known=what in _ROWS or "record_type" in row.value))
 
@@ -218,9 +218,9 @@ class _Codex(Session):
         self._close()
         role, who = role_of(found), by(found)
         approved = said(found).startswith("Approved command prefix") and role is Role.SYSTEM
-        approval = row.remarked("approval:approved") if approved else None
+        approval = row.remark("approval:approved") if approved else None
         shown = take_said(found)
-        self.queue.append(row.place.said(shown, who, role=role, rest=left_of(row, found)))
+        self.queue.append(row.place.message(shown, who, role=role, rest=left_of(row, found)))
         if approval is not None:
             self.queue.append(approval)
 
@@ -230,8 +230,8 @@ class _Codex(Session):
         shown = output(found)
         failed = failed_of(found, self.names.get(text(found, "call_id"), ""))
         asked, _ = take_text(found, "call_id"), take_text(found, "output")
-        place = row.place.counting(counts)
-        self.queue.append(place.returned(asked, shown, failed=failed, rest=left_of(row, found)))
+        place = row.place.with_counts(counts)
+        self.queue.append(place.result(asked, shown, failed=failed, rest=left_of(row, found)))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
@@ -241,11 +241,11 @@ class _Codex(Session):
                 self._tokens(row, payload)
             case "turn_aborted" if text(payload, "reason") in ("", "interrupted"):
                 self._close()
-                self.queue.append(row.place.cancelled(text(payload, "reason"), rest=json_text(row.value)))
+                self.queue.append(row.place.cancellation(text(payload, "reason"), rest=json_text(row.value)))
             case "error" | "stream_error":
                 self._close()
                 failed, _, message = failure(payload)
-                self.queue.append(row.place.failed(message, failed, rest=json_text(row.value)))
+                self.queue.append(row.place.failure(message, failed, rest=json_text(row.value)))
             case "thread_rolled_back":
                 self._rolled_back(row, number(payload, "num_turns") or 0)
             case what:
@@ -255,7 +255,9 @@ class _Codex(Session):
                 )
                 if called and called not in self.called and not is_users(payload):
                     self.called.add(called)
-                    self.queue.append(row.place.odd(CALL_UNREAD, f"{what[:40]} of a call that no item has"))
+                    self.queue.append(
+                        row.place.oddity(CALL_UNREAD, f"{what[:40]} of a call that no item has")
+                    )
 
     def _tokens(self, row: Row, payload: JSON) -> None:
         grown = self.meter.growth(payload)
@@ -269,19 +271,19 @@ class _Codex(Session):
         self._close()
         history, place = rows(row.value, "payload", "replacement_history"), Place(row.position)
         summary = text(row.value, "payload", "message")
-        alone = [place.said(summary, "harness")] if summary and not history else []
+        alone = [place.message(summary, "harness")] if summary and not history else []
         joins = (*alone, *(told for part in history if (told := as_told(part, place)) is not None))
-        self.queue.append(row.remarked("compaction"))
+        self.queue.append(row.remark("compaction"))
         if history and not summary:
-            self.queue.append(row.place.remarked(NO_SUMMARY))
+            self.queue.append(row.place.remark(NO_SUMMARY))
         elif self.latest is not None and self.latest.texts and "\n".join(self.latest.texts) in summary:
-            self.queue.append(row.place.remarked(ASKED_FOR_SUMMARY))
+            self.queue.append(row.place.remark(ASKED_FOR_SUMMARY))
         self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
 
     def _rolled_back(self, row: Row, turns: int) -> None:
         """The last turns of the person were taken back, with all that followed."""
         self._close()
-        self.queue.append(row.remarked("rollback"))
+        self.queue.append(row.remark("rollback"))
         if turns:
             self.queue.append(Cut(*row.place.common(), why="rollback", turns=turns, head=ALL))
 

@@ -212,16 +212,16 @@ def as_told(found: JSON, place: Place) -> Said | Answered | Returned | None:
     """A response item of a prompt as it was told once, None for what is no message."""
     match kind(found):
         case "message":
-            return place.said(said(found), by(found), role=role_of(found))
+            return place.message(said(found), by(found), role=role_of(found))
         case "answer":
-            return place.answered(Message(role=Role.ASSISTANT, text=said(found)))
+            return place.reply(Message(role=Role.ASSISTANT, text=said(found)))
         case "call":
-            return place.answered(Message(role=Role.ASSISTANT, calls=(take_call(found),)))
+            return place.reply(Message(role=Role.ASSISTANT, calls=(take_call(found),)))
         case "result":
-            return place.returned(text(found, "call_id"), output(found))
+            return place.result(text(found, "call_id"), output(found))
         case _:
             # What the provider encrypted stood in the prompt all the same.
-            return place.said("[compaction]", "harness") if text(found, "type") == "compaction" else None
+            return place.message("[compaction]", "harness") if text(found, "type") == "compaction" else None
 
 
 def failure(payload: JSON) -> tuple[FailureClass, str, str]:

@@ -119,7 +119,7 @@ class _Chat:
             else:
                 self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
                 yield record
-        yield Place(self.last).ended(self.ending.end(), self.times.edges())
+        yield Place(self.last).end(self.ending.end(), self.times.edges())
 
     def _record(self, record: Record, following: Iterator[Record]) -> Iterator[Item]:
         if record.what == "replaced" and self.spoken:
@@ -135,7 +135,7 @@ class _Chat:
                 yield item
             table(message).clear()
         if record.what == "replaced" and (left := rest(record.value)):
-            yield Place(self.last).remarked("unmapped", rest=left)
+            yield Place(self.last).remark("unmapped", rest=left)
 
     def _message(self, record: Record, message: JSON) -> Iterator[Item]:
         place = Place(record.position, instant(at(message, "timestamp")))
@@ -143,11 +143,11 @@ class _Chat:
             whole, aside = json_text(message), _Chat(record.position)
             stood = msgspec.structs.replace(record, left=False)
             counts = counted(aside._message(stood, message))
-            yield place.counting(counts).remarked("rewound", rest=whole)
+            yield place.with_counts(counts).remark("rewound", rest=whole)
             yield from diagnose_apart(place, "rewound", counts)
             return
         if text(message, "type") in ("user", "info", "warning", "error"):
-            yield from place.lost({"toolCalls": at(message, "toolCalls")})
+            yield from place.unknown_calls({"toolCalls": at(message, "toolCalls")})
         match text(message, "type"):
             case "user" if holds_responses(message):
                 yield from self._responses(message, place)
@@ -155,7 +155,7 @@ class _Chat:
                 said = take_said(message)
                 self.shown.append(("user", said))
                 by = "harness" if said.startswith(INJECTED) else "user"
-                yield place.said(said, by, rest=_left_of(message))
+                yield place.message(said, by, rest=_left_of(message))
             case "gemini":
                 yield from self._answered(message, place)
             case _:
@@ -166,15 +166,15 @@ class _Chat:
         answer, used, model = take_answer(message), _take_usage(message), take_text(message, "model")
         take(message, "toolCalls")
         self.shown.append(("gemini", answer.text))
-        yield place.answered(answer, used, model=model, rest=_left_of(message))
-        yield from place.hosted(at(message, "content"))
+        yield place.reply(answer, used, model=model, rest=_left_of(message))
+        yield from place.hosted_calls(at(message, "content"))
         for index, call in enumerate(calls):
             inside = f".toolCalls[{index}]" if place.position.startswith("$") else ""
             yield from self._returned(call, Place(place.position + inside, place.at))
 
     def _returned(self, call: JSON, place: Place) -> Iterator[Item]:
         status, done = text(call, "status"), is_answered(call)
-        lost = [*place.subagent(at(call, "resultDisplay"))]
+        lost = [*place.subagent_calls(at(call, "resultDisplay"))]
         result = take_result(call)
         failed = failed_of(status, result) if done else None
         # It has no message of its own.
@@ -185,11 +185,11 @@ class _Chat:
             take_if(call, "status", "success", "error", "cancelled")
             where = Place(place.position, take_time(call, "timestamp") or place.at, counts)
             began = take_text(call, "agentId")
-            yield where.returned(
+            yield where.result(
                 result.call, result.text, name=result.name, failed=failed, began=began, rest=rest(call)
             )
         elif left := rest(call):
-            yield place.counting(counts).remarked("unanswered", rest=left)
+            yield place.with_counts(counts).remark("unanswered", rest=left)
         yield from lost
 
     def _is_told(self, result: Response) -> bool:
@@ -203,13 +203,13 @@ class _Chat:
             if not self._is_told(each):
                 self.answered[each.call] = each.text
                 counts = Counted(results=1, errors=int(each.failed is True))
-                yield place.counting(counts).returned(
+                yield place.with_counts(counts).result(
                     each.call, each.text, name=each.name, failed=each.failed
                 )
         if said:
-            yield place.counting(Counted(tool=1)).said(said, "harness", rest=_left_of(message))
+            yield place.with_counts(Counted(tool=1)).message(said, "harness", rest=_left_of(message))
         else:
-            yield place.counting(Counted(tool=1)).remarked("sent", rest=_left_of(message))
+            yield place.with_counts(Counted(tool=1)).remark("sent", rest=_left_of(message))
 
     def _replaced(self, record: Record, following: Record | None) -> Item:
         """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
@@ -240,7 +240,7 @@ class _Chat:
         dropped = Counter(self.shown) - Counter(keys)
         why = "resume" if self.resumed else "compaction" if dropped else "history"
         self.shown = keys
-        return Place(record.position).prompted(tuple(shown), why, rest(record.value))
+        return Place(record.position).prompt(tuple(shown), why, rest(record.value))
 
 
 def _end_of_chat(item: Item | Noise) -> End | None:
@@ -288,17 +288,17 @@ def _beside(message: JSON, place: Place) -> Iterator[Item]:
     shown = text(message, "content")
     match text(message, "type"):
         case "error":
-            yield place.failed(take_said(message), rest=_left_of(message))
+            yield place.failure(take_said(message), rest=_left_of(message))
         case "info" if shown.startswith("Request cancelled"):
-            yield place.cancelled(take_said(message), rest=_left_of(message))
+            yield place.cancellation(take_said(message), rest=_left_of(message))
         case "info" if "compressed from" in shown:
-            yield place.remarked("compaction", message)
+            yield place.remark("compaction", message)
         case "info" | "warning" as kind:
-            yield place.remarked(kind, message)
+            yield place.remark(kind, message)
         case kind:
             problem = f"a message of type {kind[:40]!r}, which is not known here"
-            yield place.unread(UNKNOWN_PART, problem)
-            yield place.remarked("unmapped", message)
+            yield place.problem(UNKNOWN_PART, problem)
+            yield place.remark("unmapped", message)
 
 
 def _left_of(message: JSON) -> str:

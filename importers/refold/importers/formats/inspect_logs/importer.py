@@ -152,15 +152,15 @@ def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
     extras: list[Item] = []
     size = 0
     if archive.problem:
-        extras.append(Place("").unread("cut", archive.problem))
+        extras.append(Place("").problem("cut", archive.problem))
     for name in archive.members:
         if _is_sample(name):
             continue
         found, problem = _read(archive, name)
         if problem:
-            extras.append(Place(name).unread("cut", problem))
+            extras.append(Place(name).problem("cut", problem))
         if found is not None:
-            extras.append(Place(name).remarked("log", found))
+            extras.append(Place(name).remark("log", found))
             size += len(extras[-1].rest)
             fits(source, name, size)
         if name in _STARTS and (header is None or name == _STARTS[0]):
@@ -205,7 +205,7 @@ def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
 
 
 def _around(header: JSON, found: Document | None) -> list[Item]:
-    around: list[Item] = [Place("$").remarked("log", header)] if header else []
+    around: list[Item] = [Place("$").remark("log", header)] if header else []
     return [*around, *found.cut()] if found else around
 
 
@@ -234,7 +234,7 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
     used = timed = False
     for found in samples:
         if not table(found.sample):
-            around.append(Place(found.place).unread("cut", found.problem or "no sample"))
+            around.append(Place(found.place).problem("cut", found.problem or "no sample"))
             continue
         if waiting is not None:
             yield waiting
@@ -246,10 +246,10 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
         around = []
         yield from run.items()
         if found.problem:
-            yield Place(found.place).unread("cut", found.problem)
+            yield Place(found.place).problem("cut", found.problem)
         used, timed = used or tokens is not None, timed or times is not None
         left = run.messages.take_unsaid()
-        waiting = Place(found.place, None, counts).ended(end, times, tokens, rest=left)
+        waiting = Place(found.place, None, counts).end(end, times, tokens, rest=left)
     if waiting is None:
         yield from (item for item in around if isinstance(item, Unread))
         yield _empty(header, status)
@@ -260,5 +260,5 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
 
 def _empty(header: JSON, status: str) -> RunEnded:
     """The end of a log without samples, which is no run's."""
-    ended = Place("$").ended((log_end(status), f"log status={status}"), rest=json_text(header))
+    ended = Place("$").end((log_end(status), f"log status={status}"), rest=json_text(header))
     return completed(ended, header, used=False, timed=False)

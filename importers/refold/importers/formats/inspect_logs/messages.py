@@ -39,7 +39,7 @@ from refold.reducers.vocabulary import Role, ToolError
 def answered(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
     """An answer: its message, and what its event (None: there is none) says of it."""
     output = at(event, "output")
-    return place.answered(
+    return place.reply(
         ours,
         _usage(at(output, "usage")),
         stop=text(output, "choices", 0, "stop_reason"),

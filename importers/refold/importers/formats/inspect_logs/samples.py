@@ -130,7 +130,7 @@ class Sample:
     def _kept(self, name: str, value: JSON) -> Iterator[Item]:
         if value:
             what = "score" if name == "scores" else "unmapped"
-            yield Place(f"{self.place}.{name}").remarked(what, value)
+            yield Place(f"{self.place}.{name}").remark(what, value)
 
     def _first(self) -> tuple[tuple[Message, ...], JSON]:
         self._enter_all()
@@ -202,7 +202,7 @@ class Sample:
     def _range(self, first: int, end: int) -> Item:
         where = self._where(first)
         place = where if end == first + 1 else Place(f"{self.place}.events[{first}:{end}]", where.at)
-        return place.remarked("span", list(self.events[first:end]))
+        return place.remark("span", list(self.events[first:end]))
 
     def _where(self, index: int) -> Place:
         return Place(f"{self.place}.events[{index}]", instant(at(self.events[index], "timestamp")))
@@ -211,7 +211,7 @@ class Sample:
         aside = self._aside(event) if kind in ("model", "tool") else ""
         if aside:
             apart = within(event) if aside == "subagent" else UNCOUNTED
-            yield place.remarked(aside, event)
+            yield place.remark(aside, event)
             yield from diagnose_apart(place, aside, apart)
         elif kind == "model":
             yield from self._model(event, place)
@@ -220,21 +220,21 @@ class Sample:
             yield self._tool(event, place)
             yield from diagnose_apart(place, "subagent", apart)
         elif kind == "sample_limit":
-            yield place.remarked(prefixed("limit", text(event, "type") or "unknown"), event)
+            yield place.remark(prefixed("limit", text(event, "type") or "unknown"), event)
         elif kind == "interrupt":
-            yield place.cancelled(by="operator", rest=json_text(event))
+            yield place.cancellation(by="operator", rest=json_text(event))
         else:
             called = self.last is None or bool(self.last.calls)
             yield from self._beside(event, place, kind, called=called)
 
     def _beside(self, event: JSON, place: Place, kind: str, *, called: bool) -> Iterator[Item]:
         """An event that no message tells of; `called`: the agent may have called a tool, which did what the sandbox did."""
-        yield place.remarked(known_or(kind, _KINDS), event, known=kind in _KINDS)
+        yield place.remark(known_or(kind, _KINDS), event, known=kind in _KINDS)
         yield from diagnose_apart(place, "subagent", nested(event))
         ran = kind == "sandbox" and text(event, "action") == "exec"
         if ran and not called and not self._aside(event):
             problem = "a command ran in the sandbox after an answer in which no call is recorded"
-            yield place.odd(CALL_UNREAD, problem)
+            yield place.oddity(CALL_UNREAD, problem)
 
     def _untold(self) -> Iterator[Item]:
         """Events that do not have the conversation; a call of theirs that no final message has is in no run."""
@@ -245,7 +245,7 @@ class Sample:
             self._step(event)
             yield from self._beside(event, place, kind, called=called)
             if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
-                yield place.odd(CALL_UNREAD, "a call that no message has")
+                yield place.oddity(CALL_UNREAD, "a call that no message has")
             elif self._aside(event) == "subagent":
                 yield from diagnose_apart(place, "subagent", within(event))
 
@@ -254,14 +254,14 @@ class Sample:
         if prompt is not None:
             yield from self._new(prompt, f"{place.position}.input", place.at)
             left = self.messages.take_unsaid()
-            yield Place(f"{place.position}.input", place.at).prompted(prompt, rest=left)
+            yield Place(f"{place.position}.input", place.at).prompt(prompt, rest=left)
             self.heard.update(map(_key, prompt))
         if number(event, "retries"):
             retries = {"retries": at(event, "retries")}
-            yield Place(f"{place.position}.retries", place.at).remarked("retry", retries)
+            yield Place(f"{place.position}.retries", place.at).remark("retry", retries)
         message = at(event, "output", "choices", 0, "message")
         if message is None and at(event, "error") is None:
-            yield place.remarked("pending", event)
+            yield place.remark("pending", event)
             return
         if prompt is not None:
             if not take_rows(event, "input"):
@@ -270,7 +270,7 @@ class Sample:
         done = Place(place.position, _take_end(event) or place.at)
         if message is None:
             problem = said(self.attachments.put_back(at(event, "error")))
-            yield done.failed(problem, rest=rest(event))
+            yield done.failure(problem, rest=rest(event))
             return
         # The tools that are offered are told where they change.
         take_if(event, "tools", self.tools)
@@ -279,7 +279,7 @@ class Sample:
         self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
         self.heard.add(_key(self.last))
         yield answered(event, message, self.last, done)
-        yield from done.hosted(at(message, "content"))
+        yield from done.hosted_calls(at(message, "content"))
 
     def _new(
         self, prompt: tuple[Message, ...], position: str, moment: int | None
@@ -296,15 +296,15 @@ class Sample:
                 self.answered.add(message.call or "")
                 # Whoever ran it was none of the harness, which writes an event of each call that it runs.
                 error = error_of(at(self.results.get(message.call or ""), "error"))
-                yield where.returned(message.call, message.text, name=message.name, failed=error)
+                yield where.result(message.call, message.text, name=message.name, failed=error)
             elif message.role in (Role.USER, Role.SYSTEM):
-                yield where.said(message.text, "harness", role=message.role)
+                yield where.message(message.text, "harness", role=message.role)
 
     def _tool(self, event: JSON, place: Place) -> Item:
         call = text(event, "id")
         shown = self.results.get(text(event, "message_id")) or self.results.get(call)
         if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
-            return place.remarked("tool_failed" if at(event, "failed") else "pending", event)
+            return place.remark("tool_failed" if at(event, "failed") else "pending", event)
         if shown is None:
             output = result_text(self.attachments.put_back(event), self.requests, call, "result")
         else:
@@ -321,7 +321,7 @@ class Sample:
         name, duration = take_text(event, "function"), take_duration(event)
         take_text(event, "id")
         left = joined(rest(event), self.messages.take_unsaid())
-        return where.returned(call, output, name=name, failed=failed, duration=duration, rest=left)
+        return where.result(call, output, name=name, failed=failed, duration=duration, rest=left)
 
     def _left(self) -> Iterator[Item]:
         """Final messages that no event told: what was said behind the last answer, and any other as a remark."""
@@ -333,7 +333,7 @@ class Sample:
             if _key(message) not in self.heard:
                 known = text(self.final[index], "role") in {*Role}
                 place = Place(f"{self.place}.messages[{index}]")
-                yield place.remarked("unmapped", self.final[index], known=known)
+                yield place.remark("unmapped", self.final[index], known=known)
 
     def _final(self) -> Iterator[Item]:
         """The final messages, where no event tells how they came about."""
@@ -341,17 +341,17 @@ class Sample:
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
             if text(message, "role") not in {*Role}:
-                yield from place.lost(message)
+                yield from place.unknown_calls(message)
             content, read = at(message, "content"), take_ours(message, self.requests)
             if read.role is Role.ASSISTANT:
                 yield answered(None, message, read, place)
-                yield from place.hosted(content)
+                yield from place.hosted_calls(content)
             elif read.role is Role.TOOL:
-                yield place.returned(
+                yield place.result(
                     read.call, read.text, name=read.name, failed=error or False, rest=rest(message)
                 )
             else:
-                yield place.said(read.text, "harness", role=read.role, rest=rest(message))
+                yield place.message(read.text, "harness", role=read.role, rest=rest(message))
 
 
 def _crashed(event: JSON) -> bool | None:

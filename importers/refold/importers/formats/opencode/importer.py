@@ -113,12 +113,12 @@ class _Run:
             where = Place(f"{self.place}[{index}]", created, row=index + 1)
             if index >= self.standing:
                 whole, counts = json_text(message), counted(read_message(message, where, self.key))
-                yield where.counting(counts).remarked("rewound", rest=whole)
+                yield where.with_counts(counts).remark("rewound", rest=whole)
             else:
                 summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
                 yield from read_message(message, where, self.key, overflowed=self._overflowed(index))
                 if summed_up:
-                    yield where.remarked(ASKED_FOR_SUMMARY)
+                    yield where.remark(ASKED_FOR_SUMMARY)
                     yield self._compacted(message, where)
 
     def _compacted(self, message: JSON, where: Place) -> Item:
@@ -143,7 +143,7 @@ class _Run:
         told = (at(message, "info", "time") for message in self.messages)
         said = [count for time in told for name in ("created", "completed") if (count := number(time, name))]
         place = Place(f"{self.place}[{len(self.ids) - 1}]" if self.ids else self.place)
-        return place.ended(self._end(), (str(min(said)), str(max(said))) if said else None)
+        return place.end(self._end(), (str(min(said)), str(max(said))) if said else None)
 
     def _end(self) -> tuple[str, str]:
         last = self.messages[self.standing - 1] if self.messages[: self.standing] else None

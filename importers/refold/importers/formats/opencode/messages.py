@@ -102,20 +102,20 @@ def read_message(message: JSON, where: Place, session: str, *, overflowed: bool 
     strange = sorted({text(part, "type") for part in parts} - {*_SAYS, *_BESIDE})
     if strange or not isinstance(at(message, "parts"), list):
         told = ", ".join(kind[:40] or "none" for kind in strange[:5])
-        yield where.unread(UNKNOWN_PART, f"parts of a message that are not known here: {told}")
+        yield where.problem(UNKNOWN_PART, f"parts of a message that are not known here: {told}")
     match text(message, "info", "role"):
         case "user":
             typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
-            lost = [*where.lost([part for part in parts if text(part, "type") == "tool"])]
+            lost = [*where.unknown_calls([part for part in parts if text(part, "type") == "tool"])]
             said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
             take(message, "info", "role")
             rest_ = _left_of(message, session, text(message, "info", "id"))
-            yield where.said(said, "user" if typed else "harness", rest=rest_)
+            yield where.message(said, "user" if typed else "harness", rest=rest_)
             yield from lost
         case "assistant":
             yield from _answer(message, where, session, overflowed=overflowed)
         case _:
-            yield where.remarked("unmapped", message, known=False)
+            yield where.remark("unmapped", message, known=False)
 
 
 def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> Iterator[Item]:
@@ -128,7 +128,7 @@ def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> I
         for item in (_response(info, step, where, meant), *_results(step, where, meant, session))
     ]
     if told:
-        failed = None if name in ("", ABORTED) else where.remarked("error", take(info, "error"))
+        failed = None if name in ("", ABORTED) else where.remark("error", take(info, "error"))
         id_ = take_text(info, "id")
         take_text(info, "modelID")
         take(info, "role")
@@ -137,15 +137,15 @@ def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> I
         if failed:
             yield failed
     if name == ABORTED:
-        yield where.cancelled(problem, rest="" if told else json_text(message))
+        yield where.cancellation(problem, rest="" if told else json_text(message))
     elif name and not told:
         status = number(info, "error", "data", "statusCode")
-        yield where.failed(problem or name, status=status, rest=json_text(message))
+        yield where.failure(problem or name, status=status, rest=json_text(message))
     elif not told and is_empty(message):
         why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
-        yield where.failed("nothing of a response is recorded", why, rest=json_text(message))
+        yield where.failure("nothing of a response is recorded", why, rest=json_text(message))
     elif not told:
-        yield where.remarked("unmapped", message)
+        yield where.remark("unmapped", message)
     if meant:
         sent = tuple(_sent(item, meant) for item in told if isinstance(item, Answered | Returned))
         yield Cut(
@@ -203,7 +203,7 @@ def _response(info: JSON, step: Step, where: Place, meant: Mapping[str, str]) ->
     for name, same in (("tokens", "tokens"), ("cost", "cost"), ("finish", "reason")):
         take_if(info, name, *([at(finish, same)] if finish else []))
     take_if(finish, "type", "step-finish")
-    return place.answered(
+    return place.reply(
         _take_said(step, meant),
         _take_usage(said, counted=finish is not None),
         stop="" if text(said, why) == "unknown" else take_text(said, why),
@@ -265,16 +265,16 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
         name, began = meant.get(call, name), text(state, "metadata", "sessionId")
         begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
         place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
-        lost = [*place.subagent(at(state, "metadata"))] if name == _TASK else []
+        lost = [*place.subagent_calls(at(state, "metadata"))] if name == _TASK else []
         if not table(state) or (text(state, "raw") and not table(state, "input")):
-            lost.append(place.odd(CALL_UNREAD, "a call without its arguments"))
+            lost.append(place.oddity(CALL_UNREAD, "a call without its arguments"))
         if text(state, "status") not in DONE:
-            yield place.remarked("unanswered", rest=json_text(state))
+            yield place.remark("unanswered", rest=json_text(state))
             yield from lost
             continue
         failed = _failed(state, name, invalid=call in meant)
         take_if(state, "status", "completed")
-        yield place.counting(Counted(results=1, errors=int(failed not in (None, False)))).returned(
+        yield place.with_counts(Counted(results=1, errors=int(failed not in (None, False)))).result(
             call,
             _take_output(state),
             name=name,

@@ -257,7 +257,7 @@ def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
         if "history" in table(row):
             yield from _v0(row, take_rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
         else:
-            yield Place(f"$[{index}]").unread("no_run", "no history in it", row)
+            yield Place(f"$[{index}]").problem("no_run", "no history in it", row)
 
 
 def _lines(source: Source) -> Iterator[Item]:
@@ -274,16 +274,16 @@ def _lines(source: Source) -> Iterator[Item]:
         row, problem = _row(line.text)
         if line.left_out or problem:
             problem = problem or f"{line.left_out} bytes of it were left out"
-            unread.append(Place(place).unread("cut", problem))
+            unread.append(Place(place).problem("cut", problem))
         if "history" in table(row):
             runs += 1
             yield from _v0(row, take_rows(row, "history"), f"{place} $.history", f"row-{line.number}")
         elif row is not None and text(row, "id") and seen.get(text(row, "id")) == row:
-            unread.append(Place(place).unread("repeated", "this id came before", row))
+            unread.append(Place(place).problem("repeated", "this id came before", row))
         elif row is not None:
             if text(row, "id") in seen and text(row, "id"):
                 problem = "an earlier event has its id and says something else: both are read"
-                unread.append(Place(place).odd("id_repeated", problem))
+                unread.append(Place(place).oddity("id_repeated", problem))
             seen[text(row, "id")] = row
             events.append(row)
             places.append(place)
@@ -294,7 +294,7 @@ def _lines(source: Source) -> Iterator[Item]:
     elif runs or events:
         yield from unread
         for event, place in zip(events, places, strict=True):
-            yield Place(place).unread("no_run", "no history in it", event)
+            yield Place(place).problem("no_run", "no history in it", event)
     else:
         raise BadTranscript(source.name, "", "not one event or run of OpenHands could be read")
 
@@ -334,8 +334,8 @@ def _v1(
     )
     yield from map(state.count, told.items(int(system)))
     yield from unread
-    yield from (Place(place).remarked("state", event) for event, place in states)
-    yield Place(states[-1][1] if states else places[-1]).ended(end, times, used)
+    yield from (Place(place).remark("state", event) for event, place in states)
+    yield Place(states[-1][1] if states else places[-1]).end(end, times, used)
 
 
 def _v0(
@@ -363,7 +363,7 @@ def _v0(
     yield from unread
     around = place.removesuffix("history")
     if metrics is not None:
-        yield Place(f"{around}metrics").remarked("metrics", metrics)
+        yield Place(f"{around}metrics").remark("metrics", metrics)
     failed = json_text({"error": error}) if error is not None else ""
     last = Place(f"{around}error" if failed else place)
-    yield last.ended(end, times, v0_used(metrics), rest=failed)
+    yield last.end(end, times, v0_used(metrics), rest=failed)

@@ -132,23 +132,23 @@ def _event(event: JSON, place: Place, around: _Around) -> Event:
     if action == "condensation":
         first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
         between = (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
-        return condensed(own, place.remarked("condensation", event), at(event, "args"), between=between)
+        return condensed(own, place.remark("condensation", event), at(event, "args"), between=between)
     if is_answer(event):
         return _answered(event, own, place, around)
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
-        item = _said(event, take_text(event, "args", "content"), place.counting(counts), around)
+        item = _said(event, take_text(event, "args", "content"), place.with_counts(counts), around)
         return Event(id=own, item=item)
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):
-        more = place.remarked("approval", {"decision": "reject"}) if kind == "user_rejected" else None
-        lost = None if kind in _KINDS else next(place.lost(event), None)
+        more = place.remark("approval", {"decision": "reject"}) if kind == "user_rejected" else None
+        lost = None if kind in _KINDS else next(place.unknown_calls(event), None)
         item = _observed(event, around, place)
         return Event(id=own, item=item, more=more if isinstance(item, Returned) else lost)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
-        return Event(id=own, item=place.cancelled(by=by, rest=json_text(event)))
+        return Event(id=own, item=place.cancellation(by=by, rest=json_text(event)))
     known = (action or kind) in _KINDS or (action or kind) in _STATES
-    item = place.remarked(_what(action or kind), event, known=known)
+    item = place.remark(_what(action or kind), event, known=known)
     return Event(id=own, placed="recall" in (action, kind), item=item)
 
 
@@ -157,9 +157,9 @@ def _answered(event: JSON, own: str, place: Place, around: _Around) -> Event:
     if call:
         around.names[call.id] = text(event, "tool_call_metadata", "function_name") or text(event, "action")
     answer = _answer(event, call, around, place)
-    again = place.remarked("call", rest=answer.rest)
+    again = place.remark("call", rest=answer.rest)
     written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
-    more = next(place.hosted(written), None)
+    more = next(place.hosted_calls(written), None)
     return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
 
 
@@ -168,7 +168,7 @@ def _said(event: JSON, said: str, place: Place, around: _Around) -> Item:
     by = "user" if is_user(event) else "harness"
     take_if(event, "message", said)
     take_if(event, "action", "message", "system")
-    return place.said(said, by, role=role, rest=_left_of(event, around))
+    return place.message(said, by, role=role, rest=_left_of(event, around))
 
 
 def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place) -> Item:
@@ -182,7 +182,7 @@ def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place
         for name in ("content", "thought", "final_thought"):
             take_if(at(event, "args"), name, said)
         take_if(event, "message", said)
-    return place.counting(counts).answered(
+    return place.with_counts(counts).reply(
         Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
         _TOKENS.of(used),
         cost=nano_usd(at(used, "cost")),
@@ -222,12 +222,12 @@ def _observed(event: JSON, around: _Around, place: Place) -> Item:
     counts = (
         None if named and not rejected else Counted(tool=result, results=result, errors=int(failed is True))
     )
-    place = place.counting(counts)
+    place = place.with_counts(counts)
     if not call:
         return _said(event, output, place, around)
     name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
     went = Refuser.USER if rejected else failed
-    return place.returned(call, output, name=name, failed=went, rest=_left_of(event, around))
+    return place.result(call, output, name=name, failed=went, rest=_left_of(event, around))
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:

@@ -160,7 +160,9 @@ class Conversation:
         offset = event.offset or 0
         head, tail = self._rows(self._shown[:offset]), self._rows(self._shown[offset:])
         where = Place(event.item.position, event.item.at, row=place)
-        joins = (where.said(event.summary, "harness"),) if event.summary and event.offset is not None else ()
+        joins = (
+            (where.message(event.summary, "harness"),) if event.summary and event.offset is not None else ()
+        )
         self._shown[offset:offset] = [place] if joins else []
         return Cut(*where.common(), why="condensation", head=only(head), joins=joins, tail=only(tail - head))
 
@@ -229,17 +231,17 @@ def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
 def _event(event: JSON, place: Place) -> Event:
     kind, own = text(event, "kind"), text(event, "id")
     if is_answer(event):
-        again, response = place.remarked("call", event), text(event, "llm_response_id")
+        again, response = place.remark("call", event), text(event, "llm_response_id")
         return Event(id=own, item=_answer(event, place), response=response, again=again)
     if kind in RESULTS:
-        more = place.remarked("approval", event) if kind == "UserRejectObservation" else None
+        more = place.remark("approval", event) if kind == "UserRejectObservation" else None
         return Event(id=own, item=_result(event, place), more=more)
     if kind == _ACP:
         where = Place(place.position, place.at)
         lost = next(diagnose_apart(where, "subagent", Counted(calls=1)), None)
-        return Event(id=own, item=place.remarked("subagent", event), more=lost)
+        return Event(id=own, item=place.remark("subagent", event), more=lost)
     if kind == "Condensation":
-        return condensed(own, place.remarked("condensation", event), event)
+        return condensed(own, place.remark("condensation", event), event)
     return Event(id=own, item=_other(event, kind, place))
 
 
@@ -248,13 +250,13 @@ def _other(event: JSON, kind: str, place: Place) -> Item:
         case "MessageEvent" | "SystemPromptEvent":
             return _said(event, place)
         case "InterruptEvent":
-            return place.cancelled(rest=json_text(event))
+            return place.cancellation(rest=json_text(event))
         case "ConversationErrorEvent":
             said = f"{text(event, 'code')}: {text(event, 'detail')}"
-            return place.failed(said, FailureClass.OTHER, rest=json_text(event))
+            return place.failure(said, FailureClass.OTHER, rest=json_text(event))
         case _:
             what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
-            return place.remarked(what, event, known=known)
+            return place.remark(what, event, known=known)
 
 
 def _said(event: JSON, place: Place) -> Item:
@@ -266,7 +268,7 @@ def _said(event: JSON, place: Place) -> Item:
             take_words(event, *path)
     role, by = Role.SYSTEM if system else Role.USER, "user" if text(event, "source") == "user" else "harness"
     take_if(event, "source", "user")
-    return place.said(said, by, role=role, rest=_left_of(event))
+    return place.message(said, by, role=role, rest=_left_of(event))
 
 
 def _answer(event: JSON, place: Place) -> Item:
@@ -274,7 +276,7 @@ def _answer(event: JSON, place: Place) -> Item:
     said = take_words(event, "thought") if call else take_words(message, "content")
     thought = take_text(event, "reasoning_content") or take_text(message, "reasoning_content")
     calls = (call,) if call else ()
-    return place.answered(
+    return place.reply(
         Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
         response=take_text(event, "llm_response_id"),
         rest=_left_of(event),
@@ -288,7 +290,7 @@ def _result(event: JSON, place: Place) -> Item:
     counts = Counted(tool=1, results=1, errors=int(failed_of(event) is True)) if rejected else None
     call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
     output = _take_output(event)
-    return place.counting(counts).returned(call, output, name=name, failed=failed, rest=_left_of(event))
+    return place.with_counts(counts).result(call, output, name=name, failed=failed, rest=_left_of(event))
 
 
 _BESIDE_ARGUMENTS = (

@@ -109,7 +109,7 @@ class OpenTelemetry:
                 code, problem = (
                     ("repeated", "again") if first == found else ("other_span", "is another span's id")
                 )
-                yield Place(found.position).unread(code, f"span {found.id} {problem}", _span(found))
+                yield Place(found.position).problem(code, f"span {found.id} {problem}", _span(found))
             else:
                 seen[found.trace, found.id] = found
                 spans.append(found)
@@ -119,9 +119,9 @@ class OpenTelemetry:
         for tree in forest:
             yield from _Run(tree).items()
         if not forest:
-            yield Place("").unread("no_run", "no span is an agent's, a chat's or a tool's")
+            yield Place("").problem("no_run", "no span is an agent's, a chat's or a tool's")
             for span in spans:
-                yield Place(span.position, span.start).remarked("span", _span(span))
+                yield Place(span.position, span.start).remark("span", _span(span))
 
 
 OTEL = OpenTelemetry()
@@ -170,7 +170,7 @@ class _Run:
         )
         yield from trace.items()
         last = agent or self.tree.members[-1].span
-        yield Place(last.position, last.end).ended(ended(self.tree, self.answers), times_of(self.tree))
+        yield Place(last.position, last.end).end(ended(self.tree, self.answers), times_of(self.tree))
 
     def _step(self, member: Member) -> Step:
         span, kind = member.span, operation(member.span)
@@ -178,7 +178,7 @@ class _Run:
         if member.helper:
             known = bool(kind) or not otel_names.names_tool(span)
             what = f"helper:{kind}" if kind else "span"
-            return Step(remark=start.remarked(what, _span(span), known=known))
+            return Step(remark=start.remark(what, _span(span), known=known))
         match kind:
             case "chat":
                 return self._chat(span, start)
@@ -186,17 +186,17 @@ class _Run:
                 return _tool(span, start)
             case "agent":
                 # A sub-agent is a run of its own and keeps its span's attributes there.
-                return Step(remark=start.remarked("subagent", {"run": span.id, "name": span.name}))
+                return Step(remark=start.remark("subagent", {"run": span.id, "name": span.name}))
             case _:
                 what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
                 known = bool(kind) or not otel_names.names_tool(span)
-                return Step(remark=start.remarked(what, _span(span), known=known))
+                return Step(remark=start.remark(what, _span(span), known=known))
 
     def _chat(self, span: Span, start: Place) -> Step:
         own, failure = span.attributes, _failure(span) if span.failed else None
         said = self.answers[id(span)] = otel_names.take_answer(span)
         done, took = time_of(span.start, span.end)
-        answer = Place(span.position, done, start.counts).answered(
+        answer = Place(span.position, done, start.counts).reply(
             answer_of(said),
             otel_names.usage(span),
             quality="reported"
@@ -225,7 +225,7 @@ def _failure(span: Span) -> RequestFailed:
     said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
     failure = classify(None, f"{text(raised, 'exception.type')} {said}")
     place = Place(span.position, span.end, _counted(span))
-    return place.failed(said, failure, rest=json_text(_left(span)))
+    return place.failure(said, failure, rest=json_text(_left(span)))
 
 
 def _counted(span: Span) -> Counted | None:
@@ -244,7 +244,7 @@ def _tool(span: Span, start: Place) -> Step:
     own = span.attributes
     given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
     done, took = time_of(span.start, span.end)
-    tool = Place(span.position, done, start.counts).returned(
+    tool = Place(span.position, done, start.counts).result(
         text(otel_names.first(own, otel_names.CALL_ID)),
         otel_names.call_text(span, otel_names.CALL_RESULT),
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
@@ -252,7 +252,7 @@ def _tool(span: Span, start: Place) -> Step:
         duration=took,
         rest=json_text(_left(span)),
     )
-    alone = start.remarked("tool", _span(span))
+    alone = start.remark("tool", _span(span))
     return Step(tool=tool, arguments=given or None, problem=span.message, alone=alone)
 
 

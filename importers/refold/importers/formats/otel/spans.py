@@ -96,7 +96,7 @@ def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
             yield from found(listed, f"{position}.{name}")
         yield from _beside(left(value, *lists), position)
     else:
-        yield Place(position).unread("no_span", "neither a span nor a list of them", value)
+        yield Place(position).problem("no_span", "neither a span nor a list of them", value)
 
 
 def _lists_spans(value: JSON) -> bool:
@@ -108,7 +108,7 @@ def _lists_spans(value: JSON) -> bool:
 
 def _beside(value: JSON, position: str) -> Iterator[Unread]:
     if around := rest(value):
-        yield Place(position).unread("no_span", "beside the lists of spans", rest=around)
+        yield Place(position).problem("no_span", "beside the lists of spans", rest=around)
 
 
 def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
@@ -123,7 +123,7 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
                 if isinstance(row, dict):
                     yield span({**said, **row}, place)
                 else:
-                    yield Place(place).unread("no_span", "no object", row)
+                    yield Place(place).problem("no_span", "no object", row)
     yield from _beside(value, position)
 
 
@@ -264,10 +264,10 @@ def database_spans(source: Source) -> Iterator[Span | Unread | Remarked]:
     for number, row in enumerate(found["spans"], 1):
         yield _span({**row}, number, attributes, events)
     for key, orphans in sorted(attributes.items()):
-        yield Place(f"span_attributes span_id={key}").unread("no_span", "no such span", {**orphans})
+        yield Place(f"span_attributes span_id={key}").problem("no_span", "no such span", {**orphans})
     for key, late in sorted(events.items()):
         told: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
-        yield Place(f"span_events span_id={key}").unread("no_span", "no such span", told)
+        yield Place(f"span_events span_id={key}").problem("no_span", "no such span", told)
     yield from _others(found)
 
 
@@ -329,8 +329,8 @@ def _decoded(value: JSON) -> Attributes:
 def _others(found: dict[str, ForeignTable]) -> Iterator[Unread | Remarked]:
     for name, listed in found.items():
         if listed.cut:
-            yield Place(name).unread("too_many_rows", f"only the first {len(listed.rows)} rows were read")
+            yield Place(name).problem("too_many_rows", f"only the first {len(listed.rows)} rows were read")
         if name not in _TABLES and listed.rows:
             shown: list[JSON] = [list[JSON](row) for row in listed.rows[:_MOST_SHOWN]]
             rest: JSON = {"columns": list[JSON](listed.columns), "rows": shown, "of": len(listed.rows)}
-            yield Place(name).remarked("unmapped", rest)
+            yield Place(name).remark("unmapped", rest)

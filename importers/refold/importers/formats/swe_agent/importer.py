@@ -106,7 +106,7 @@ class SweAgent(msgspec.Struct, frozen=True):
         yield from found.cut()
         stats = at(info, "model_stats")
         used = (number(stats, "tokens_sent"), None, None, number(stats, "tokens_received"))
-        yield Place("$.info").ended(
+        yield Place("$.info").end(
             end_of(at(info, "exit_status")), used=used, asked=run.asked, rest=rest(info)
         )
 
@@ -166,12 +166,12 @@ class _Run:
             yield from self._prompted(turn.step, where)
         seen = int(isinstance(at(step, "observation"), str))
         if turn.answer is None and _gave_up(step):
-            place = where.counting(Counted(calls=1, results=seen))
-            yield place.remarked("gave_up", rest=rest(step))
+            place = where.with_counts(Counted(calls=1, results=seen))
+            yield place.remark("gave_up", rest=rest(step))
             return
         accounts = [step, None if turn.answer is None else self.history[turn.answer]]
         if any(account and not {"action", "tool_calls"} & table(account).keys() for account in accounts):
-            yield _place(turn).unread(UNKNOWN_PART, "an answer without an action")
+            yield _place(turn).problem(UNKNOWN_PART, "an answer without an action")
         message = self._take_answer(turn, step)
         waiting = message.calls[-1].id if message.calls else None
         results = [*self._following(turn, step, waiting)]
@@ -180,7 +180,7 @@ class _Run:
             calls=int(step is not None) if self.steps else len(message.calls),
             results=seen,
         )
-        yield _place(turn).counting(counts).answered(message, rest=self._left_of(turn, step))
+        yield _place(turn).with_counts(counts).reply(message, rest=self._left_of(turn, step))
         yield from results
 
     def _prompted(self, index: int, where: Place) -> Iterator[Item]:
@@ -190,7 +190,7 @@ class _Run:
             if not any(listed is told for told in (prompt, *following)):
                 self.conversation.pass_by(listed)
         if prompt:
-            yield where.prompted(messages, rest=self.conversation.take_unsaid())
+            yield where.prompt(messages, rest=self.conversation.take_unsaid())
 
     def _take_answer(self, turn: Turn, step: JSON) -> Message:
         """An answer, taken out of both accounts of it."""
@@ -221,10 +221,10 @@ class _Run:
         """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
         if not turn.following and waiting is not None and isinstance(at(step, "observation"), str):
             place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
-            yield place.returned(waiting, take_text(step, "observation"), duration=_take_duration(step))
+            yield place.result(waiting, take_text(step, "observation"), duration=_take_duration(step))
         for index in turn.following:
             row, position = self.history[index], f"$.history[{index}]"
-            lost = [] if text(row, "role") in {*Role} else [*Place(position).lost(row)]
+            lost = [] if text(row, "role") in {*Role} else [*Place(position).unknown_calls(row)]
             role, counts, said = role_of(row), _counted(row, self.steps), take_words(row, "content")
             take_if(row, "role", role.value)
             if waiting is not None and role is not Role.SYSTEM:
@@ -232,12 +232,12 @@ class _Run:
                 take_if(row, "tool_call_ids", [waiting])
                 place, left = Place(position, None, counts), self.conversation.left_of(row)
                 yield from lost
-                yield place.returned(waiting, said, duration=_take_duration(step), rest=left)
+                yield place.result(waiting, said, duration=_take_duration(step), rest=left)
                 waiting = None
             else:
                 place, left = Place(position, None, counts), self.conversation.left_of(row)
                 yield from lost
-                yield place.said(
+                yield place.message(
                     said, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
                 )
 
