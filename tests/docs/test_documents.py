@@ -54,6 +54,7 @@ NOT_RUN = {
     "docs/how-to/run-workers.md": 1,  # a model
     "docs/how-to/start-from-a-preset.md": 2,  # a model
     "docs/how-to/use-another-model.md": 2,  # a key, a server
+    "docs/how-to/write-an-importer.md": 1,  # `pip install`
     "docs/tutorial/first-run.md": 2,  # `pip install`, and the embedded model
 }
 
