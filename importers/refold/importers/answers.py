@@ -15,7 +15,8 @@ from refold.reducers.vocabulary import StopReason
 class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
     """The names by which a format tells the tokens of a request: for each kind some, of which the first that counts holds.
 
-    A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but beside it.
+    A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but
+    beside it.
     """
 
     input: tuple[str, ...]

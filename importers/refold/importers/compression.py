@@ -1,7 +1,7 @@
 """Bytes as they are meant: unpacked where gzip or Zstandard packed them, in UTF-8 where another encoding was written.
 
-All of it in a stream, bounded, and as often from its beginning as somebody wants. What is cut or damaged is read up to
-there, and a note says so.
+All of it in a stream, bounded, and as often from its beginning as somebody wants. What is cut or damaged is
+read up to there, and a note says so.
 """
 
 import codecs

@@ -148,8 +148,8 @@ class UnreadCall(MessageCall, frozen=True):
 def read_call(id_: str, name: str, given: JSON, *left: JSON, beside: Collection[str] = ()) -> MessageCall:
     """Return a call with these arguments; `left` is what is left of the part in which it stood.
 
-    It is an `UnreadCall` if it has no name, or if it has no arguments and something is left that may be them: a value that
-    is not empty, under a key that neither `beside` nor `_BESIDE` lists.
+    It is an `UnreadCall` if it has no name, or if it has no arguments and something is left that may be them:
+    a value that is not empty, under a key that neither `beside` nor `_BESIDE` lists.
     """
     written = arguments(given)
     if name and given and given not in _NO_ARGUMENTS:

@@ -22,9 +22,10 @@ ALL: Ranges = ((NO_ROW, _LAST),)
 class Cut(Item, frozen=True, kw_only=True):
     """From here on the model is shown something else than all that was said: after a compaction, a rollback, …
 
-    First the last `turns` of the person are taken back, with all that followed them. Of the rest stays `head`, then comes what
-    `joins`, then stays `tail`: ranges of rows, first and last included; `between`: and what was said between them. `cleared` has what is left of the words of results,
-    by the providers' ids of their calls. `why` is the source's word for it.
+    First the last `turns` of the person are taken back, with all that followed them. Of the rest stays
+    `head`, then comes what `joins`, then stays `tail`: ranges of rows, first and last included; `between`:
+    and what was said between them. `cleared` has what is left of the words of results, by the providers' ids
+    of their calls. `why` is the source's word for it.
     """
 
     why: str

@@ -1,8 +1,8 @@
 """JSON documents that stop in the middle, and files of one value or one a line.
 
-A recorder that dies while it writes leaves half a document, and half a document is most of the evidence. The scanner
-walks tokens, remembers the last place at which everything that was open could have been closed, and closes it there.
-What lies behind the cut, or behind the first byte that is no JSON, is not guessed.
+A recorder that dies while it writes leaves half a document, and half a document is most of the evidence. The
+scanner walks tokens, remembers the last place at which everything that was open could have been closed, and
+closes it there. What lies behind the cut, or behind the first byte that is no JSON, is not guessed.
 
 It is only asked where the ordinary decoder refused: whole documents never come here.
 """
@@ -47,8 +47,8 @@ class Document(msgspec.Struct, frozen=True):
 def document(source: Source, *elements: tuple[str, ...]) -> Document:
     """The JSON document that a source is, up to where it breaks off.
 
-    `elements` are paths of lists whose elements are worth nothing by halves, `ANY` for an index: `("messages",)`,
-    `("samples", ANY, "events")`. An element of theirs that was open at the cut is left out.
+    `elements` are paths of lists whose elements are worth nothing by halves, `ANY` for an index:
+    `("messages",)`, `("samples", ANY, "events")`. An element of theirs that was open at the cut is left out.
     Raises `BadTranscript` where not even a beginning can be read.
     """
     data = source.whole()

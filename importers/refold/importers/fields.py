@@ -1,10 +1,12 @@
 """JSON values of strangers, asked for what they should be, and what an importer takes out of them.
 
-A value is taken where an item says it, and is gone from its row with whatever is empty without it. So what is left is what no
-item says, exactly, and no importer lists what it knows. Looking at a value (`fields`) leaves it where it stands. What is not of
-the type that is asked for is not taken. Rows are an importer's own: it reads each of them to its end before it hands on what is left.
+A value is taken where an item says it, and is gone from its row with whatever is empty without it. So what is
+left is what no item says, exactly, and no importer lists what it knows. Looking at a value (`fields`) leaves
+it where it stands. What is not of the type that is asked for is not taken. Rows are an importer's own: it
+reads each of them to its end before it hands on what is left.
 
-What an import says of a source is told by these words (`limit:steps`, `prompt:equal`), so no source may choose them.
+What an import says of a source is told by these words (`limit:steps`, `prompt:equal`), so no source may
+choose them.
 """
 
 import re

@@ -1,12 +1,13 @@
 """What an importer says of a transcript, in its order: small values that no format shines through.
 
-An importer reads one format and yields these. `deriving` makes facts of them, one run after the other, and derives the
-decisions; so no importer knows how the machine moves, and the machine knows no format.
+An importer reads one format and yields these. `deriving` makes facts of them, one run after the other, and
+derives the decisions; so no importer knows how the machine moves, and the machine knows no format.
 
-The order is the source's own, within and between runs: `RunBegan`, then what happened, then `RunEnded`. Each item says
-where it stood (`position`), and when (`at`, integer nanoseconds since the Unix epoch, None where the source says nothing).
-Positions are what an investigator opens: `line 12`, `lines 12-15` of lines; `$.messages[3]` of a JSON document;
-`samples/1_epoch_1.json $.events[7]` inside an archive. Together they cover the source.
+The order is the source's own, within and between runs: `RunBegan`, then what happened, then `RunEnded`. Each
+item says where it stood (`position`), and when (`at`, integer nanoseconds since the Unix epoch, None where
+the source says nothing). Positions are what an investigator opens: `line 12`, `lines 12-15` of lines;
+`$.messages[3]` of a JSON document; `samples/1_epoch_1.json $.events[7]` inside an archive. Together they
+cover the source.
 """
 
 from collections.abc import Iterable, Iterator
@@ -69,8 +70,8 @@ NO_ROW = -1
 class Item(msgspec.Struct, frozen=True, gc=False):
     """Base of all items. `rest` is JSON text of what stood there and has no place in the item: nothing is dropped.
 
-    `counts` only where the rule of its format counts it as something else than what it is. `row` is the number of the row
-    in which it stood, the first of several: by it a `Cut` names what stays.
+    `counts` only where the rule of its format counts it as something else than what it is. `row` is the
+    number of the row in which it stood, the first of several: by it a `Cut` names what stays.
     """
 
     position: str
@@ -83,12 +84,12 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 class RunBegan(Item, frozen=True, kw_only=True):
     """A run begins. `key` names it within the source (a session id, a sample, a task; unique there).
 
-    `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the task
-    where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in them.
-    `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing. `parent` is the key of the
-    run, told before this one, of which the call with the provider's id `call` began it: then it is no run of the source's
-    own, and is not counted as one. `cuts` is how many `Cut` and `Forked` come at most, None if
-    nobody knows: what was said is held for them.
+    `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the
+    task where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in
+    them. `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing.
+    `parent` is the key of the run, told before this one, of which the call with the provider's id `call`
+    began it: then it is no run of the source's own, and is not counted as one. `cuts` is how many `Cut` and
+    `Forked` come at most, None if nobody knows: what was said is held for them.
     """
 
     key: str
@@ -118,8 +119,8 @@ class Said(Item, frozen=True, kw_only=True):
 class Prompted(Item, frozen=True, kw_only=True):
     """Exactly the messages that the next answer was given, system prompt included, where the source recorded them.
 
-    `messages` have the same texts as the items before them had. `why`: `prompt` for a prompt that was recorded as
-    such, else the source's word for what made another of it (`compaction`, `rollback`, …).
+    `messages` have the same texts as the items before them had. `why`: `prompt` for a prompt that was
+    recorded as such, else the source's word for what made another of it (`compaction`, `rollback`, …).
     """
 
     messages: tuple[Message, ...]
@@ -129,8 +130,8 @@ class Prompted(Item, frozen=True, kw_only=True):
 class Answered(Item, frozen=True, kw_only=True):
     """The model answered: one item a response of the provider, however many rows it has in the source.
 
-    `duration` in nanoseconds; `cost_nanousd` None where the source says nothing. `stop` None: the source says nothing;
-    then it follows from whether there are calls.
+    `duration` in nanoseconds; `cost_nanousd` None where the source says nothing. `stop` None: the source says
+    nothing; then it follows from whether there are calls.
     """
 
     text: str = ""
@@ -149,10 +150,10 @@ class Answered(Item, frozen=True, kw_only=True):
 class Returned(Item, frozen=True, kw_only=True):
     """A call ended. `id` as the call has it, "" where the source names none: then it is the next call that waits.
 
-    `output` is what the model was shown. `marked`: the source says whether the call failed, by more than words that it shows
-    the model; else nobody knows. `error` only where it says so. `refused_by`: the call did not run, because its own harness
-    refused it; then it has no `error`. `began` is the key of the run that the call began, as the file that has that run names
-    it, "" for none.
+    `output` is what the model was shown. `marked`: the source says whether the call failed, by more than
+    words that it shows the model; else nobody knows. `error` only where it says so. `refused_by`: the call
+    did not run, because its own harness refused it; then it has no `error`. `began` is the key of the run
+    that the call began, as the file that has that run names it, "" for none.
     """
 
     id: str
@@ -184,9 +185,9 @@ class Cancelled(Item, frozen=True, kw_only=True):
 class Remarked(Item, frozen=True, kw_only=True):
     """Something that the source recorded and that is no fact of ours: kept, and shown beside the log.
 
-    `what` is one word, or a word and a kind: `compaction`, `trim`, `limit:steps`, `guardrail`, `hook`, `approval`,
-    `retry`, `subagent`, `unmapped`, …; `rest` has it whole. `rows`: how many rows of the source it stands for;
-    `known`: they are such as this format is known to have.
+    `what` is one word, or a word and a kind: `compaction`, `trim`, `limit:steps`, `guardrail`, `hook`,
+    `approval`, `retry`, `subagent`, `unmapped`, …; `rest` has it whole. `rows`: how many rows of the source
+    it stands for; `known`: they are such as this format is known to have.
     """
 
     what: str
@@ -201,7 +202,8 @@ UNKNOWN_PART = "unknown_part"
 class Unread(Item, frozen=True, kw_only=True):
     """Something that could not be read, or not be trusted: a line, and why. `code` is a stable word.
 
-    `rest` has what stood there, as far as it may be kept. `read`: all that stands there was read, and something of it is odd.
+    `rest` has what stood there, as far as it may be kept. `read`: all that stands there was read, and
+    something of it is odd.
     """
 
     code: str
@@ -241,7 +243,8 @@ def message_of(item: Said | Answered | Returned) -> Message:
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Where something stands in a source, and when it was. Its methods make the items.
 
-    Each takes what has no field in the item: `rest`, JSON text, or `value`, which is encoded. `counts` as in `Item`.
+    Each takes what has no field in the item: `rest`, JSON text, or `value`, which is encoded. `counts` as in
+    `Item`.
     """
 
     position: str

@@ -1,8 +1,9 @@
 """Messages as frameworks write them, read into ours: one reader for the field's shapes.
 
-OpenAI chat and Responses, Anthropic blocks, GenAI parts, the AI SDK, Gemini contents and LangChain are told apart part by
-part, never by a name of the framework: the shapes mix in practice (a gateway logs Anthropic blocks in OpenAI messages). A
-message of theirs may be several of ours, since each result is one. What was read is taken, and the rest stays where it stood.
+OpenAI chat and Responses, Anthropic blocks, GenAI parts, the AI SDK, Gemini contents and LangChain are told
+apart part by part, never by a name of the framework: the shapes mix in practice (a gateway logs Anthropic
+blocks in OpenAI messages). A message of theirs may be several of ours, since each result is one. What was
+read is taken, and the rest stays where it stood.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,8 @@ _DEPTH = 6
 class Read(msgspec.Struct, frozen=True):
     """The messages of a value, in order, and why the answer in it stopped.
 
-    `left` is what is left of the value, None for nothing. `unknown` are the parts and objects in it that no rule reads.
+    `left` is what is left of the value, None for nothing. `unknown` are the parts and objects in it that no
+    rule reads.
     """
 
     messages: tuple[Message, ...] = ()
@@ -68,8 +70,8 @@ class Read(msgspec.Struct, frozen=True):
 def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str] | None = None) -> Read:
     """The messages of what stands there, be it JSON text; a bare text is one of `role`. What is left stands there then.
 
-    Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is in `told`
-    already is taken, too.
+    Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is
+    in `told` already is taken, too.
     """
     reader = _Reader(role, told)
     left = reader.value(unwrapped(at(value, *path)))
@@ -88,7 +90,8 @@ def _put(row: JSON, name: str, left: JSON) -> None:
 def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """The messages of a request whose system instructions stand beside them, under a key; they are taken from there.
 
-    Recorders that put the system prompt into the messages often say it beside them, too: what is not the same is left.
+    Recorders that put the system prompt into the messages often say it beside them, too: what is not the same
+    is left.
     """
     read = take_messages(deepcopy(at(around, name)), role=Role.SYSTEM)
     first = messages[0] if messages and messages[0].role is Role.SYSTEM else None

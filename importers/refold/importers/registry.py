@@ -1,7 +1,7 @@
 """The formats that can be imported, what an importer of one is, and which of them a file is: by its content, never by its name.
 
-Each importer is loaded when it is first asked. The best match wins; two equal best ones are refused, for nothing is
-guessed silently: whoever knows better names the format.
+Each importer is loaded when it is first asked. The best match wins; two equal best ones are refused, for
+nothing is guessed silently: whoever knows better names the format.
 """
 
 import sys
@@ -31,10 +31,9 @@ class Match(msgspec.Struct, frozen=True):
 class Importer(Protocol):
     """One format.
 
-    An importer is pure: it reads the source that it is
-    given, opens nothing that it names, and never raises for what stands in it but `BadTranscript`, where not one item
-    can be read at all; anything less is an `Unread` item, and reading goes on behind it. Cut anywhere, a file still
-    imports, up to the cut.
+    An importer is pure: it reads the source that it is given, opens nothing that it names, and never raises
+    for what stands in it but `BadTranscript`, where not one item can be read at all; anything less is an
+    `Unread` item, and reading goes on behind it. Cut anywhere, a file still imports, up to the cut.
     """
 
     @property
@@ -228,8 +227,8 @@ class OtherFormat(UnknownFormat):
 def formats() -> Mapping[str, str]:
     """Every format by name, with the place of its importer: refold's own and the installed ones.
 
-    An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` for a name that
-    one of refold's own formats has.
+    An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` for
+    a name that one of refold's own formats has.
     """
     return {**FORMATS, **_installed(tuple(sys.path))}
 

@@ -1,8 +1,9 @@
 """Sessions of command-line agents: rows with a header, of which a format says how each is read, and the rest is done here.
 
-A session may form a tree: each row names the one that it follows, so going back to an earlier row begins a new branch.
-The last row and its ancestors are the conversation. Rows of other branches are remarked, with what they would have counted.
-The ids that link the rows may repeat: a row is the same as an earlier one only if it says the same.
+A session may form a tree: each row names the one that it follows, so going back to an earlier row begins a
+new branch. The last row and its ancestors are the conversation. Rows of other branches are remarked, with
+what they would have counted. The ids that link the rows may repeat: a row is the same as an earlier one only
+if it says the same.
 
 How a run ended is read off its items, in the same words for all formats.
 """
@@ -65,8 +66,8 @@ def last_answer(stop: str, silent: str = "unknown") -> End:
 class Ending:
     """How a run ends, by its items. `open`: the names of calls without result, by their ids.
 
-    `harness`: a message that the harness put in is a prompt, too. `silent`: the end of a run whose last answer does not say
-    why it stopped. `rule`: what a format knows better of an item, None for nothing.
+    `harness`: a message that the harness put in is a prompt, too. `silent`: the end of a run whose last
+    answer does not say why it stopped. `rule`: what a format knows better of an item, None for nothing.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class Ending:
 class Session:
     """One reading of a session file, from its first row to its last. A format is a subclass.
 
-    `id` and `parent` are the keys by which rows form a tree; in a format without `id` they form none. `head` is the
-    header, `numbers` the numbers of rows by their ids, and `ending` knows which calls are open.
+    `id` and `parent` are the keys by which rows form a tree; in a format without `id` they form none. `head`
+    is the header, `numbers` the numbers of rows by their ids, and `ending` knows which calls are open.
     """
 
     id: ClassVar[str] = "id"

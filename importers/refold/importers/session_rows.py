@@ -1,7 +1,8 @@
 """Rows of a session file, one JSON object a line, and what their readers share: positions, spans of time, noise.
 
-Command-line agents append to such files as they go. So a line may be cut, hold two objects (a file without a final newline
-was continued), or be no JSON at all; each of that is noise with a position, and reading goes on behind it.
+Command-line agents append to such files as they go. So a line may be cut, hold two objects (a file without a
+final newline was continued), or be no JSON at all; each of that is noise with a position, and reading goes on
+behind it.
 """
 
 import json

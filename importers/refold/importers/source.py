@@ -1,8 +1,9 @@
 """A transcript as bytes, and zip archives of them: read in bounded pieces. Nothing that they name is opened.
 
-Names of members are only compared and shown, never opened as paths. Stored, deflated and Zstandard members (method 93,
-which Python reads from 3.14 on, and `backports.zstd` before) are read here directly, because an archive that was cut off
-has no directory: then its members are found one behind the other, each by its own header.
+Names of members are only compared and shown, never opened as paths. Stored, deflated and Zstandard members
+(method 93, which Python reads from 3.14 on, and `backports.zstd` before) are read here directly, because an
+archive that was cut off has no directory: then its members are found one behind the other, each by its own
+header.
 """
 
 import hashlib
@@ -73,8 +74,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 class Source:
     """A transcript: its name, and its bytes, which may be asked for more than once.
 
-    `problem` says, once they were read, why there are no more of them: cut off, damaged, too many. `known` keeps what
-    was found out of its first bytes, by a name, for whoever asks again.
+    `problem` says, once they were read, why there are no more of them: cut off, damaged, too many. `known`
+    keeps what was found out of its first bytes, by a name, for whoever asks again.
     """
 
     def __init__(self, name: str, file: BinaryIO, content: BinaryIO | None = None) -> None:
@@ -148,8 +149,8 @@ class Source:
 def decoded(data: bytes) -> JSON:
     """A JSON value. Raises `ValueError`.
 
-    What recorders write and JSON has not is read all the same: `NaN`, lone surrogates as U+FFFD, a backslash before what it
-    escapes nothing of as itself.
+    What recorders write and JSON has not is read all the same: `NaN`, lone surrogates as U+FFFD, a backslash
+    before what it escapes nothing of as itself.
     """
     data = data.removeprefix(BOM_UTF8)
     if too_many(data):

@@ -1,10 +1,10 @@
 """A look over all that a file says before anything of it is written, and what was counted in it.
 
-Files of other agents may look like one of a format and map to nothing of it. What tells them is what comes out: messages
-in which nothing stands, and rows that the format is not known to have.
+Files of other agents may look like one of a format and map to nothing of it. What tells them is what comes
+out: messages in which nothing stands, and rows that the format is not known to have.
 
-A client was run against a scripted model, and what was imported was held against its requests; or its transcripts are among
-those in `tests/transcripts`.
+A client was run against a scripted model, and what was imported was held against its requests; or its
+transcripts are among those in `tests/transcripts`.
 """
 
 import re
@@ -45,8 +45,8 @@ _OF_THE_FORMAT = 5  # where nothing was said, one row in so many is of the forma
 class Survey:
     """What was found in a file `name`. `said` messages, answers and results were read, `mute` ones not, or not all of each.
 
-    `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which nothing was said at all.
-    `size`: characters of all that was said.
+    `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which
+    nothing was said at all. `size`: characters of all that was said.
     """
 
     def __init__(self, name: str) -> None:
@@ -233,8 +233,9 @@ _EACH_RUNS_OWN = frozenset({"openhands"})
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of a file, sums over its runs; `-` where the format does not say. Times are the source's own words.
 
-    `unmarked`: results of which it does not say whether they are errors. `beside`: messages to the model in rows that the
-    rule of the format does not count. `end`: how its run ended; of several runs how many ended how, as `finished=12;limit:message=3`.
+    `unmarked`: results of which it does not say whether they are errors. `beside`: messages to the model in
+    rows that the rule of the format does not count. `end`: how its run ended; of several runs how many ended
+    how, as `finished=12;limit:message=3`.
     """
 
     runs: int
@@ -267,7 +268,8 @@ def counted(
 ) -> Counts:
     """The counts of a file of `runs` runs, of which these are the ends and the tallies. One may be the file's, and no run's.
 
-    `once`: where all ended the same way, that is said once, as of a database, whose runs are rows of one record.
+    `once`: where all ended the same way, that is said once, as of a database, whose runs are rows of one
+    record.
     """
     return Counts(
         runs=runs,

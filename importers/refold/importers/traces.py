@@ -1,8 +1,8 @@
 """Traces: steps of a run, of which each request repeats the conversation before it and tells a little that is new.
 
-Formats of spans have no list of messages, but the prompt of each request. Of these the conversation is told once: what a
-prompt holds more of than was told before joined since then. The prompt itself is told as well, exactly. Spans are what
-counts of them, and no messages of prompts.
+Formats of spans have no list of messages, but the prompt of each request. Of these the conversation is told
+once: what a prompt holds more of than was told before joined since then. The prompt itself is told as well,
+exactly. Spans are what counts of them, and no messages of prompts.
 """
 
 from collections import Counter
@@ -34,10 +34,11 @@ _Key = tuple[Role, str]
 class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A span of a run, as one of three: a request and its answer, a call of a tool, or what is neither.
 
-    An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is what is told
-    instead of one that says nothing. `tool` is what came of a call by the span itself; what the span asked for are its
-    `arguments`, None if they were not captured; `alone` is told of one that no call waits for (None: a result all the same). `remark` is a span that is
-    neither. `unknown` is what no rule could read of an answer.
+    An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is
+    what is told instead of one that says nothing. `tool` is what came of a call by the span itself; what the
+    span asked for are its `arguments`, None if they were not captured; `alone` is told of one that no call
+    waits for (None: a result all the same). `remark` is a span that is neither. `unknown` is what no rule
+    could read of an answer.
     """
 
     prompt: tuple[Message, ...] = ()
@@ -125,7 +126,8 @@ class Trace:
 class Shown:
     """The results as models were shown them: of each id the first, the second … in the order of the prompts.
 
-    A tool's span records what the tool gave, in the framework's own wrapping; the prompt after it what the model read.
+    A tool's span records what the tool gave, in the framework's own wrapping; the prompt after it what the
+    model read.
     """
 
     def __init__(self, prompts: Iterable[Sequence[Message]]) -> None:

@@ -1,8 +1,8 @@
 """One file, run by run: what stands in it, as events to be appended, and what was counted on the way.
 
-A run's id follows from the file's bytes and the run's key in it, so that a transcript that is imported twice is found
-to be there. The bytes are digested as they are meant: packed or not, it is the same transcript. What is found to go on from a run
-that is there is derived as that one.
+A run's id follows from the file's bytes and the run's key in it, so that a transcript that is imported twice
+is found to be there. The bytes are digested as they are meant: packed or not, it is the same transcript. What
+is found to go on from a run that is there is derived as that one.
 """
 
 import hashlib
@@ -65,8 +65,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class TranscriptRun:
     """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it.
 
-    `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by which call: "" if the file
-    says no more than that one did, else None. `begun_by` is that run and the call, if somebody knows better than the file.
+    `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by
+    which call: "" if the file says no more than that one did, else None. `begun_by` is that run and the call,
+    if somebody knows better than the file.
     """
 
     def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
@@ -142,8 +143,9 @@ class Transcript:
     def runs(self) -> Iterator[TranscriptRun]:
         """The runs one after the other; what is left of one is passed over before the next.
 
-        Raises `BadTranscript` where not one item could be read, or where there is more than is read, and at the end where
-        the file is not any more what it was when it was digested; `OtherFormat` where it only looks like one of its format.
+        Raises `BadTranscript` where not one item could be read, or where there is more than is read, and at
+        the end where the file is not any more what it was when it was digested; `OtherFormat` where it only
+        looks like one of its format.
         """
         self._look_over()
         while (item := self._pull()) is not None:

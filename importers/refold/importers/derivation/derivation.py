@@ -1,10 +1,10 @@
 """Items into a log: each becomes the fact that it is, and what follows from a fact is derived by the machine.
 
-An answer needs a request, and a request is made as soon as nothing else is waited for. So what stands between two
-answers is collected, and told in the order in which the machine asks once, with all of it in the window; a prompt that
-the source recorded is compared with what the window would show, and what the source's harness did besides is observed
-as such. What the machine would not take is an annotation, never dropped and never forced in. Right behind a fact stands
-where it came from.
+An answer needs a request, and a request is made as soon as nothing else is waited for. So what stands between
+two answers is collected, and told in the order in which the machine asks once, with all of it in the window;
+a prompt that the source recorded is compared with what the window would show, and what the source's harness
+did besides is observed as such. What the machine would not take is an annotation, never dropped and never
+forced in. Right behind a fact stands where it came from.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,8 +53,8 @@ from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown, shared
 class Opening(msgspec.Struct, frozen=True):
     """The messages of the first request. `task` is the index of the person's first one, None: nobody knows better.
 
-    `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls without
-    a result, or results without a call; `orphans` results that no call waited for.
+    `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls
+    without a result, or results without a call; `orphans` results that no call waited for.
     """
 
     messages: tuple[Message, ...]
@@ -101,9 +101,9 @@ def opened(items: Iterable[Item]) -> Opening:
 def began_at(items: Sequence[Item], asked: Item | None) -> int:
     """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if nobody says.
 
-    With the person's first message, for what a harness wrote before it may be minutes older, and no model was waited for;
-    else with whatever was said first, and only where nothing was, with what was noted. Always the earliest of such: what
-    heads a file may have been written after what follows it.
+    With the person's first message, for what a harness wrote before it may be minutes older, and no model was
+    waited for; else with whatever was said first, and only where nothing was, with what was noted. Always the
+    earliest of such: what heads a file may have been written after what follows it.
     """
     answer = [asked] if asked else []
     prompts = [
@@ -162,8 +162,8 @@ _UNSAID = (
 class Fit(msgspec.Struct, frozen=True):
     """What became of the prompts that a source recorded, each with an answer.
 
-    `first` began a run. `equal`: the view was the same by itself; `changed`: once what the source's harness did was
-    observed; `unequal`: not even then. `halves`: prompts that held half of a pair.
+    `first` began a run. `equal`: the view was the same by itself; `changed`: once what the source's harness
+    did was observed; `unequal`: not even then. `halves`: prompts that held half of a pair.
     """
 
     first: int = 0
@@ -181,7 +181,8 @@ class Fit(msgspec.Struct, frozen=True):
 class Derivation:
     """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no longer.
 
-    Of a log that is there and goes on now, `between` has what its source never said. `parent`: the run and the call that began it.
+    Of a log that is there and goes on now, `between` has what its source never said. `parent`: the run and
+    the call that began it.
     """
 
     def __init__(

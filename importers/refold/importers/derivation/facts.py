@@ -59,8 +59,8 @@ class Paired(msgspec.Struct, frozen=True, gc=False):
 def paired(calls: Sequence[Open], results: Sequence[Returned]) -> list[Paired]:
     """For each result the call that it answers. Each call has one result at most.
 
-    First go the results whose id a call has; repeated ids in the order of the calls. What is left is the next open
-    call's, of its tool if it names one: said as odd, unless the source names no ids at all.
+    First go the results whose id a call has; repeated ids in the order of the calls. What is left is the next
+    open call's, of its tool if it names one: said as odd, unless the source names no ids at all.
     """
     free = _Free(calls)
     found = [free.of_id(result.id) for result in results]

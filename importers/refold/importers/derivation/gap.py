@@ -1,7 +1,7 @@
 """What stands between two answers, and the conversation as the next answer is shown it.
 
-No reader keeps it: a `Cut` says what stays, and here it becomes what the next answer was shown, as if the source had recorded
-that. Texts are held only while a cut or a fork may still ask for them.
+No reader keeps it: a `Cut` says what stays, and here it becomes what the next answer was shown, as if the
+source had recorded that. Texts are held only while a cut or a fork may still ask for them.
 """
 
 from bisect import bisect
@@ -76,9 +76,9 @@ class Gap:
 class Results(msgspec.Struct, frozen=True):
     """What became of the open batch: for each result, by its place, the call that it answers; `missing` calls have none.
 
-    After the last result of a batch the model is asked: so that of `held` is told last, behind what joined meanwhile. But
-    where a person stopped it, or said something, the results that stood before are told before that, and nothing is
-    asked: `parted` is the place, by which the others are missed.
+    After the last result of a batch the model is asked: so that of `held` is told last, behind what joined
+    meanwhile. But where a person stopped it, or said something, the results that stood before are told before
+    that, and nothing is asked: `parted` is the place, by which the others are missed.
     """
 
     pairs: dict[int, Paired]

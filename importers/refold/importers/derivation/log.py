@@ -129,7 +129,8 @@ class Writer:
     def record(self, item: Item, seq: int | None = None, what: str = "", text: str = "") -> None:
         """Say where a fact, or something that is none, stood in the source, with what of it has no other place.
 
-        `what` may be the source's own word, but for one: only an end says `end:`, for by that an import knows that it is done.
+        `what` may be the source's own word, but for one: only an end says `end:`, for by that an import knows
+        that it is done.
         """
         if not isinstance(item, RunEnded):
             self._pass_over()
@@ -206,7 +207,8 @@ class Writer:
     def _own_time(self, item: Item, seq: int | None) -> str:
         """The source's own time where the log's does not show it: it ran backwards, or stood still.
 
-        So of what stands at the instant of what came before it is known whether its source says so, or says nothing.
+        So of what stands at the instant of what came before it is known whether its source says so, or says
+        nothing.
         """
         still = seq is not None and seq == self._still
         shown = item.at is None or (item.at == self.state.at and not still)

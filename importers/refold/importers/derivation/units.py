@@ -1,8 +1,8 @@
 """A recorded prompt and the window in units, and what joins and leaves the window between two answers.
 
-A unit is a reply with its results, or a message of its own: it is kept or dropped whole. Two units are the same if
-their messages are: role, text, and for calls name and arguments. Ids are not compared, for ours are not the source's,
-and results stand in the order of their calls, for so they are shown here.
+A unit is a reply with its results, or a message of its own: it is kept or dropped whole. Two units are the
+same if their messages are: role, text, and for calls name and arguments. Ids are not compared, for ours are
+not the source's, and results stand in the order of their calls, for so they are shown here.
 """
 
 import hashlib
@@ -73,8 +73,8 @@ def units_of(messages: Sequence[Message]) -> list[Unit]:
 def aligned(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
     """For each of `new` the place in `old` of the same unit, None where there is none. Places ascend.
 
-    What both begin with is matched first; the rest once from the front and once from the end, and the better of both
-    counts, by messages: what a harness drops is mostly in between, or said anew at the end each time.
+    What both begin with is matched first; the rest once from the front and once from the end, and the better
+    of both counts, by messages: what a harness drops is mostly in between, or said anew at the end each time.
     """
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -192,7 +192,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """In order: `said` joins at the end, `change` is made, `asker` is said by somebody who waits for an answer.
 
-    `keys` is what the request must show then, None where nothing recorded it; `halves` are pairs that it had half of.
+    `keys` is what the request must show then, None where nothing recorded it; `halves` are pairs that it had
+    half of.
     """
 
     said: tuple[Said, ...] = ()
@@ -214,9 +215,10 @@ def planned(
 ) -> Plan:
     """How to get from the window to what the next request showed.
 
-    `messages` is the number of the run's last message, reserved ones included. `said` is what was said meanwhile,
-    the first `after` of it before `prompt` was recorded. `wanted`: a person's message is waited for. `under_way`: the
-    prompt was recorded while calls were: it has their reply without results, and means the whole of it.
+    `messages` is the number of the run's last message, reserved ones included. `said` is what was said
+    meanwhile, the first `after` of it before `prompt` was recorded. `wanted`: a person's message is waited
+    for. `under_way`: the prompt was recorded while calls were: it has their reply without results, and means
+    the whole of it.
     """
     if prompt is None:
         asker = said[-1] if wanted and said and said[-1].role is Role.USER else None

@@ -1,11 +1,11 @@
 """Threads of Amp: one document `{v, id, messages}`, whose messages have numbers and blocks, and whose results say how they ran.
 
-A result is a block of a message on the user's side: `run` has its status, and its result or its error. What the model was
-shown of a result that is no text is not in the file: the JSON text of the result stands here. What a person typed has a time,
-and so has each answer that tells its usage; results have none.
+A result is a block of a message on the user's side: `run` has its status, and its result or its error. What
+the model was shown of a result that is no text is not in the file: the JSON text of the result stands here.
+What a person typed has a time, and so has each answer that tells its usage; results have none.
 
-Counted: messages by their role, those with results as such; tokens as the answers tell them, where the input leaves out what was
-cached.
+Counted: messages by their role, those with results as such; tokens as the answers tell them, where the input
+leaves out what was cached.
 """
 
 from collections.abc import Iterator

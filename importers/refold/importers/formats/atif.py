@@ -2,13 +2,14 @@
 
 Collections of them are lists, or JSON lines.
 
-`steps` are the system's, the user's, or the agent's; an agent's step has the answer, its calls, and what came back
-(`observation.results`). Copied steps (`is_copied_context`) are what a continuation was given to begin with, no new work.
-An observation of a step without calls is not tied to any: then the model was told it, and so it stands here. The format
-has no mark of an error, and no end.
+`steps` are the system's, the user's, or the agent's; an agent's step has the answer, its calls, and what came
+back (`observation.results`). Copied steps (`is_copied_context`) are what a continuation was given to begin
+with, no new work. An observation of a step without calls is not tied to any: then the model was told it, and
+so it stands here. The format has no mark of an error, and no end.
 
-Counted: messages by the steps' source, copied ones too; results = observation results; tokens as `final_metrics` has
-them, which need not be the sum of the steps (sub-agents are in them, copied steps are not).
+Counted: messages by the steps' source, copied ones too; results = observation results; tokens as
+`final_metrics` has them, which need not be the sum of the steps (sub-agents are in them, copied steps are
+not).
 """
 
 from collections.abc import Generator, Iterator, Sequence

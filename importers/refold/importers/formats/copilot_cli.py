@@ -1,15 +1,16 @@
 """GitHub Copilot CLI sessions: events of a type with `data`, a line each, as the runtime wrote them when they happened.
 
-An answer may be several rows, a row a call or a piece: they are one where nothing came back between them, and where no other
-`apiCallId` says that they are two; nor, in a file that tells of no turn, another `messageId`. Calls stand in the answer (`toolRequests`) and again where they begin; what the model is
-shown of a result is its `content`, of a failed one the error's message. Of what a person said it is shown
-`transformedContent`. Sub-agents write into the same file: their rows name the agent, or the call that began it. A compaction
-runs beside the conversation: its summary stands for what was there when it began. The first system prompt is the run's; each
-turn writes it anew.
+An answer may be several rows, a row a call or a piece: they are one where nothing came back between them, and
+where no other `apiCallId` says that they are two; nor, in a file that tells of no turn, another `messageId`.
+Calls stand in the answer (`toolRequests`) and again where they begin; what the model is shown of a result is
+its `content`, of a failed one the error's message. Of what a person said it is shown `transformedContent`.
+Sub-agents write into the same file: their rows name the agent, or the call that began it. A compaction runs
+beside the conversation: its summary stands for what was there when it began. The first system prompt is the
+run's; each turn writes it anew.
 
-Counted: the rows of the main agent. An answer tells its output tokens only; those of the input stand in `session.shutdown`,
-sub-agents included, for the time since the start or the last resumption: they hold where there was but one such time, and
-the file ends with it.
+Counted: the rows of the main agent. An answer tells its output tokens only; those of the input stand in
+`session.shutdown`, sub-agents included, for the time since the start or the last resumption: they hold where
+there was but one such time, and the file ends with it.
 """
 
 from collections.abc import Iterator
@@ -191,7 +192,8 @@ class _CopilotCli(Session):
     def _is_another(self, draft: _Answer, row: JSON) -> bool:
         """Whether a row is of another answer than the draft: by the id of its call, else by its message's, where turns are told.
 
-        Where turns begin, pieces of one answer may have messages of their own; where none does, each message is an answer.
+        Where turns begin, pieces of one answer may have messages of their own; where none does, each message
+        is an answer.
         """
         api, message = text(row, "data", "apiCallId"), text(row, "data", "messageId")
         if api and draft.api:

@@ -1,8 +1,9 @@
 """Droid sessions, as Factory's command line keeps them: a header, messages of content blocks, and what it notes beside.
 
-An answer is one message, with its thoughts and calls; results come in a message of the person's side, before what the person
-or the harness said with them. A message in which all is in `<system-` tags is the harness's. A compaction names the last
-message that its summary stands for. Tokens are in no row: a file beside the session sums them up.
+An answer is one message, with its thoughts and calls; results come in a message of the person's side, before
+what the person or the harness said with them. A message in which all is in `<system-` tags is the harness's.
+A compaction names the last message that its summary stands for. Tokens are in no row: a file beside the
+session sums them up.
 
 Counted: messages by their role, those with results as such.
 """

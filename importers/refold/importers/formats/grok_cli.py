@@ -1,8 +1,9 @@
 """Grok CLI's `chat_history.jsonl`: what the model is shown, a row a message, a thought or a result; no times, no usage.
 
-An answer is a row `assistant`, with the thoughts in the rows before it, or in its own `reasoning`. Calls that the provider
-answered itself stand in rows of their own, `backend_tool_call`. A person's row says that the turn before it was interrupted;
-`synthetic_reason` names what the harness put in. No result is marked as failed.
+An answer is a row `assistant`, with the thoughts in the rows before it, or in its own `reasoning`. Calls that
+the provider answered itself stand in rows of their own, `backend_tool_call`. A person's row says that the
+turn before it was interrupted; `synthetic_reason` names what the harness put in. No result is marked as
+failed.
 
 Counted: messages by their role; thoughts that no answer followed are an answer, too.
 """

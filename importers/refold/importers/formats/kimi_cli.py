@@ -1,11 +1,12 @@
 """Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is shown.
 
-On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and stand behind
-the answer here. Why a step was interrupted, by a person or by an error, is not said. What a compaction left is not on the
-wire. A context has neither times nor usage, and no mark of a failed result; it is written anew by a compaction.
+On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and
+stand behind the answer here. Why a step was interrupted, by a person or by an error, is not said. What a
+compaction left is not on the wire. A context has neither times nor usage, and no mark of a failed result; it
+is written anew by a compaction.
 
-Counted: on the wire turns and what was typed meanwhile, steps that brought something, and results; in a context messages by
-their role. The input there leaves out what was cached.
+Counted: on the wire turns and what was typed meanwhile, steps that brought something, and results; in a
+context messages by their role. The input there leaves out what was cached.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each framework's own shape.
 
-Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum), failed calls the TOOLs
-at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR says that something went wrong.
+Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum),
+failed calls the TOOLs at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR
+says that something went wrong.
 """
 
 from collections.abc import Iterator, Sequence

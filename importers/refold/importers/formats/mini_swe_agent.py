@@ -1,16 +1,17 @@
 """mini-swe-agent trajectories (`.traj.json`): a message list, since 1.0 inside `{info, messages, trajectory_format}`.
 
-Version 1 asks for one fenced shell command an answer; the observation comes back as a user's message that begins with
-`<returncode>`. Version 2 writes the commands beside the answer (`extra.actions`), and may let the model call a function
-`bash` instead; its last message has the role `exit`. Each command becomes a call of `bash`, what came back its result,
-though most models were shown it as a user's message.
+Version 1 asks for one fenced shell command an answer; the observation comes back as a user's message that
+begins with `<returncode>`. Version 2 writes the commands beside the answer (`extra.actions`), and may let the
+model call a function `bash` instead; its last message has the role `exit`. Each command becomes a call of
+`bash`, what came back its result, though most models were shown it as a user's message.
 
-An answer without exactly one command gets a reminder, and no call; version 2 keeps one that it could not use beside the message
-that it sent instead: it cost what it cost, none of its calls ran, and no later prompt has it; a command that submits gets no result, and the message
-behind it is the submission. Raw answers of the provider (`extra.response`) have usage, cost and time.
+An answer without exactly one command gets a reminder, and no call; version 2 keeps one that it could not use
+beside the message that it sent instead: it cost what it cost, none of its calls ran, and no later prompt has
+it; a command that submits gets no result, and the message behind it is the submission. Raw answers of the
+provider (`extra.response`) have usage, cost and time.
 
-Counted: messages by role as they stand, without `exit`; calls = commands; results = messages with a return code or a
-timeout; errors = those whose code is not zero, and timeouts; tokens from the raw answers.
+Counted: messages by role as they stand, without `exit`; calls = commands; results = messages with a return
+code or a timeout; errors = those whose code is not zero, and timeouts; tokens from the raw answers.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each or in a list.
 
-A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span with usage shows
-that the model answered, and the functions under it what it asked for. Spans are written when they end: told by their start.
+A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span
+with usage shows that the model answered, and the functions under it what it asked for. Spans are written when
+they end: told by their start.
 """
 
 from collections.abc import Iterator, Sequence

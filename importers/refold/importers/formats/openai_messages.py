@@ -1,6 +1,7 @@
 """Chat message lists as the OpenAI API takes them, told as a conversation: what was given, asked, answered, returned.
 
-Such a list has no times, no usage and no prompts; a call's result stands behind it, and the id that it names may repeat.
+Such a list has no times, no usage and no prompts; a call's result stands behind it, and the id that it names
+may repeat.
 """
 
 import re

@@ -1,9 +1,11 @@
 """Pi sessions: one entry a line, from version 2 on a tree of which the last entry is the leaf.
 
-The texts around summaries and shell commands are Pi's own (its `messages.ts`), so that a view built from them is the model's.
+The texts around summaries and shell commands are Pi's own (its `messages.ts`), so that a view built from them
+is the model's.
 
-Who goes back to an earlier entry begins a new branch; the old one is kept as a remark, and what was done there is diagnosed. A compaction says which entry is the
-first that stays, so what the model was shown from there on is known exactly.
+Who goes back to an earlier entry begins a new branch; the old one is kept as a remark, and what was done
+there is diagnosed. A compaction says which entry is the first that stays, so what the model was shown from
+there on is known exactly.
 """
 
 import re

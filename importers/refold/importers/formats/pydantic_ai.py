@@ -1,7 +1,7 @@
 """Message histories of Pydantic AI: `[{kind: request | response, parts: [{part_kind, …}], usage, …}]`.
 
-A request with results is a tool's message, one without a person's. A `retry-prompt` that names a tool is how a failed call
-came back; one that names none is the framework asking for another answer.
+A request with results is a tool's message, one without a person's. A `retry-prompt` that names a tool is how
+a failed call came back; one that names none is the framework asking for another answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,16 +1,18 @@
 """Qwen Code sessions: rows that form a tree, each with the content that went to the model or came from it.
 
-A row is of the person, of the model, a tool's result, or the system's: telemetry, compressions, commands. A request that
-failed stands in the telemetry only (`api_error`), with those of sub-agents, which are told by their prompt's id. Up to
-0.13 a call that the person declined has no result. What a compression left the model with stands in its row whole. Two
-processes may write one file: then the one that wrote last is the session, and the other a branch.
+A row is of the person, of the model, a tool's result, or the system's: telemetry, compressions, commands. A
+request that failed stands in the telemetry only (`api_error`), with those of sub-agents, which are told by
+their prompt's id. Up to 0.13 a call that the person declined has no result. What a compression left the model
+with stands in its row whole. Two processes may write one file: then the one that wrote last is the session,
+and the other a branch.
 
-An answer that Qwen Code could not use is dropped from its history and asked for again, but its row stays: another row of the
-model follows it, and no result and no prompt between. Its calls may have run all the same; their results come later in the file,
-and the model is shown neither. A stream that broke off leaves an answer without `usageMetadata`.
+An answer that Qwen Code could not use is dropped from its history and asked for again, but its row stays:
+another row of the model follows it, and no result and no prompt between. Its calls may have run all the same;
+their results come later in the file, and the model is shown neither. A stream that broke off leaves an answer
+without `usageMetadata`.
 
-Counted: rows of each kind that the path and its branches hold, calls and results once; tokens as the answers tell them. The
-thoughts are among the candidates' tokens but where the total says that they stand beside.
+Counted: rows of each kind that the path and its branches hold, calls and results once; tokens as the answers
+tell them. The thoughts are among the candidates' tokens but where the total says that they stand beside.
 """
 
 import re

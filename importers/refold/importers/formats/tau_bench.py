@@ -1,7 +1,7 @@
 """tau-bench runs: `{task_id, trial, reward, info, traj}`, one or a list, and the few-shot files' display text.
 
-Call ids are not unique, not even within a run, so results find their calls by adjacency. The end is what the simulated
-person says (`###STOP###`), a transfer to a human, or 30 answers, which is the benchmark's limit.
+Call ids are not unique, not even within a run, so results find their calls by adjacency. The end is what the
+simulated person says (`###STOP###`), a transfer to a human, or 30 answers, which is the benchmark's limit.
 """
 
 import re

@@ -1,10 +1,12 @@
 """Failures of teams of agents as Who&When has them: `{question, history, mistake_agent, mistake_step, …}`, one or a list.
 
-`history` is the team's chat, in which each message names its speaker: by `name`, where the chat was AG2's, else by `role`, as
-Magentic-One's. What opens it is the task; the rest was said by models, but for what a terminal printed and what ended the
-chat. Who failed, where and why was found by people: it stands as a score at that step, which is an index of the history.
+`history` is the team's chat, in which each message names its speaker: by `name`, where the chat was AG2's,
+else by `role`, as Magentic-One's. What opens it is the task; the rest was said by models, but for what a
+terminal printed and what ended the chat. Who failed, where and why was found by people: it stands as a score
+at that step, which is an index of the history.
 
-Calls are words of the messages here: that something ran is known by what tells of it. There are no times, no usage and no prompts. Counted: messages, an answer each.
+Calls are words of the messages here: that something ran is known by what tells of it. There are no times, no
+usage and no prompts. Counted: messages, an answer each.
 """
 
 import re

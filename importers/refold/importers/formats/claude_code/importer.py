@@ -1,8 +1,9 @@
 """
 
-A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of its first
-calls may stand between them. What somebody left by going back to an earlier prompt is no part of the conversation,
-and happened: it is a run of its own, as what a sub-agent did. File order is the truth; times go back here and there.
+A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of
+its first calls may stand between them. What somebody left by going back to an earlier prompt is no part of
+the conversation, and happened: it is a run of its own, as what a sub-agent did. File order is the truth;
+times go back here and there.
 """
 
 from collections.abc import Iterable, Iterator

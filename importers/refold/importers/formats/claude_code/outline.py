@@ -1,7 +1,8 @@
 """A first look over a Claude Code session: which rows each conversation is made of, and where each answer is complete.
 
-Rows point back at rows, answers are written in pieces with other rows between, and who went back to an earlier prompt
-left rows behind: none of it shows before the end of the file. So the file is read twice, and only its skeleton is kept.
+Rows point back at rows, answers are written in pieces with other rows between, and who went back to an
+earlier prompt left rows behind: none of it shows before the end of the file. So the file is read twice, and
+only its skeleton is kept.
 """
 
 from array import array
@@ -36,13 +37,15 @@ _NAMELESS = -1  # no row says of which answer it is a piece: it may be the one f
 class Outline:
     """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
 
-    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's; `parted`: it is. Else
-    `agents` are those that wrote into it. `repeated`: rows that stand there once more; `others`: the numbers of rows with the id
-    of an earlier row and another message. `branches`: what somebody left by going back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those
-    of the others; `complete`: that of the last by that of the first. `began`: when its first message was written. `cuts`: how
-    often each conversation is cut, or forked from, by the number of its branch; `named`: the numbers of the messages that a
-    compaction keeps, by the ids of their rows. `fates`: what became of words that somebody typed while the agent worked, by the
-    place of a row that tells of them. `denied`: the ids of calls that a stream lists as not permitted.
+    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's;
+    `parted`: it is. Else `agents` are those that wrote into it. `repeated`: rows that stand there once more;
+    `others`: the numbers of rows with the id of an earlier row and another message. `branches`: what somebody
+    left by going back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several
+    rows, the place of the first by those of the others; `complete`: that of the last by that of the first.
+    `began`: when its first message was written. `cuts`: how often each conversation is cut, or forked from,
+    by the number of its branch; `named`: the numbers of the messages that a compaction keeps, by the ids of
+    their rows. `fates`: what became of words that somebody typed while the agent worked, by the place of a
+    row that tells of them. `denied`: the ids of calls that a stream lists as not permitted.
     """
 
     def __init__(self, rows: Iterable[Row | Noise], others: frozenset[int] = frozenset()) -> None:

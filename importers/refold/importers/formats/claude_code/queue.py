@@ -1,14 +1,16 @@
 """What a person typed while the agent worked: it waits in a queue, and the session tells how it left. And answers in bursts.
 
-The words are those that are recorded: what the harness puts around them is in no row. A name before them, `[file: a.py]`, says
-where they come from. A type that stands in no table here is not known to reach the model.
+The words are those that are recorded: what the harness puts around them is in no row. A name before them,
+`[file: a.py]`, says where they come from. A type that stands in no table here is not known to reach the
+model.
 
-Nothing names one of them in two rows, so what leaves is known by its words, or else it is the first that waits. It may
-come again as a row of its own, an attachment or a prompt, before the model answers anew: then that row is the message.
-Where it does not, that it left is the only trace that the model was told.
+Nothing names one of them in two rows, so what leaves is known by its words, or else it is the first that
+waits. It may come again as a row of its own, an attachment or a prompt, before the model answers anew: then
+that row is the message. Where it does not, that it left is the only trace that the model was told.
 
-While an answer streams in, iFlow writes a row for each state of it, each under another `message.id` and all below the same parent.
-A row may repeat the call of the row before it. So a call that waits for its result, and is asked once more by its id, is one call.
+While an answer streams in, iFlow writes a row for each state of it, each under another `message.id` and all
+below the same parent. A row may repeat the call of the row before it. So a call that waits for its result,
+and is asked once more by its id, is one call.
 """
 
 import re

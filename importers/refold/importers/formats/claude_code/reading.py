@@ -115,8 +115,9 @@ CLEARED = "[Old tool result content cleared]"
 class Reading:
     """One reading. What follows the beginning of an answer waits until the answer is complete.
 
-    `forks`, of all conversations of the file: the positions of the rows behind which others fork, by their places. `session`: the
-    key of the run from which the branches are named. `timed`: the instants of the rows are counted.
+    `forks`, of all conversations of the file: the positions of the rows behind which others fork, by their
+    places. `session`: the key of the run from which the branches are named. `timed`: the instants of the rows
+    are counted.
     """
 
     def __init__(

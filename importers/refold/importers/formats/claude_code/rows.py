@@ -1,9 +1,11 @@
 """Rows of a Claude Code session, or of its printed stream: what each is. Nothing here remembers a row before.
 
-No schema is published and new types appear monthly, so every question has an answer for a row that nobody has seen.
+No schema is published and new types appear monthly, so every question has an answer for a row that nobody has
+seen.
 
-The rows name their session as `session_id`, and have neither times nor parents; those of a sub-agent name the call that began
-it. The task is in none of them. `result` says how it ended, sums up what it cost, and lists the calls that were not permitted.
+The rows name their session as `session_id`, and have neither times nor parents; those of a sub-agent name the
+call that began it. The task is in none of them. `result` says how it ended, sums up what it cost, and lists
+the calls that were not permitted.
 """
 
 import re
@@ -174,9 +176,9 @@ def error_of(result: JSON) -> ToolError | None:
 def refuser_of(row: JSON, result: JSON) -> Refuser | None:
     """Who refused a call, where the row shows that it never ran.
 
-    A rejection by the user alone does not show that: a call that they stop while it runs gets the same words, and the
-    same `user-rejected`. With what they said instead it was an answer to the permission prompt; a prompt that was aborted
-    was never answered.
+    A rejection by the user alone does not show that: a call that they stop while it runs gets the same words,
+    and the same `user-rejected`. With what they said instead it was an answer to the permission prompt; a
+    prompt that was aborted was never answered.
     """
     if at(result, "is_error") is not True:
         return None

@@ -2,15 +2,15 @@
 
 Rows are named by their places in the file, from 0.
 
-The last row and all above it are the session. Of what is left then, the last row and all above it are a line, up to the
-row where it forks; and so on. A line with an answer was left, for the agent did something there that no later answer
-was shown; so was one that begins with a prompt, where another was asked in its place. Results of parallel calls
-fork the tree too, each hangs on its own piece of one answer: such a line is of the conversation from which it forks, as is
-what hangs on nothing known.
+The last row and all above it are the session. Of what is left then, the last row and all above it are a line,
+up to the row where it forks; and so on. A line with an answer was left, for the agent did something there
+that no later answer was shown; so was one that begins with a prompt, where another was asked in its place.
+Results of parallel calls fork the tree too, each hangs on its own piece of one answer: such a line is of the
+conversation from which it forks, as is what hangs on nothing known.
 
-Older versions wrote their rows beside the others (`isSidechain`), linked to each other and not to the call, which has the words
-with which they begin as its `prompt`. Newer ones wrap each row into a `progress` row, which names the agent and the call. A file of
-an agent's own has nothing else in it, and is read as a session.
+Older versions wrote their rows beside the others (`isSidechain`), linked to each other and not to the call,
+which has the words with which they begin as its `prompt`. Newer ones wrap each row into a `progress` row,
+which names the agent and the call. A file of an agent's own has nothing else in it, and is read as a session.
 """
 
 from array import array
@@ -27,8 +27,8 @@ from refold.importers.session_rows import MOST_HELD, Noise, Row
 class Branch(msgspec.Struct, frozen=True):
     """A conversation that was left: its `number`, `above` that of the one from which it forks, 0 for the session's.
 
-    `fork` is the place of the row behind which it does, `first` that of its first row, `uuid` what names this one, `size`
-    the bytes of all.
+    `fork` is the place of the row behind which it does, `first` that of its first row, `uuid` what names this
+    one, `size` the bytes of all.
     """
 
     number: int
@@ -46,7 +46,8 @@ class Branch(msgspec.Struct, frozen=True):
 class Branches(msgspec.Struct, frozen=True):
     """Those of a file, by their first rows. `of`: the number of each row's, where it is of one.
 
-    `unanswered`: rows behind a prompt that was asked anew before it was answered; they are no branch of their own.
+    `unanswered`: rows behind a prompt that was asked anew before it was answered; they are no branch of their
+    own.
     """
 
     heads: dict[int, Branch] = {}

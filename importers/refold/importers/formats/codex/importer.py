@@ -1,8 +1,9 @@
 """Codex rollouts: what the model said and saw (`response_item`), between what the screen showed (`event_msg`).
 
-Everything visible is there twice; the items count, the events tell what items lack: tokens, aborts, policies, roll-backs.
-A response has no row of its own: it is the model's items up to the next thing from outside, and the growth of the token
-counter that follows is its usage. So an answer waits for its usage until the next one begins.
+Everything visible is there twice; the items count, the events tell what items lack: tokens, aborts, policies,
+roll-backs. A response has no row of its own: it is the model's items up to the next thing from outside, and
+the growth of the token counter that follows is its usage. So an answer waits for its usage until the next one
+begins.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Rows of a Codex rollout: what the model said and saw in each, and what the events beside them say. Remembers nothing.
 
-A row is `{timestamp, type, payload}`; the oldest versions wrote the payload bare. Failure has no field: an output says in its
-own head that it failed, in one of three wordings, or in JSON; one without an exit code says neither.
+A row is `{timestamp, type, payload}`; the oldest versions wrote the payload bare. Failure has no field: an
+output says in its own head that it failed, in one of three wordings, or in JSON; one without an exit code
+says neither.
 """
 
 import re

@@ -214,8 +214,9 @@ class _Chat:
     def _replaced(self, record: Record, following: Record | None) -> Item:
         """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
 
-        What is left of the messages in it is kept once: they are there each time. The chat may be compressed between the
-        results of a batch and the request that sends them: then they are in the record that follows.
+        What is left of the messages in it is kept once: they are there each time. The chat may be compressed
+        between the results of a batch and the request that sends them: then they are in the record that
+        follows.
         """
         shown, keys = list[Message](), list[Shown]()
         for message in record.messages():

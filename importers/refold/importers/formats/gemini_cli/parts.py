@@ -1,14 +1,15 @@
 """Messages of Gemini CLI by their parts, the two ways in which it writes a chat, and how its shell ends a result.
 
-In the log a message is written anew whenever it changes (a call gets its result, tokens arrive), under its id; its last
-version counts, in its first place. `$set` changes the header, or replaces what the model is shown; `$rewindTo` takes back a
-message and all after it.
+In the log a message is written anew whenever it changes (a call gets its result, tokens arrive), under its
+id; its last version counts, in its first place. `$set` changes the header, or replaces what the model is
+shown; `$rewindTo` takes back a message and all after it.
 
-The lines come after the command's own output, so the last block of them is the tool's. Source: `run_shell_command` of
-Gemini CLI 0.61 and of Qwen Code 0.15.
+The lines come after the command's own output, so the last block of them is the tool's. Source:
+`run_shell_command` of Gemini CLI 0.61 and of Qwen Code 0.15.
 
-A call and its result may stand in both: in `toolCalls` of the model's message, and since 0.50 or so as `functionCall` and
-`functionResponse` parts of the messages that went over the wire. The ids are the same in a file.
+A call and its result may stand in both: in `toolCalls` of the model's message, and since 0.50 or so as
+`functionCall` and `functionResponse` parts of the messages that went over the wire. The ids are the same in a
+file.
 """
 
 import re
@@ -73,8 +74,9 @@ class Record(msgspec.Struct, frozen=True):
 def is_log(source: Source) -> bool:
     """Whether objects of their own stand on the first lines: a document has one, which is all there is.
 
-    Where the first line is no object, the rest of a log may follow a damaged header, or a document goes on over lines,
-    and a line of it may well hold a message: then it is a document if it reads as one beyond that line.
+    Where the first line is no object, the rest of a log may follow a damaged header, or a document goes on
+    over lines, and a line of it may well hold a message: then it is a document if it reads as one beyond that
+    line.
     """
     looked = first_rows(source, MOST_LOOKED)
     found = [isinstance(row, Row) and any(key in row.value for key in _KEYS) for row in looked]

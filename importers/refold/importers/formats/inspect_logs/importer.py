@@ -1,8 +1,8 @@
 """Inspect logs, `.eval` (a zip archive) and `.json` (one document); each sample of each epoch is a run.
 
-Samples are read one at a time. A log that broke off has no header: then its journal's start stands for it, and it is
-`started`. The header's usage may cover other samples than the file holds, so it is taken only where no sample has any;
-then, and with the times of a log without events, it stands with the last run.
+Samples are read one at a time. A log that broke off has no header: then its journal's start stands for it,
+and it is `started`. The header's usage may cover other samples than the file holds, so it is taken only where
+no sample has any; then, and with the times of a log without events, it stands with the last run.
 
 A log without samples has no run: its only end is then the log's own.
 """

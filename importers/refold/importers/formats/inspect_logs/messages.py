@@ -1,10 +1,11 @@
 """Inspect's messages as ours, and what its adapters send in their place.
 
-Most adapters send the error's message behind `Error: `, and not what the result says besides; Anthropic's, Google's and Bedrock's
-send the message alone, with a mark. Of an answer in parts, as one with reasoning, most adapters send each text behind a line break. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
+Most adapters send the error's message behind `Error: `, and not what the result says besides; Anthropic's,
+Google's and Bedrock's send the message alone, with a mark. Of an answer in parts, as one with reasoning, most
+adapters send each text behind a line break. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
 
-A text of a hundred characters or more may stand as `attachment://<hash>`, looked up in the sample. A result that failed
-has no text of its own for the model: what providers are sent in its place says `requests`.
+A text of a hundred characters or more may stand as `attachment://<hash>`, looked up in the sample. A result
+that failed has no text of its own for the model: what providers are sent in its place says `requests`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -207,7 +208,8 @@ class Attachments:
     def put_back(self, value: JSON, depth: int = 0) -> JSON:
         """A value with its attachments in their places; one that is not there stays as it is.
 
-        A few bytes may ask for one of megabytes, as often as they like: what is more than one event holds stays, too.
+        A few bytes may ask for one of megabytes, as often as they like: what is more than one event holds
+        stays, too.
         """
         self._size = self._size if depth else 0
         if isinstance(value, str):
@@ -276,8 +278,8 @@ def take_ours(message: JSON, requests: Requests) -> Message:
 class Messages:
     """The messages of a sample, as ours: of its pool, of the events that have them, and those at its end.
 
-    Each is read once as long as it stays the same, however many prompts it is in; what of it no message of ours says is
-    told once.
+    Each is read once as long as it stays the same, however many prompts it is in; what of it no message of
+    ours says is told once.
     """
 
     def __init__(self, pool: Sequence[JSON], attachments: Attachments, requests: Requests) -> None:

@@ -1,7 +1,7 @@
 """One sample of an Inspect log as a run: its events told in order, each prompt right before the answer that it got.
 
-The conversation is that of the agents: what a scorer asked a model, and what an agent did inside another's tool call, is
-kept as a remark. Without events the sample's final messages are told instead.
+The conversation is that of the agents: what a scorer asked a model, and what an agent did inside another's
+tool call, is kept as a remark. Without events the sample's final messages are told instead.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,14 +1,16 @@
 """OpenCode sessions as it exports them: `{info, messages: [{info, parts}]}`, or the list of messages alone.
 
-What was called and what came of it are one part, `tool`, with its state. A message is one response as a rule; where more
-than one `step-finish` stands in it, it is as many. A message that fails before anything of it arrived is a failed request.
+What was called and what came of it are one part, `tool`, with its state. A message is one response as a rule;
+where more than one `step-finish` stands in it, it is as many. A message that fails before anything of it
+arrived is a failed request.
 
-A compaction is a part of a person's message, and the answer with `summary` behind it: later requests show that, and what
-stands before it from `tail_start_id` on. What a person took back stands from `revert` of the session on until the next
-prompt drops it: it is counted, and kept beside the log.
+A compaction is a part of a person's message, and the answer with `summary` behind it: later requests show
+that, and what stands before it from `tail_start_id` on. What a person took back stands from `revert` of the
+session on until the next prompt drops it: it is counted, and kept beside the log.
 
-Counted: messages by their role, an answer for each response; results have no messages of their own. Tokens as each
-`step-finish` tells them; there the input leaves out what was cached, and the output what was thought. Times are milliseconds.
+Counted: messages by their role, an answer for each response; results have no messages of their own. Tokens as
+each `step-finish` tells them; there the input leaves out what was cached, and the output what was thought.
+Times are milliseconds.
 """
 
 from collections.abc import Iterator

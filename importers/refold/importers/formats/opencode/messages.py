@@ -1,7 +1,8 @@
 """Messages of OpenCode: a person's with its parts, and answers with their calls, each with its state and what came of it.
 
-OpenCode calls `invalid` where the model asked for a tool that is not there, or with arguments that do not fit, and later
-requests show that. Here the call is what the model asked for, and a cut says what was sent instead.
+OpenCode calls `invalid` where the model asked for a tool that is not there, or with arguments that do not
+fit, and later requests show that. Here the call is what the model asked for, and a cut says what was sent
+instead.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,8 +2,9 @@
 
 Each response is counted in it by its id, where the events have no usage at all.
 
-V1 writes one file an event, and a file `base_state.json` beside them; here they come as JSON lines, or as a list. Times have no zone and are read as UTC.
-A condensation says which events the next prompt goes without, and what is said in their place.
+V1 writes one file an event, and a file `base_state.json` beside them; here they come as JSON lines, or as a
+list. Times have no zone and are read as UTC. A condensation says which events the next prompt goes without,
+and what is said in their place.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,14 +1,17 @@
 """Events of OpenHands V0, and the histories of its first resolver in their shape.
 
-An agent's action is a call of a tool; those of one answer (`tool_call_metadata.model_response.id`) belong together. What
-answers a call carries the same `tool_call_id`. `message` is said, `finish` is a call that nothing answers, changes of the
-agent's state and `null` are no turns. The oldest events have neither ids, times nor sources.
+An agent's action is a call of a tool; those of one answer (`tool_call_metadata.model_response.id`) belong
+together. What answers a call carries the same `tool_call_id`. `message` is said, `finish` is a call that
+nothing answers, changes of the agent's state and `null` are no turns. The oldest events have neither ids,
+times nor sources.
 
-Counted: responses = distinct `model_response.id`, and agent actions without metadata; calls and results by `tool_call_id`;
-errors = observation `error`, and `run` with an exit code that is not zero; tokens from the row's `metrics`.
+Counted: responses = distinct `model_response.id`, and agent actions without metadata; calls and results by
+`tool_call_id`; errors = observation `error`, and `run` with an exit code that is not zero; tokens from the
+row's `metrics`.
 
-Until August 2024 a history was pairs of an action and its observation, an observation `null` where there was none; then, until
-V0's own shape, events whose arguments stand beside their name instead of in `args`, and what was observed instead of in `extras`.
+Until August 2024 a history was pairs of an action and its observation, an observation `null` where there was
+none; then, until V0's own shape, events whose arguments stand beside their name instead of in `args`, and
+what was observed instead of in `extras`.
 """
 
 from collections.abc import Iterator, Sequence

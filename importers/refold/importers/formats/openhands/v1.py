@@ -4,11 +4,11 @@ Source: `to_llm_content` of its observations, and `maybe_truncate`, in openhands
 
 What the model is shown is a list of events, from which a condensation forgets some and puts a summary there.
 
-Each `ActionEvent` is one call; those of one answer share `llm_response_id`. A `Condensation` names the events that it
-forgets, and puts its summary at a place of what is left: the next prompt is made from that.
+Each `ActionEvent` is one call; those of one answer share `llm_response_id`. A `Condensation` names the events
+that it forgets, and puts its summary at a place of what is left: the next prompt is made from that.
 
-Counted: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an exit code that
-is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all of its uses.
+Counted: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an
+exit code that is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all of its uses.
 """
 
 import hashlib
@@ -90,8 +90,9 @@ def _clip(shown: str, folder: str) -> str:
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but the first.
 
-    `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation `cut` says
-    which events are left out, with those numbered within `between`, and `offset` is the place of its `summary`.
+    `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation
+    `cut` says which events are left out, with those numbered within `between`, and `offset` is the place of
+    its `summary`.
     """
 
     id: str

@@ -1,8 +1,9 @@
 """Which span belongs to which run: a run is an agent's span with what happened under it.
 
-The nearest agent above owns a span. The AI SDK's older spans name no parent: there an outer span owns the inner one of its
-kind that lies within its time. A chat that belongs to no agent in a file that has agents is a helper's (a title, a line of
-progress): it is kept in the run that began last before it, and is no part of that run's conversation.
+The nearest agent above owns a span. The AI SDK's older spans name no parent: there an outer span owns the
+inner one of its kind that lies within its time. A chat that belongs to no agent in a file that has agents is
+a helper's (a title, a line of progress): it is kept in the run that began last before it, and is no part of
+that run's conversation.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,8 @@
 """OpenTelemetry spans of agents, by the GenAI semantic conventions, from any of the field's files of them.
 
-Counted: runs are the agents' spans, responses and tokens the chat spans' (an agent repeats its chats' usage), calls the tool
-spans, failed ones by their status. Contents are there only where somebody turned their capture on.
+Counted: runs are the agents' spans, responses and tokens the chat spans' (an agent repeats its chats' usage),
+calls the tool spans, failed ones by their status. Contents are there only where somebody turned their capture
+on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

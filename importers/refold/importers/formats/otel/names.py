@@ -1,9 +1,9 @@
 """What the attributes of a span mean: the GenAI semantic conventions by their names of all years, and the AI SDK's own.
 
-The names were renamed more often than their meanings: `gen_ai.system` to `gen_ai.provider.name`, `prompt_tokens` to
-`input_tokens`; contents stood in numbered attributes, then in an event a message, now in one JSON text. OpenInference and
-OpenLLMetry have names of their own for the same things. For each meaning the names are listed, the newest first, and the
-first one that is there holds.
+The names were renamed more often than their meanings: `gen_ai.system` to `gen_ai.provider.name`,
+`prompt_tokens` to `input_tokens`; contents stood in numbered attributes, then in an event a message, now in
+one JSON text. OpenInference and OpenLLMetry have names of their own for the same things. For each meaning the
+names are listed, the newest first, and the first one that is there holds.
 """
 
 import re

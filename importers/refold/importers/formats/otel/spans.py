@@ -1,10 +1,11 @@
 """Spans as exporters write them, in files or in a database.
 
 Only the shapes differ, never the meaning, which `otel_names` knows. Attribute values keep their JSON types.
-Source of the shapes: opentelemetry-proto's `trace.proto` in its JSON encoding, `ReadableSpan.to_json` of the Python SDK,
-`ReadableSpan` of the JavaScript SDK.
+Source of the shapes: opentelemetry-proto's `trace.proto` in its JSON encoding, `ReadableSpan.to_json` of the
+Python SDK, `ReadableSpan` of the JavaScript SDK.
 
-What has a column there is often not among the attributes: a column stands in for the attribute of its meaning.
+What has a column there is often not among the attributes: a column stands in for the attribute of its
+meaning.
 """
 
 from collections import defaultdict

@@ -1,16 +1,17 @@
 """SWE-agent trajectories (`.traj`), versions 0.x to 1.1: one JSON document a run.
 
-`trajectory` has the steps: what the model answered, what was run, what came back. `history` has the messages, and is the
-better witness of what the model saw: an observation there ends with the prompt of the shell. The two are laid side by
-side; a step that the history lacks (the last one, often; a request that was repeated because it could not be parsed)
-speaks for itself, and so does a history without steps. From 1.0 on each step's exact prompt can be had (`messages`, in
-1.1 `query`).
+`trajectory` has the steps: what the model answered, what was run, what came back. `history` has the messages,
+and is the better witness of what the model saw: an observation there ends with the prompt of the shell. The
+two are laid side by side; a step that the history lacks (the last one, often; a request that was repeated
+because it could not be parsed) speaks for itself, and so does a history without steps. From 1.0 on each
+step's exact prompt can be had (`messages`, in 1.1 `query`).
 
-Where the model calls no functions, its action is text: it becomes a call of `bash`, and the observation its result, though
-the model was shown it as a user's message. In prompts the same is done, so both sides say the same.
+Where the model calls no functions, its action is text: it becomes a call of `bash`, and the observation its
+result, though the model was shown it as a user's message. In prompts the same is done, so both sides say the
+same.
 
-Counted: messages by role without demonstrations; calls = steps; results = steps with an observation; tokens as
-`info.model_stats` has them. There is no time, and no mark of a failed command.
+Counted: messages by role without demonstrations; calls = steps; results = steps with an observation; tokens
+as `info.model_stats` has them. There is no time, and no mark of a failed command.
 """
 
 from collections.abc import Iterator, Sequence

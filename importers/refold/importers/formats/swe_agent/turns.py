@@ -28,8 +28,8 @@ class Turn(NamedTuple):
 def turns(history: Sequence[JSON], begin: int, steps: Sequence[JSON]) -> Iterator[Turn]:
     """Each answer once, in order. `begin`: the first answer of the history.
 
-    A message belongs to the next step that says the same; steps before that one are in no history. Where no step
-    says the same, it speaks for itself.
+    A message belongs to the next step that says the same; steps before that one are in no history. Where no
+    step says the same, it speaks for itself.
     """
     answers = [index for index in range(begin, len(history)) if text(history[index], "role") == "assistant"]
     step = 0
@@ -70,7 +70,8 @@ class _Read(NamedTuple):
 class Conversation:
     """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its result.
 
-    A prompt repeats most of the one before, which is read once; what of it no message of ours says is told once a run.
+    A prompt repeats most of the one before, which is read once; what of it no message of ours says is told
+    once a run.
     """
 
     def __init__(self) -> None:
@@ -136,8 +137,9 @@ def take_message(row: JSON, place: int) -> Message:
 def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
     """The messages of the exact prompt of a step, none where none was recorded.
 
-    1.1 records it as `query`. The `messages` of 1.0 were written when the step was over, so its own answer and
-    observation stand at their end: the prompt is what the step before had written, for the first step the rest.
+    1.1 records it as `query`. The `messages` of 1.0 were written when the step was over, so its own answer
+    and observation stand at their end: the prompt is what the step before had written, for the first step the
+    rest.
     """
     query, messages = rows(steps[index], "query"), rows(steps[index], "messages")
     if query or not messages:
