@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.importers.cuts import ALL, BEGINNING, Cut, Forked, answering, only, since, summed_up
+from refold.importers.cuts import ALL, BEGINNING, Cut, Forked, answering, cut_to_summary, only, since
 from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.units import units_of
 from refold.importers.items import Item, Place, Prompted, RunBegan, Unread
@@ -50,7 +50,7 @@ def prompts(*items: Item) -> list[list[str]]:
     ("how", "shown"),
     [
         pytest.param(cut(joins=(SUMMARY,)), ["S"], id="a summary alone"),
-        pytest.param(summed_up(Place("cut"), "S", tail=since(5)), ["S", "two"], id="and what came since a row"),
+        pytest.param(cut_to_summary(Place("cut"), "S", tail=since(5)), ["S", "two"], id="and what came since a row"),
         pytest.param(cut(head=only([BEGINNING]), joins=(SUMMARY,)), ["You are.", "S"], id="behind the beginning"),
         pytest.param(cut(head=only([0, 1]), joins=(SUMMARY,), tail=only([5])), ["You are.", "one", "S", "two"], id="between"),
         pytest.param(cut(tail=only([2, 4]), between=True), ["a", "x", "y"], id="from one row to another"),
@@ -79,7 +79,9 @@ def test_a_call_whose_result_left_leaves_with_it() -> None:
 
 def test_a_cut_cuts_what_the_cut_before_it_left() -> None:
     """What a summary replaced does not come back, and a summary without a row is named by no later cut."""
-    first, second = (summed_up(Place("cut"), name, tail=since(row)) for name, row in (("S1", 5), ("S2", 1)))
+    first, second = (
+        cut_to_summary(Place("cut"), name, tail=since(row)) for name, row in (("S1", 5), ("S2", 1))
+    )
     assert [["S1", "two"], ["S2", "two", "three"]] == prompts(
         HEAD, *TALK, first, replace(said("three"), row=6), second
     )

@@ -105,7 +105,7 @@ def plus(one: Usage, other: Usage) -> Usage:
     return each_of(one, other, add)
 
 
-def summed(said: Iterable[JSON], *names: str) -> int | None:
+def sum_counts(said: Iterable[JSON], *names: str) -> int | None:
     """The sum over these objects of the first of the counts that each has; None where none has one."""
     found = (next((n for name in names if (n := number(one, name)) is not None), None) for one in said)
     known = [count for count in found if count is not None]

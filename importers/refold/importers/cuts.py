@@ -43,7 +43,7 @@ class Forked(Item, frozen=True, kw_only=True):
     key: str
 
 
-def summed_up(place: Place, summary: str, *, head: Ranges = (), tail: Ranges = ()) -> Cut:
+def cut_to_summary(place: Place, summary: str, *, head: Ranges = (), tail: Ranges = ()) -> Cut:
     """A compaction: `summary` stands for what does not stay. It stands in no row: no later cut names it."""
     said = Place(place.position).message(summary, "harness")
     return Cut(*place.common(), why="compaction", head=head, joins=(said,), tail=tail)

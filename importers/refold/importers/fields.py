@@ -242,7 +242,7 @@ def rest(value: JSON) -> str:
     return json_text(value) if value else ""
 
 
-def joined(*rests: str) -> str:
+def join_rests(*rests: str) -> str:
     """What was left of several values that one item tells, a line each."""
     return "\n".join(filter(None, rests))
 

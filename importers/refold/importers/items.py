@@ -53,7 +53,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 UNCOUNTED = Counted()
 
 
-def together(listed: Iterable[Counted | None]) -> Counted | None:
+def add_counts(listed: Iterable[Counted | None]) -> Counted | None:
     """As what all of them count, None if each is what it is."""
     marks = [counts for counts in listed if counts is not None]
     if not marks:

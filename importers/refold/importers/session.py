@@ -33,9 +33,9 @@ from refold.importers.items import (
     Unread,
 )
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered, lines
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gather, lines
 from refold.importers.source import Source
-from refold.importers.tallies import counted
+from refold.importers.tallies import count_items
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role
 
@@ -242,7 +242,7 @@ class Session:
 
     def count(self, row: Row) -> Counted | None:
         """As what a row would count in the conversation. What `main` takes from it is gone; nothing else follows from it."""
-        return counted(item for item in copy(self).main(row) if not isinstance(item, Noise))
+        return count_items(item for item in copy(self).main(row) if not isinstance(item, Noise))
 
 
 class SessionFormat(msgspec.Struct, frozen=True):
@@ -264,7 +264,7 @@ class SessionFormat(msgspec.Struct, frozen=True):
 
     def items(self, source: Source) -> Iterator[Item]:
         """The one run of the file."""
-        return gathered(self.reading(source).items())
+        return gather(self.reading(source).items())
 
 
 class Draft:

@@ -21,7 +21,7 @@ from refold.importers.items import (
     Place,
     Remarked,
     Unread,
-    together,
+    add_counts,
 )
 from refold.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
 from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
@@ -235,7 +235,7 @@ def _kept(line: bytes) -> str:
     return clean(line[:MOST_KEPT].decode(errors="replace"))
 
 
-def gathered(stream: Iterator[Item | Noise]) -> Iterator[Item]:
+def gather(stream: Iterator[Item | Noise]) -> Iterator[Item]:
     """The stream with noise made into items: adjacent rows of one kind share one, with all their lines."""
     held: list[Noise] = []
     size = 0
@@ -266,9 +266,9 @@ def _together(held: list[Noise]) -> Iterator[Item]:
         yield place.problem(first.what, first.problem, rest="\n".join(texts))
         return
     rest = texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
-    place = place.with_counts(together(noise.counts for noise in held))
+    place = place.with_counts(add_counts(noise.counts for noise in held))
     yield place.remark(first.what, rest=rest, rows=len(held), known=first.known)
-    yield from diagnose_apart(place, first.what, together(noise.apart for noise in held))
+    yield from diagnose_apart(place, first.what, add_counts(noise.apart for noise in held))
 
 
 def diagnose_apart(place: Place, what: str, apart: Counted | None) -> Iterator[Unread]:

@@ -14,7 +14,7 @@ from refold.importers.items import (
     RunEnded,
     Said,
     Tokens,
-    together,
+    add_counts,
 )
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role
@@ -111,9 +111,9 @@ class Count:
         )
 
 
-def counted(items: Iterable[Item]) -> Counted | None:
+def count_items(items: Iterable[Item]) -> Counted | None:
     """As what these items count: of what is told as one remark, though it was said."""
-    return together(item.counts or _as_it_is(item) for item in items)
+    return add_counts(item.counts or _as_it_is(item) for item in items)
 
 
 def _as_it_is(item: Item) -> Counted | None:

@@ -39,7 +39,7 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, together
+from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, add_counts
 from refold.importers.registry import Match
 from refold.importers.session_rows import diagnose_apart
 from refold.importers.source import BadTranscript, Source
@@ -96,7 +96,7 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
     labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
     times = Times(at(step, "timestamp") for step in steps).edges()
-    subagents, counts = take_rows(doc, "subagent_trajectories"), together(map(_counted, steps[:begin]))
+    subagents, counts = take_rows(doc, "subagent_trajectories"), add_counts(map(_counted, steps[:begin]))
     lost = {
         n: [*Place(f"{place}.steps[{n}]").unknown_calls(step)]
         for n, step in enumerate(steps)
@@ -190,7 +190,7 @@ def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iter
     # What the agent's harness did to the context here, as Harbor's agents note it.
     management = at(step, "extra", "context_management")
     if source not in ("agent", "user") and (management or not words(written)):
-        place = place.with_counts(together(_UNCALLED for _ in results))
+        place = place.with_counts(add_counts(_UNCALLED for _ in results))
         yield place.remark(known_or(text(management, "type"), _MANAGED), step)
         return
     take_time(step, "timestamp")

@@ -15,9 +15,9 @@ there was but one such time, and the file ends with it.
 
 from collections.abc import Iterator
 
-from refold.importers.answers import summed
+from refold.importers.answers import sum_counts
 from refold.importers.content import take_calls
-from refold.importers.cuts import BEGINNING, only, since, summed_up
+from refold.importers.cuts import BEGINNING, cut_to_summary, only, since
 from refold.importers.fields import (
     JSON,
     at,
@@ -225,7 +225,7 @@ class _CopilotCli(Session):
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
                 yield row.remark("compaction")
                 head, tail = only([BEGINNING]), since(self.mark + 1)
-                yield summed_up(row.place, summary, head=head, tail=tail)
+                yield cut_to_summary(row.place, summary, head=head, tail=tail)
             case _:
                 if kind == "tool.execution_start":
                     self.names[text(data, "toolCallId")] = text(data, "toolName")
@@ -262,7 +262,7 @@ class _CopilotCli(Session):
         if not self.metrics:
             return None
         used = [at(each, "usage") for each in self.metrics]
-        sent, read, written, got = (summed(used, name) for name in _USED)
+        sent, read, written, got = (sum_counts(used, name) for name in _USED)
         return sent, read, written, got
 
 

@@ -10,7 +10,7 @@ Counted: messages by their role, those with results as such.
 
 from collections.abc import Iterator
 
-from refold.importers.cuts import since, summed_up
+from refold.importers.cuts import cut_to_summary, since
 from refold.importers.fields import (
     JSON,
     at,
@@ -110,7 +110,7 @@ class _Droid(Session):
         yield row.remark("compaction")
         anchor = self.numbers.get(text(row.value, "anchorMessage", "id"))
         if summary := text(row.value, "summaryText"):
-            yield summed_up(row.place, summary, tail=since(anchor + 1) if anchor is not None else ())
+            yield cut_to_summary(row.place, summary, tail=since(anchor + 1) if anchor is not None else ())
 
 
 def _take_result(block: JSON) -> tuple[str, str, bool]:

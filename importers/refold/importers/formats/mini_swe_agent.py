@@ -42,7 +42,7 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, together
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, add_counts
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import Match
 from refold.importers.source import BadTranscript, Source
@@ -259,7 +259,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             n for n, row in enumerate(messages) if is_rejected(row) or role_of(row) not in ("system", "user")
         )
         begin = next(answers, len(messages))
-        times, counts = times_of(messages), together(map(counted, messages[:begin]))
+        times, counts = times_of(messages), add_counts(map(counted, messages[:begin]))
         given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
         labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
         yield RunBegan(

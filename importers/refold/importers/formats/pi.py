@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from refold.importers.answers import UsageNames
 from refold.importers.content import take_call
-from refold.importers.cuts import since, summed_up
+from refold.importers.cuts import cut_to_summary, since
 from refold.importers.fields import (
     JSON,
     at,
@@ -239,7 +239,7 @@ class _Pi(Session):
         first, index = text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex")
         found = self.numbers.get(first, None if index is None else index + 1)
         tail = since(found) if found is not None else ()
-        yield summed_up(row.place, SUMMARY.format(text(row.value, "summary")), tail=tail)
+        yield cut_to_summary(row.place, SUMMARY.format(text(row.value, "summary")), tail=tail)
 
 
 def _one_answer(message: JSON) -> Counted:

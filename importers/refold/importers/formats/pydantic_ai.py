@@ -27,7 +27,7 @@ from refold.importers.fields import (
     take_time,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, together
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, add_counts
 from refold.importers.registry import Match
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message, MessageCall
@@ -248,7 +248,7 @@ class _Conversation:
     def items(self) -> Iterator[Item]:
         """Beginning, what happened, end."""
         head = [row for _, row in self.listed]
-        end, times, counts = self._end(), self._times(), together(map(_message, head[: self.first]))
+        end, times, counts = self._end(), self._times(), add_counts(map(_message, head[: self.first]))
         yield RunBegan(
             position=self.listed[0][0],
             at=instant(at(head[0], "timestamp")),
@@ -286,7 +286,7 @@ class _Conversation:
                     results=int(is_result(part)), errors=int(is_result(part) and bool(failed_of(part)))
                 )
                 whole = [own] if given or index else [own, message]
-                yield asked_of(where.with_counts(together(whole)), part)
+                yield asked_of(where.with_counts(add_counts(whole)), part)
             elif unsaid := left_of(part, *GIVEN):
                 yield where.remark("unmapped", rest=unsaid)
         if unsaid := left_of(row, "request"):

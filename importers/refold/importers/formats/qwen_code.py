@@ -44,7 +44,7 @@ from refold.importers.registry import Match
 from refold.importers.session import End, Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, unread_parts
 from refold.importers.source import Source
-from refold.importers.tallies import counted
+from refold.importers.tallies import count_items
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
@@ -146,7 +146,7 @@ class _QwenCode(Session):
         if _is_side(row.value) and not self.alone:
             noise = row.noise("subagent")  # encoded before anything is taken from it
             yield replace(
-                noise, apart=counted(each for each in self._said(row) if not isinstance(each, Noise))
+                noise, apart=count_items(each for each in self._said(row) if not isinstance(each, Noise))
             )
         else:
             yield from self._said(row)

@@ -23,7 +23,7 @@ from refold.importers.formats.claude_code.rows import (
 from refold.importers.formats.claude_code.tree import SubAgent
 from refold.importers.items import UNCOUNTED, Answered, Item, RunBegan
 from refold.importers.registry import Match
-from refold.importers.session_rows import Noise, Row, Rows, first_rows, gathered
+from refold.importers.session_rows import Noise, Row, Rows, first_rows, gather
 from refold.importers.source import Source
 from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
 
@@ -104,7 +104,7 @@ def _conversation(
     """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
     forks: dict[int, str] = {}
     yield msgspec.structs.replace(began, cuts=outline.cuts[0])
-    yield from gathered(Reading(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
+    yield from gather(Reading(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
     keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
     for left, told in outline.branches.read(rows):
         reading, its_rows = Reading(name, outline, forks, began.key, left, timed=False), iter(told)
@@ -120,7 +120,7 @@ def _conversation(
             cuts=outline.cuts[left.number],
             labels={**began.labels, BRANCH_LABEL: "rewound", FORK_LABEL: reading.fork},
         )
-        for item in gathered(reading.items(chain([first], its_rows))):
+        for item in gather(reading.items(chain([first], its_rows))):
             if isinstance(item, Answered):
                 calls.update((call.id, keys[left.number]) for call in item.calls)
             yield item

@@ -50,9 +50,9 @@ from refold.importers.items import (
 )
 from refold.importers.registry import Match
 from refold.importers.session import RESULT, End, Ending
-from refold.importers.session_rows import Noise, diagnose_apart, gathered
+from refold.importers.session_rows import Noise, diagnose_apart, gather
 from refold.importers.source import Source
-from refold.importers.tallies import counted
+from refold.importers.tallies import count_items
 from refold.reducers.messages import Message, Usage
 from refold.reducers.source_marks import PARENT_LABEL
 from refold.reducers.vocabulary import Role, ToolError
@@ -82,7 +82,7 @@ class GeminiCli:
 
     def items(self, source: Source) -> Iterator[Item]:
         """The one run of the file."""
-        return gathered(_items(source))
+        return gather(_items(source))
 
 
 def _items(source: Source) -> Iterator[Item | Noise]:
@@ -142,7 +142,7 @@ class _Chat:
         if record.left:
             whole, aside = json_text(message), _Chat(record.position)
             stood = msgspec.structs.replace(record, left=False)
-            counts = counted(aside._message(stood, message))
+            counts = count_items(aside._message(stood, message))
             yield place.with_counts(counts).remark("rewound", rest=whole)
             yield from diagnose_apart(place, "rewound", counts)
             return

@@ -31,7 +31,7 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Answered, Counted, Place, together
+from refold.importers.items import UNCOUNTED, Answered, Counted, Place, add_counts
 from refold.importers.source import MOST_SAID
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
@@ -373,13 +373,13 @@ def within(event: JSON) -> Counted:
         case "model":
             choices = rows(event, *_CHOICES)
             calls = sum(len(rows(choice, "message", "tool_calls")) for choice in choices)
-            return together([inner, Counted(calls=calls)]) or UNCOUNTED
+            return add_counts([inner, Counted(calls=calls)]) or UNCOUNTED
         case "tool":
-            return together([inner, Counted(results=1)]) or UNCOUNTED
+            return add_counts([inner, Counted(results=1)]) or UNCOUNTED
         case _:
             return inner
 
 
 def nested(event: JSON) -> Counted:
     """Count the calls in the events that stand in an event, as those of a tool that asked a model, or of a subtask."""
-    return together(map(within, rows(event, "events"))) or UNCOUNTED
+    return add_counts(map(within, rows(event, "events"))) or UNCOUNTED

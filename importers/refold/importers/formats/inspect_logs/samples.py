@@ -14,7 +14,7 @@ from refold.importers.fields import (
     JSON,
     at,
     instant,
-    joined,
+    join_rests,
     json_text,
     known_or,
     number,
@@ -110,7 +110,7 @@ class Sample:
             tools=tools,
             settings=settings(at(event, "config")),
             labels=labels(self.sample, header),
-            rest=joined(rest(self.sample), rest(own), self.messages.take_unsaid()),
+            rest=join_rests(rest(self.sample), rest(own), self.messages.take_unsaid()),
         )
 
     def items(self) -> Iterator[Item]:
@@ -320,7 +320,7 @@ class Sample:
         where = Place(place.position, _take_end(event) or place.at)
         name, duration = take_text(event, "function"), take_duration(event)
         take_text(event, "id")
-        left = joined(rest(event), self.messages.take_unsaid())
+        left = join_rests(rest(event), self.messages.take_unsaid())
         return where.result(call, output, name=name, failed=failed, duration=duration, rest=left)
 
     def _left(self) -> Iterator[Item]:

@@ -40,7 +40,7 @@ from refold.importers.items import (
 from refold.importers.registry import Match
 from refold.importers.session import NOTHING, PROMPT, last_answer, waiting
 from refold.importers.source import BadTranscript, Source
-from refold.importers.tallies import counted
+from refold.importers.tallies import count_items
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, PARENT_LABEL
 
 _LABELS = ("version", "agent")
@@ -114,7 +114,7 @@ class _Run:
             created = instant(at(message, "info", "time", "created"))
             where = Place(f"{self.place}[{index}]", created, row=index + 1)
             if index >= self.standing:
-                whole, counts = json_text(message), counted(read_message(message, where, self.key))
+                whole, counts = json_text(message), count_items(read_message(message, where, self.key))
                 yield where.with_counts(counts).remark("rewound", rest=whole)
             else:
                 summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")

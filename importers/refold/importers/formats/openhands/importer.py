@@ -18,7 +18,7 @@ from refold.importers.fields import (
     JSON,
     Times,
     at,
-    joined,
+    join_rests,
     json_text,
     number,
     rest,
@@ -331,7 +331,7 @@ def _v1(
         tools=tools,
         agent="openhands",
         cuts=None,
-        rest=joined(rest(around), found[0].item.rest if system else ""),
+        rest=join_rests(rest(around), found[0].item.rest if system else ""),
     )
     yield from map(state.count, told.items(int(system)))
     yield from unread
@@ -358,7 +358,7 @@ def _v0(
         tools=tools,
         agent="openhands",
         cuts=None,
-        rest=joined(rest(table(row)), found[0].item.rest if system else ""),
+        rest=join_rests(rest(table(row)), found[0].item.rest if system else ""),
     )
     yield from told.items(int(system))
     yield from unread

@@ -24,7 +24,7 @@ from refold.importers.fields import (
     JSON,
     at,
     instant,
-    joined,
+    join_rests,
     json_text,
     left,
     rest,
@@ -334,7 +334,7 @@ def _take_output(event: JSON) -> str:
     else:
         own = left(seen, "kind")
         said = words(at(seen, "output")) or (json_text(own) if own else "")
-    return joined(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
+    return join_rests(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
 
 
 def _left_of(event: JSON) -> str:

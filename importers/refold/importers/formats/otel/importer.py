@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from refold.importers.answers import end_of, summed
+from refold.importers.answers import end_of, sum_counts
 from refold.importers.content import take_tools
 from refold.importers.fields import JSON, json_text, take_if, text
 from refold.importers.formats.otel import names as otel_names
@@ -201,7 +201,7 @@ class _Run:
             answer_of(said),
             otel_names.usage(span),
             quality="reported"
-            if summed([otel_names.counted(span)], *otel_names.TOKENS.input) is not None
+            if sum_counts([otel_names.counted(span)], *otel_names.TOKENS.input) is not None
             else "",
             stop=(said.stop if said else "") or otel_names.stop(own),
             cost=otel_names.cost(span),

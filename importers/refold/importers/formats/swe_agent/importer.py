@@ -23,7 +23,7 @@ from refold.importers.documents import beginning, document
 from refold.importers.fields import (
     JSON,
     at,
-    joined,
+    join_rests,
     nanoseconds,
     number,
     rest,
@@ -46,7 +46,7 @@ from refold.importers.formats.swe_agent.turns import (
     take_message,
     turns,
 )
-from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, together
+from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, add_counts
 from refold.importers.registry import Match
 from refold.importers.source import BadTranscript, Source, decoded
 from refold.reducers.messages import Message
@@ -99,8 +99,8 @@ class SweAgent(msgspec.Struct, frozen=True):
             agent="swe-agent",
             labels={name: label for name, label in labels.items() if label},
             unsaid=("tool_errors",),
-            rest=joined(rest(doc), run.conversation.take_unsaid()),
-            counts=together(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
+            rest=join_rests(rest(doc), run.conversation.take_unsaid()),
+            counts=add_counts(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
         )
         for turn in run.turns:
             yield from run.items(turn)
@@ -216,7 +216,7 @@ class _Run:
         self.conversation.left_of(answer)
         for name, value in table(step).items():
             take_if(answer, name, value)
-        return joined(rest(step), rest(answer))
+        return join_rests(rest(step), rest(answer))
 
     def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
         """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
