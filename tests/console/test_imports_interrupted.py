@@ -43,7 +43,7 @@ def test_a_half_imported_run_is_finished_by_the_next_import(
     """Whenever an import dies, importing again appends what is missing: the log is whole and audits clean."""
     monkeypatch.setattr(imported_runs, "EVENTS", 5)
     with monkeypatch.context() as patch:
-        patch.setattr("refold.console.locations.SqliteStore", Failing)
+        patch.setattr("refold.store.sqlite.SqliteStore", Failing)
         Failing.left = appends
         assert 4 == refold("import", path_of(CALLS), "--store", store).code
     ran = documents(refold("import", path_of(CALLS), "--store", store, "-o", "json").out)[0]["imported"][0]
@@ -60,7 +60,7 @@ def test_a_half_imported_run_of_another_version_is_left_alone(
     """What is there and is not what would be derived now is no import of ours to finish: nothing is appended."""
     monkeypatch.setattr(imported_runs, "EVENTS", 7)
     with monkeypatch.context() as patch:
-        patch.setattr("refold.console.locations.SqliteStore", Failing)
+        patch.setattr("refold.store.sqlite.SqliteStore", Failing)
         Failing.left = 1
         refold("import", path_of(CALLS), "--store", store)
     before = refold("show", "@last", "--raw", "--store", store).out
@@ -183,7 +183,7 @@ def test_a_source_cannot_say_that_an_import_is_done(
     )
     monkeypatch.setattr(imported_runs, "EVENTS", 7)
     with monkeypatch.context() as patch:
-        patch.setattr("refold.console.locations.SqliteStore", Failing)
+        patch.setattr("refold.store.sqlite.SqliteStore", Failing)
         Failing.left = 4
         assert 4 == refold("import", file, "--store", store).code
     ran = documents(refold("import", file, "--store", store, "-o", "json").out)[0]["imported"][0]

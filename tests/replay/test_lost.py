@@ -10,7 +10,7 @@ from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, lost
 
 FOLDER = Path(importers.__file__).parent
 _CODE = re.compile(
-    r"""(?:diagnose|unread)\(\s*"([a-z_]+)"|Unread\([^)]*?code="([a-z_]+)"|Noise\([^)]*?what="([a-z_]+)"[^)]*?problem="""
+    r"""(?:diagnose|problem)\(\s*"([a-z_]+)"|Unread\([^)]*?code="([a-z_]+)"|Noise\([^)]*?what="([a-z_]+)"[^)]*?problem="""
 )
 CODES = {
     next(filter(None, found))
