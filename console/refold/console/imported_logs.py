@@ -10,21 +10,8 @@ import msgspec
 from refold.engine.fork import annotate
 from refold.importers.derivation.log import Derived, Origin
 from refold.reducers import codec
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import (
-    Annotation,
-    ContentErased,
-    ContextObserved,
-    Diagnosed,
-    Event,
-    InputReceived,
-    ModelFailed,
-    ModelResponded,
-    Parent,
-    RunStarted,
-    SourceRecorded,
-    ToolReturned,
-)
 from refold.reducers.source_marks import END, GOES_ON
 from refold.reducers.state import RunState
 from refold.replay.kinds.table import texts_of
@@ -32,7 +19,14 @@ from refold.replay.reader import event_of, stored_events
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import LEASE_SECONDS, Store, Stored
 
-_SPEAK = (ContextObserved, InputReceived, ModelFailed, ModelResponded, RunStarted, ToolReturned)
+_SPEAK = (
+    ev.ContextObserved,
+    ev.InputReceived,
+    ev.ModelFailed,
+    ev.ModelResponded,
+    ev.RunStarted,
+    ev.ToolReturned,
+)
 _STARTED = "run_started"
 _RECORDED = "source_recorded"
 _NOTHING: frozenset[str] = frozenset()
@@ -64,7 +58,7 @@ def mark_anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
-def words_mark(event: Event) -> list[bytes]:
+def words_mark(event: ev.Event) -> list[bytes]:
     """What was said in a fact, text by text, wherever it stands in the log."""
     return [_digest(text) for text in texts_of(event) if text] if isinstance(event, _SPEAK) else []
 
@@ -126,7 +120,7 @@ class ImportedLog(msgspec.Struct):
     at_end: bool = False
     superseded: bool = False
     noted: bool = False
-    parent: Parent | None = None
+    parent: ev.Parent | None = None
     grown: bool = False
 
     @property
@@ -149,7 +143,7 @@ class ImportedLog(msgspec.Struct):
         async for chunk in store.read(run, 0, upto, checked=False):
             for stored in chunk:
                 event = event_of(stored, content=False)
-                noticed |= set(event.seqs) if isinstance(event, ContentErased) else set()
+                noticed |= set(event.seqs) if isinstance(event, ev.ContentErased) else set()
                 gone |= (
                     {stored.seq} if stored.content is None and stored.content_digest is not None else set()
                 )
@@ -162,20 +156,20 @@ class ImportedLog(msgspec.Struct):
                     log.marks[stored.seq - 1] = log.mark(stored.seq, stored.at, _encode(stored))
         return log
 
-    def _learn(self, stored: Stored, event: Event) -> None:
-        self.decided += [] if isinstance(event, Annotation) else [stored.seq]
+    def _learn(self, stored: Stored, event: ev.Event) -> None:
+        self.decided += [] if isinstance(event, ev.Annotation) else [stored.seq]
         self.salts.append(stored.salt)
         self.marks.append(self.mark(stored.seq, stored.at, _encode(stored)))
-        self.parent = event.parent if isinstance(event, RunStarted) else self.parent
-        says = event.what if isinstance(event, SourceRecorded) else ""
+        self.parent = event.parent if isinstance(event, ev.RunStarted) else self.parent
+        says = event.what if isinstance(event, ev.SourceRecorded) else ""
         supersedes = says.startswith(END + GOES_ON)
-        if isinstance(event, SourceRecorded) and says.startswith(END) and not supersedes:
+        if isinstance(event, ev.SourceRecorded) and says.startswith(END) and not supersedes:
             self.ends.append(stored.seq)
             self.files.add(event.source)
             self.between[stored.seq - 1] = []
             self.at_end, self.superseded = True, False
-        elif not isinstance(event, Annotation) or (
-            isinstance(event, SourceRecorded | Diagnosed) and not supersedes
+        elif not isinstance(event, ev.Annotation) or (
+            isinstance(event, ev.SourceRecorded | ev.Diagnosed) and not supersedes
         ):
             self.at_end, self.superseded = False, False
         self.superseded = self.superseded or supersedes
@@ -211,7 +205,7 @@ def _ends(stored: Stored) -> bool:
     if stored.kind != "source_recorded":
         return False
     event = event_of(stored)
-    return isinstance(event, SourceRecorded) and event.what.startswith(END)
+    return isinstance(event, ev.SourceRecorded) and event.what.startswith(END)
 
 
 def _encode(stored: Stored) -> codec.Encoded:
@@ -257,12 +251,12 @@ class EarlierImport:
             beside._broken = True
         return beside
 
-    def _learn(self, stored: Stored, event: Event) -> None:
+    def _learn(self, stored: Stored, event: ev.Event) -> None:
         worded = stored.content is not None or stored.content_digest is None
         encoded = codec.Encoded(stored.kind, stored.body, stored.content)
         self._marks.append((mark_anywhere(stored.at, encoded, worded=worded), worded))
         self._there.append(words_mark(event))
-        self._answers += [len(self._there)] if isinstance(event, ModelResponded) else []
+        self._answers += [len(self._there)] if isinstance(event, ev.ModelResponded) else []
         self._told += not self.ended.end
         self.ended = source_end(stored, event, self.ended)
 
@@ -275,7 +269,7 @@ class EarlierImport:
                 self._same += 1
                 return
         self._parted = True
-        self._more_answers += isinstance(each.event, ModelResponded)
+        self._more_answers += isinstance(each.event, ev.ModelResponded)
         self._here.update(words_mark(each.event))
 
     def related(self) -> Relation | None:
@@ -300,9 +294,9 @@ class EarlierImport:
 async def record_successor(store: Store, related: Relation, origin: Origin, run: str) -> None:
     """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
 
-    def note(state: RunState, _: int, __: bytes) -> Annotation:
+    def note(state: RunState, _: int, __: bytes) -> ev.Annotation:
         # At the log's own last instant: when a file was imported is no part of what happened.
-        return SourceRecorded(
+        return ev.SourceRecorded(
             at=state.at,
             format=origin.format,
             source=origin.sha256,

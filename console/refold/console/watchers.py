@@ -16,17 +16,8 @@ from refold.console.locations import StorePlace
 from refold.console.screen import Screen, fit_text, note
 from refold.engine import Missed, Recorded, Run, RunResult, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
+from refold.reducers import events as ev
 from refold.reducers.errors import WorldFailed
-from refold.reducers.events import (
-    ApprovalRequested,
-    Event,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    RunStarted,
-    StateChanged,
-    ToolReturned,
-)
 from refold.reducers.state import RunState
 from refold.replay import figures
 from refold.replay.kinds import sentences
@@ -87,7 +78,7 @@ class PlainWatcher(Watcher):
         match update:
             case Recorded(event=event):
                 # The state may be ahead of the update: it says what is on disk now.
-                self._turn = event.step if isinstance(event, ModelRequested) else self._turn
+                self._turn = event.step if isinstance(event, ev.ModelRequested) else self._turn
                 for word, text in lines(event, said=True):
                     shown = text if word == "said" else descriptions.line(text)
                     self._screen.styled(label_line(self._turn, word, shown))
@@ -140,8 +131,8 @@ class LiveWatcher(Watcher):
         self._flush()
         self._live.stop()
 
-    def _recorded(self, event: Event) -> None:
-        self._turn = event.step if isinstance(event, ModelRequested) else self._turn
+    def _recorded(self, event: ev.Event) -> None:
+        self._turn = event.step if isinstance(event, ev.ModelRequested) else self._turn
         self._flush()
         for word, text in lines(event, said=False):
             style = "red" if word in ("failed", "error") else "bold" if word == "end" else "dim"
@@ -195,36 +186,36 @@ class LiveWatcher(Watcher):
         return f" {state.agent_state}{stopping}  {'  '.join(figures.spent(state, running))}{silent} "
 
 
-def lines(event: Event, *, said: bool) -> list[tuple[str, str]]:
+def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
     """What a watcher is told of an event: a word and a text each. `said`: the answer's own text is among them."""
     match event:
-        case RunStarted():
+        case ev.RunStarted():
             messages = event.content.messages if event.content else ()
             task = messages[-1].text if messages else None if event.messages else ""
             return [
                 ("run", f"{event.run} on {event.model}; {sentences.limits(event.policy)}"),
                 ("task", descriptions.task(task)),
             ]
-        case ModelRequested():
+        case ev.ModelRequested():
             return [("asked", sentence(event))]
-        case ModelResponded():
+        case ev.ModelResponded():
             text = event.content.text if event.content else ""
             told = [("said", text)] if said and text.strip() else []
             calls = [("call", call) for call in sentences.calls(event, _SHORT)]
             return [*told, *calls, ("spent", sentences.answered(event))]
-        case ModelFailed():
+        case ev.ModelFailed():
             return [("failed", sentence(event))]
-        case ToolReturned():
+        case ev.ToolReturned():
             return [
                 (
                     "error" if event.error else "result",
                     f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}",
                 )
             ]
-        case ApprovalRequested(calls=calls, deadline=deadline):
+        case ev.ApprovalRequested(calls=calls, deadline=deadline):
             until = "" if deadline is None else f" until {figures.clock(deadline)}"
             return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]
-        case StateChanged(target=target):
+        case ev.StateChanged(target=target):
             stops = target.terminal or target.awaits_operator
             return [("end", f"{target}: {event.reason}")] if stops else []
         case _:

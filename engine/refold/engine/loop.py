@@ -25,13 +25,8 @@ from refold.engine.service import long_tool
 from refold.engine.tasks import isolated, pace
 from refold.engine.updates import Audience, Recorded
 from refold.engine.world import Child, Work
+from refold.reducers import events as ev
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
-from refold.reducers.events import (
-    Annotation,
-    ClockRead,
-    Event,
-    Fact,
-)
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
 from refold.reducers.pending import underway
@@ -248,7 +243,7 @@ class Driver:
             for seq, event in enumerate(events, before.seq + 1):
                 self._audience.tell(Recorded(seq, event))
 
-    async def _written(self, queued: Queued) -> tuple[RunState, Sequence[Event]]:
+    async def _written(self, queued: Queued) -> tuple[RunState, Sequence[ev.Event]]:
         """Bring a fact into the log. Where it is unknown whether that went well, the log is read again, never guessed."""
         waits = iter(AGAIN)
         while True:
@@ -265,8 +260,10 @@ class Driver:
             if self.state == after:
                 return before, events
 
-    def _derived(self, state: RunState, event: Fact | Annotation) -> tuple[RunState, Sequence[Event]]:
-        if isinstance(event, Annotation):
+    def _derived(
+        self, state: RunState, event: ev.Fact | ev.Annotation
+    ) -> tuple[RunState, Sequence[ev.Event]]:
+        if isinstance(event, ev.Annotation):
             return evolve(state, event, self._runtime.registry), (event,)
         return advance(state, event, self._runtime.registry)
 
@@ -336,7 +333,7 @@ class Driver:
         with scope:
             await self._world.clock.sleep_until(effect.at)
         if not scope.cancelled_caught:
-            self.put(lambda state, at, salt: ClockRead(at=at, due=effect.at), effect)  # noqa: ARG005
+            self.put(lambda state, at, salt: ev.ClockRead(at=at, due=effect.at), effect)  # noqa: ARG005
 
 
 def _queued(facts: Sequence[Maker], effect: Effect) -> list[Queued]:

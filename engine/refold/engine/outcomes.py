@@ -21,17 +21,8 @@ from refold.engine.models.protocol import (
 from refold.engine.result import words_in
 from refold.engine.world import Work
 from refold.reducers import composition
+from refold.reducers import events as ev
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil
-from refold.reducers.events import (
-    Answer,
-    Fact,
-    LateResult,
-    ModelFailed,
-    ModelResponded,
-    Output,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.folds import late_result
 from refold.reducers.messages import Usage
 from refold.reducers.pending import unseen
@@ -143,34 +134,34 @@ UNHIDDEN = "its output could not be redacted, and is not shown"
 def in_doubt(call: str) -> Maker:
     """The result of a call that was started and that no engine holds: its end is unknown, whatever was found out since."""
 
-    def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
+    def complete(state: RunState, fact: ev.ToolReturned, salt: bytes) -> ev.Fact:
         error, text = unseen(state, call)
         said = render(text_of(state.policy, text), {})
         return composition.returned(state, replace(fact, error=error), said, call, "", salt)
 
-    return maker(ToolReturned(at=0, call=call), complete)
+    return maker(ev.ToolReturned(at=0, call=call), complete)
 
 
 def abandoned(request: int) -> Maker:
     """The end of a request that no engine holds any more: it is not made again, for the run is to stop."""
-    fact = ModelFailed(at=0, request=request, failure=FailureClass.CANCELLED)
+    fact = ev.ModelFailed(at=0, request=request, failure=FailureClass.CANCELLED)
     return _failed(fact, "the run was stopped before the request was made again", "")
 
 
 def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
     """The model answered."""
-    answer = Answer(**shared(reply, "text", "reasoning", "provider_data"))
+    answer = ev.Answer(**shared(reply, "text", "reasoning", "provider_data"))
 
-    def complete(state: RunState, fact: ModelResponded, salt: bytes) -> Fact:
+    def complete(state: RunState, fact: ev.ModelResponded, salt: bytes) -> ev.Fact:
         return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
-    fact = ModelResponded(**_ended(work), **shared(reply, *REPLIED), **_told(reply))
+    fact = ev.ModelResponded(**_ended(work), **shared(reply, *REPLIED), **_told(reply))
     return maker(replace(fact, starts_over=_starts_over(work, reply.text)), complete)
 
 
 def summary_returned(work: Work, reply: Reply) -> Maker:
     """The model wrote a summary."""
-    fact = SummaryReturned(**_ended(work), **shared(reply, *SPENT), **_told(reply))
+    fact = ev.SummaryReturned(**_ended(work), **shared(reply, *SPENT), **_told(reply))
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
@@ -180,7 +171,7 @@ def model_failed(
     """The request gave no answer; what had arrived of one is kept, and what one cost that was `refused`."""
     begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
     usage, cost = (Usage(), None) if refused is None else (refused.usage or Usage(), refused.cost_nanousd)
-    fact = ModelFailed(
+    fact = ev.ModelFailed(
         **_ended(work), **shared(error, *FAILED), usage=usage, cost_nanousd=cost, partial_calls=begun
     )
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
@@ -194,9 +185,9 @@ def tool_succeeded(work: Work, output: str) -> Maker:
     return _returned(work, _result(work), output, None)
 
 
-def tool_recorded(work: Work, fact: ToolReturned) -> Maker:
+def tool_recorded(work: Work, fact: ev.ToolReturned) -> Maker:
     """The result of a call as it was recorded before, and capped there."""
-    said = fact.content or Output(output="")
+    said = fact.content or ev.Output(output="")
     output = work.redactor.text(said.output)
     sha256 = said.sha256 if output == said.output else ""  # by that of the secret it could be guessed
     again = replace(fact, call=work.call.call, duration=work.stopwatch())
@@ -206,7 +197,7 @@ def tool_recorded(work: Work, fact: ToolReturned) -> Maker:
 def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
     """The result of a call that did not go well, in the policy's words for that error, filled with `values`."""
 
-    def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
+    def complete(state: RunState, fact: ev.ToolReturned, salt: bytes) -> ev.Fact:
         said = composition.said_error(state, error, values)
         return composition.returned(state, fact, said, work.call.name, "", salt)
 
@@ -217,18 +208,18 @@ def tool_late(work: Work, output: str, error: ToolError | None) -> LateMaker:
     """The result of a call that was cut off: what its thread said after that."""
     fact = _result(work, error)
 
-    def late(state: RunState, at: int, salt: bytes) -> LateResult:
+    def late(state: RunState, at: int, salt: bytes) -> ev.LateResult:
         came = replace(fact, at=max(at, state.at))
         return late_result(composition.returned(state, came, output, work.call.name, "", salt))
 
     return late
 
 
-def _result(work: Work, error: ToolError | None = None) -> ToolReturned:
-    return ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
+def _result(work: Work, error: ToolError | None = None) -> ev.ToolReturned:
+    return ev.ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
 
 
-def _returned(work: Work, fact: ToolReturned, output: str, sha256: str | None) -> Maker:
+def _returned(work: Work, fact: ev.ToolReturned, output: str, sha256: str | None) -> Maker:
     return maker(
         fact,
         lambda state, fact, salt: composition.returned(state, fact, output, work.call.name, sha256, salt),
@@ -255,7 +246,7 @@ def _starts_over(work: Work, text: str) -> bool:
     return starts_over(words_in(work.journal.contents, state.parts), text)
 
 
-def _failed(fact: ModelFailed, said: str, partial_text: str) -> Maker:
+def _failed(fact: ev.ModelFailed, said: str, partial_text: str) -> Maker:
     return maker(
         fact, lambda state, fact, salt: composition.failed(fact, said, partial_text, salt, state.policy)
     )

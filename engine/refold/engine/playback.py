@@ -24,21 +24,9 @@ from refold.engine.tasks import Background
 from refold.engine.tools.protocol import RecordedTools
 from refold.engine.updates import Recorded
 from refold.engine.world import Work, World
+from refold.reducers import events as ev
 from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool
 from refold.reducers.errors import MissingFact, RefoldError
-from refold.reducers.events import (
-    ApprovalAnswered,
-    ClockRead,
-    Event,
-    Fact,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    RunStarted,
-    ToolReturned,
-    differing,
-    kind_of,
-)
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
@@ -48,7 +36,7 @@ from refold.store.protocol import Store, UnknownRun
 Handle = int | str
 """What a fact ends: the event that asked a model, or the id of a call."""
 
-_FROM_THE_WORLD = (RunStarted, ModelResponded, ModelFailed, ToolReturned, ClockRead)
+_FROM_THE_WORLD = (ev.RunStarted, ev.ModelResponded, ev.ModelFailed, ev.ToolReturned, ev.ClockRead)
 
 
 class Diverged(RefoldError):
@@ -74,21 +62,23 @@ class Diverged(RefoldError):
 class Recording:
     """A run's facts in order, each with its salt, and the requests that they answer."""
 
-    def __init__(self, run: str, events: Sequence[tuple[Event, bytes]], registry: Registry = BUILTIN) -> None:
+    def __init__(
+        self, run: str, events: Sequence[tuple[ev.Event, bytes]], registry: Registry = BUILTIN
+    ) -> None:
         self.run, self.registry = run, registry
-        self.facts = [event for event, _ in events if isinstance(event, Fact)]
-        self.salts = [salt for event, salt in events if isinstance(event, Fact)]
+        self.facts = [event for event, _ in events if isinstance(event, ev.Fact)]
+        self.salts = [salt for event, salt in events if isinstance(event, ev.Fact)]
         opening = self.facts[0] if self.facts else None
-        if not isinstance(opening, RunStarted):
+        if not isinstance(opening, ev.RunStarted):
             raise MissingFact(run, "only a run with its own beginning can be played; this one is a fork")
         self.opening = opening
         self._events = [event for event, _ in events]
-        self._results = {fact.call: fact for fact in self.facts if isinstance(fact, ToolReturned)}
+        self._results = {fact.call: fact for fact in self.facts if isinstance(fact, ev.ToolReturned)}
 
     @classmethod
     async def read(cls, store: Store, run: str, registry: Registry = BUILTIN) -> "Recording":
         """The recording of a run in a store. Raises `UnknownRun`, or `Damaged` for what cannot be read."""
-        events: list[tuple[Event, bytes]] = []
+        events: list[tuple[ev.Event, bytes]] = []
         async for chunk in store.read(run):
             for stored in chunk:
                 events.append((event_of(stored), stored.salt))
@@ -138,32 +128,32 @@ class Recording:
     def _compare(self, update: Recorded) -> None:
         recorded = self._events[update.seq - 1] if update.seq <= len(self._events) else None
         if update.event != recorded:
-            was = None if recorded is None else kind_of(recorded)
+            was = None if recorded is None else ev.kind_of(recorded)
             raise Diverged(
-                self.run, update.seq, was, kind_of(update.event), differing(update.event, recorded)
+                self.run, update.seq, was, ev.kind_of(update.event), ev.differing(update.event, recorded)
             )
 
     def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
         """Each answer with what was asked."""
         state: RunState = NEW
         conversation = Conversation()
-        seen: dict[int, Event] = {}
+        seen: dict[int, ev.Event] = {}
         asked: dict[int, ModelRequest] = {}
         for seq, event in enumerate(self._events, start=1):
             seen[seq] = event
             state = evolve(state, event, self.registry)
-            if isinstance(event, ModelRequested):
+            if isinstance(event, ev.ModelRequested):
                 asked = {seq: conversation.request(event, state, seen)}
-            elif isinstance(event, ModelResponded | ModelFailed) and event.request in asked:
+            elif isinstance(event, ev.ModelResponded | ev.ModelFailed) and event.request in asked:
                 yield asked[event.request], event
 
     def _asked(self) -> dict[str, str]:
         asked: dict[str, str] = {}
         for fact in self.facts:
-            if isinstance(fact, ModelResponded) and fact.content is not None:
+            if isinstance(fact, ev.ModelResponded) and fact.content is not None:
                 ids = (call.id for call in fact.calls)
                 asked.update(zip(ids, fact.content.arguments, strict=True))
-            elif isinstance(fact, ApprovalAnswered) and fact.content is not None:
+            elif isinstance(fact, ev.ApprovalAnswered) and fact.content is not None:
                 asked.update(fact.content.arguments)  # a person's, in the place of the model's
         return asked
 
@@ -185,14 +175,14 @@ class _Score:
         self._facts, self._salts = recording.facts, recording.salts
         self.model = _Prompted(recording.run, recording.opening.model, ())
         # By what each ends, the first of those that end the same: every effect asks, and a run may have had many.
-        self._ends: dict[Handle, Ended | ToolReturned] = {}
-        self._readings: dict[int, ClockRead] = {}
+        self._ends: dict[Handle, Ended | ev.ToolReturned] = {}
+        self._readings: dict[int, ev.ClockRead] = {}
         for fact in self._facts:
-            if isinstance(fact, ModelResponded | ModelFailed):
+            if isinstance(fact, ev.ModelResponded | ev.ModelFailed):
                 self._ends.setdefault(fact.request, fact)
-            elif isinstance(fact, ToolReturned):
+            elif isinstance(fact, ev.ToolReturned):
                 self._ends.setdefault(fact.call, fact)
-            elif isinstance(fact, ClockRead):
+            elif isinstance(fact, ev.ClockRead):
                 self._readings.setdefault(fact.due, fact)
         self._place = 0
         self._moved = anyio.Event()
@@ -251,7 +241,7 @@ class _Score:
             with work.scope:  # letting go of it does not take what is made here
                 await self.turn(fact)
             return made
-        if not isinstance(fact, ToolReturned):
+        if not isinstance(fact, ev.ToolReturned):
             self.model.fact = fact  # one request is under way at a time
             made = await serve(work)
         elif fact.error not in (ToolError.CANCELLED, ToolError.IN_DOUBT):
@@ -259,13 +249,13 @@ class _Score:
         await self.turn(fact)
         return made
 
-    def fact_of(self, effect: Effect) -> Ended | ToolReturned | None:
+    def fact_of(self, effect: Effect) -> Ended | ev.ToolReturned | None:
         """The recorded fact that ends this effect."""
         if isinstance(effect, CallModel):
             return self._ends.get(effect.seq)
         return self._ends.get(effect.call) if isinstance(effect, RunTool | Reconcile) else None
 
-    async def turn(self, fact: Fact) -> None:
+    async def turn(self, fact: ev.Fact) -> None:
         """Wait until this fact is the next."""
         while self.left and self._facts[self._place] is not fact:
             await self._moved.wait()

@@ -18,17 +18,10 @@ from refold.engine.tasks import Background, aside, pace
 from refold.engine.tenure import BRIEF, Tenure, this_process
 from refold.engine.updates import Audience, StreamedText, Update, Updates
 from refold.reducers import composition
+from refold.reducers import events as ev
 from refold.reducers.composition import approved
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import (
-    ApprovalAnswered,
-    CancelRequested,
-    DoubtResolved,
-    Fact,
-    InputReceived,
-    RunResumed,
-)
 from refold.reducers.secrets import Redactor
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt
@@ -137,8 +130,8 @@ class Run:
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
         """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-            return composition.cancelled(CancelRequested(at=at, by=by), reason, self._redactor(state))
+        def make(state: RunState, at: int, salt: bytes) -> ev.Fact:  # noqa: ARG001
+            return composition.cancelled(ev.CancelRequested(at=at, by=by), reason, self._redactor(state))
 
         self._put(make)
 
@@ -151,9 +144,9 @@ class Run:
             refuse_message(self.id, self.state)
             self._answers("message", self.state.messages)
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:
+        def make(state: RunState, at: int, salt: bytes) -> ev.Fact:
             refuse_message(self.id, state)  # another answer may have been faster
-            said = InputReceived(at=at, by=by)
+            said = ev.InputReceived(at=at, by=by)
             return composition.received(state, said, message, salt, self._redactor(state))
 
         self._put(make)
@@ -176,8 +169,8 @@ class Run:
             raise WrongUse(f"call {call}: expected one of {', '.join(Doubt)}, got {doubt!r}")
         known = Doubt(doubt)
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:  # noqa: ARG001
-            said = DoubtResolved(at=at, call=call, doubt=known, by=by)
+        def make(state: RunState, at: int, salt: bytes) -> ev.Fact:  # noqa: ARG001
+            said = ev.DoubtResolved(at=at, call=call, doubt=known, by=by)
             return composition.resolved(state, said, note, self._redactor(state))
 
         if self._loop is not None:
@@ -198,8 +191,8 @@ class Run:
         """
         words, arguments = words_of(answers)
 
-        def make(state: RunState, at: int, salt: bytes) -> Fact:
-            said = ApprovalAnswered(at=at, by=by)
+        def make(state: RunState, at: int, salt: bytes) -> ev.Fact:
+            said = ev.ApprovalAnswered(at=at, by=by)
             return approved(state, said, words, arguments, note, salt, self._redactor(state))
 
         if self._loop is not None or self._opening is not None:
@@ -210,7 +203,7 @@ class Run:
             self._answers("approval", asked.seq)
         self._put(make)
 
-    def put(self, fact: Fact) -> None:
+    def put(self, fact: ev.Fact) -> None:
         """Bring in a fact as it is, at its turn in the queue: for replays and importers."""
         self._put(recorded(fact))
 
@@ -347,9 +340,9 @@ class Run:
         self._hand_over(loop)
         return loop
 
-    def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> Fact:  # noqa: ARG002
+    def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> ev.Fact:  # noqa: ARG002
         tools = self._runtime.world.tools
-        return RunResumed(
+        return ev.RunResumed(
             at=at,
             worker=this_process(),
             in_doubt=doubtful(state),

@@ -14,23 +14,8 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers.errors import DamagedLog, NewerLog, UnreleasedLog
-from refold.reducers.events import (
-    KINDS,
-    ApprovalAnswered,
-    CallRefused,
-    Content,
-    Event,
-    LateResult,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    ModelResponded,
-    RunStarted,
-    SummaryRequested,
-    UnknownAnnotation,
-    kind_of,
-)
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import MOST_DIGITS
 
@@ -48,15 +33,15 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
     content: bytes | None
 
 
-def _content_type(event: type[Event]) -> type[Content] | None:
+def _content_type(event: type[ev.Event]) -> type[ev.Content] | None:
     if "content" not in event.__struct_fields__:
         return None
-    content: type[Content] = get_args(get_type_hints(event)["content"])[0]  # of `X | None`
+    content: type[ev.Content] = get_args(get_type_hints(event)["content"])[0]  # of `X | None`
     return content
 
 
-CONTENTS: Mapping[str, type[Content]] = MappingProxyType(
-    {kind: content for kind, event in KINDS.items() if (content := _content_type(event)) is not None}
+CONTENTS: Mapping[str, type[ev.Content]] = MappingProxyType(
+    {kind: content for kind, event in ev.KINDS.items() if (content := _content_type(event)) is not None}
 )
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -74,16 +59,16 @@ class _Decoders(dict[str, Callable[[bytes], Any]]):
         return read
 
 
-_BODIES = _Decoders(KINDS)
-_NAMES: Mapping[type[Event], str] = {event: kind for kind, event in KINDS.items()}
-_LATE_RESULT = kind_of(LateResult)
+_BODIES = _Decoders(ev.KINDS)
+_NAMES: Mapping[type[ev.Event], str] = {event: kind for kind, event in ev.KINDS.items()}
+_LATE_RESULT = ev.kind_of(ev.LateResult)
 _CONTENTS = _Decoders(CONTENTS)
 _HOLD_CONTENT = frozenset(CONTENTS)
 
 
-def encode(event: Event) -> Encoded:
+def encode(event: ev.Event) -> Encoded:
     """The event as its kind, body and content. Equal events have equal bytes."""
-    kind = _NAMES.get(type(event)) or kind_of(event)
+    kind = _NAMES.get(type(event)) or ev.kind_of(event)
     said: Any = event  # most decisions have no content at all
     if kind not in _HOLD_CONTENT or said.content is None:
         return Encoded(kind, _ENCODER.encode(event), None)
@@ -99,7 +84,7 @@ def decode(
     run: str = "",
     seq: int = 0,
     upcasters: Mapping[str, Upcaster] = UPCASTERS,
-) -> Event:
+) -> ev.Event:
     """The event of these bytes; `run` and `seq` only tell where it stood.
 
     Raises `NewerLog` for a kind, a field or a format that this version does not know, `UnreleasedLog` for a log without
@@ -114,7 +99,7 @@ def decode(
     except KeyError:
         return _unknown(kind, body, run, seq)
     try:
-        event: Event = read(body)
+        event: ev.Event = read(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         event = _upcast(kind, body, run, seq, upcasters, error)
     # Most decisions have no content at all, and asking an object for what it lacks is slow.
@@ -129,14 +114,14 @@ def decode(
     return event
 
 
-def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Content:
+def _said(kind: str, event: ev.Event, content: bytes, run: str, seq: int) -> ev.Content:
     if kind == _LATE_RESULT:  # contents have no kind of their own: this one is read as the fact's
-        assert isinstance(event, LateResult)
-        return _said(kind_of(event.fact), event.fact, content, run, seq)
+        assert isinstance(event, ev.LateResult)
+        return _said(ev.kind_of(event.fact), event.fact, content, run, seq)
     if kind not in _HOLD_CONTENT:
         raise DamagedLog(run, seq, f"a {kind} has no content")
     try:
-        said: Content = _CONTENTS[kind](content)
+        said: ev.Content = _CONTENTS[kind](content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(f"content of {kind}", run, seq, error) from error
     fits = _FITS.get(kind)
@@ -147,16 +132,16 @@ def _said(kind: str, event: Event, content: bytes, run: str, seq: int) -> Conten
 
 # Whether body and content speak of as many messages, calls, or words.
 _FITS: Mapping[str, Callable[[Any, Any], bool]] = {
-    kind_of(ModelResponded): lambda event, answer: len(event.calls) == len(answer.arguments),
-    kind_of(ApprovalAnswered): lambda event, said: (
+    ev.kind_of(ev.ModelResponded): lambda event, answer: len(event.calls) == len(answer.arguments),
+    ev.kind_of(ev.ApprovalAnswered): lambda event, said: (
         {each.call for each in event.answers if each.decision == "edit"} == said.arguments.keys()
     ),
-    kind_of(RunStarted): lambda event, opening: len(event.messages) == len(opening.messages),
-    kind_of(CallRefused): lambda _, said: len(said.texts) == 1,
-    kind_of(MessageInjected): lambda event, said: len(said.texts) == 1 or event.gap is not None,
-    kind_of(MessageTrimmed): lambda event, said: len(said.texts) == len(event.cuts),
-    kind_of(ModelRequested): lambda event, said: len(said.texts) == len(event.request_only),
-    kind_of(SummaryRequested): lambda _, said: len(said.texts) == 1,
+    ev.kind_of(ev.RunStarted): lambda event, opening: len(event.messages) == len(opening.messages),
+    ev.kind_of(ev.CallRefused): lambda _, said: len(said.texts) == 1,
+    ev.kind_of(ev.MessageInjected): lambda event, said: len(said.texts) == 1 or event.gap is not None,
+    ev.kind_of(ev.MessageTrimmed): lambda event, said: len(said.texts) == len(event.cuts),
+    ev.kind_of(ev.ModelRequested): lambda event, said: len(said.texts) == len(event.request_only),
+    ev.kind_of(ev.SummaryRequested): lambda _, said: len(said.texts) == 1,
 }
 
 
@@ -168,7 +153,7 @@ def digest(salt: bytes, content: bytes) -> str:
     return hashlib.sha256(b"%d:%b%b" % (len(salt), salt, content)).hexdigest()
 
 
-def digest_of(salt: bytes, said: Content | Message) -> str:
+def digest_of(salt: bytes, said: ev.Content | Message) -> str:
     """Hex SHA-256 of salt and encoding of what was said: of a content the digest that the store's chain has."""
     return digest(salt, _ENCODER.encode(said))
 
@@ -212,25 +197,25 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _unknown(kind: str, body: bytes, run: str, seq: int) -> Event:
+def _unknown(kind: str, body: bytes, run: str, seq: int) -> ev.Event:
     try:
         raw: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise DamagedLog(run, seq, f"the body of {_cut(kind)} is no JSON text") from error
     fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
     if fields.get("annotation") == kind and type(fields.get("at")) is int:
-        return UnknownAnnotation(at=fields["at"], of=kind, body=body)
+        return ev.UnknownAnnotation(at=fields["at"], of=kind, body=body)
     raise NewerLog(run, seq, f"unknown kind {_cut(kind)!r}")
 
 
 def _upcast(
     kind: str, body: bytes, run: str, seq: int, upcasters: Mapping[str, Upcaster], error: Exception
-) -> Event:
+) -> ev.Event:
     upcaster = upcasters.get(kind)
     if upcaster is None:
         raise _refused(f"body of {kind}", run, seq, error) from error
     try:
-        return msgspec.convert(upcaster(json.loads(body)), KINDS[kind])
+        return msgspec.convert(upcaster(json.loads(body)), ev.KINDS[kind])
     except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as again:
         raise _refused(f"body of {kind}", run, seq, again) from again
 

@@ -13,16 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import events
+from refold.reducers import events as ev
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import (
-    ApprovalAnswer,
-    ApprovalAnswered,
-    ContextObserved,
-    Edits,
-    Input,
-    Opening,
-    RunForked,
-)
 from refold.reducers.failures import overflows
 from refold.reducers.messages import Message, MessageCall, ReplyCall
 from refold.reducers.patterns import is_object
@@ -220,13 +212,13 @@ ANSWERS: tuple[str, ...] = get_args(Answer)
 
 def approved(
     state: RunState,
-    fact: ApprovalAnswered,
+    fact: ev.ApprovalAnswered,
     answers: Mapping[str, Answer],
     arguments: Mapping[str, str],
     note: str,
     salt: bytes,
     redactor: Redactor = PLAIN,
-) -> ApprovalAnswered:
+) -> ev.ApprovalAnswered:
     """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
 
     The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is asked
@@ -242,8 +234,8 @@ def approved(
         if not is_object(text):
             raise WrongUse(f"call {call}: expected new arguments as one JSON object, got {text[:80]!r}")
     edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
-    ordered = tuple(ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
-    said = Edits(arguments=edits, note=redactor.text(note))
+    ordered = tuple(ev.ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
+    said = ev.Edits(arguments=edits, note=redactor.text(note))
     made = replace(fact, by=label(redactor.text(fact.by)), answers=ordered)
     return told(made, said, salt, state.policy)
 
@@ -260,7 +252,9 @@ def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> No
             raise WrongUse(f"call {call}: expected one of {', '.join(ANSWERS)}, got {answer!r}")
 
 
-def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: Redactor = PLAIN) -> RunForked:
+def forked(
+    state: RunState, fact: ev.RunForked, text: str, salt: bytes, redactor: Redactor = PLAIN
+) -> ev.RunForked:
     """`run_forked` at this state of the parent, with the message that joins it, if `text` is one.
 
     Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A request under
@@ -291,7 +285,7 @@ def forked(state: RunState, fact: RunForked, text: str, salt: bytes, redactor: R
     )
     if not text:
         return fact
-    return told(fact, Input(text=redactor.text(text)), salt, state.policy)
+    return told(fact, ev.Input(text=redactor.text(text)), salt, state.policy)
 
 
 def _refuse_refusals(state: RunState) -> None:
@@ -317,12 +311,12 @@ def _refuse_results(state: RunState, results: tuple[str, ...]) -> None:
 
 
 def observed(
-    state: RunState, fact: ContextObserved, messages: Sequence[Message], salt: bytes
-) -> ContextObserved:
+    state: RunState, fact: ev.ContextObserved, messages: Sequence[Message], salt: bytes
+) -> ev.ContextObserved:
     """`context_observed` with the messages that join, in order; `fact` says where, and what stayed.
 
     Calls in them get ids of their own (`o17.1`, … for event 17), which no other call of the run has. Raises
     `WrongUse` where a result follows no call of these messages, or a call has no result.
     """
     said = earlier(messages, f"o{state.seq + 1}.")
-    return told(fact, Opening(messages=said), salt, state.policy)
+    return told(fact, ev.Opening(messages=said), salt, state.policy)

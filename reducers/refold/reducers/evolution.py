@@ -13,17 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.errors import NewerLog, UnexpectedEvent
-from refold.reducers.events import (
-    Annotation,
-    Event,
-    Fact,
-    PolicyAmended,
-    RunForked,
-    RunStarted,
-    StateDigested,
-    kind_of,
-)
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import shown, watches
 from refold.reducers.meanings import MEANINGS
@@ -31,11 +22,11 @@ from refold.reducers.meanings.facts import amended_setup, forked_setup, started_
 from refold.reducers.state import NEW, RunState, Setup, Watch
 from refold.reducers.window import bound
 
-_OPENINGS: frozenset[type[Event]] = frozenset({RunStarted, RunForked})
-_PUTS_ON_DUTY: frozenset[type[Event]] = _OPENINGS | {PolicyAmended}
+_OPENINGS: frozenset[type[ev.Event]] = frozenset({ev.RunStarted, ev.RunForked})
+_PUTS_ON_DUTY: frozenset[type[ev.Event]] = _OPENINGS | {ev.PolicyAmended}
 
 
-def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunState:
+def evolve(state: RunState, event: ev.Event, registry: Registry = BUILTIN) -> RunState:
     """The state after `event`. Pure; `registry` names the guards that can be put on duty.
 
     Raises `UnexpectedEvent` or `IllegalMove` for an event that cannot stand here. An annotation moves the
@@ -44,14 +35,14 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     kind = type(event)
     meaning = MEANINGS.get(kind)
     if state.seq == 0 and kind not in _OPENINGS:
-        raise UnexpectedEvent(kind_of(event), "a log begins with run_started or run_forked")
+        raise UnexpectedEvent(ev.kind_of(event), "a log begins with run_started or run_forked")
     if meaning is None:
         return _annotated(state, event)
     if state.agent_state.terminal:
-        raise UnexpectedEvent(kind_of(event), f"the run has ended ({state.agent_state})")
-    at = event.at if isinstance(event, Fact) else state.at
+        raise UnexpectedEvent(ev.kind_of(event), f"the run has ended ({state.agent_state})")
+    at = event.at if isinstance(event, ev.Fact) else state.at
     if at < state.at:
-        raise UnexpectedEvent(kind_of(event), f"its time is {state.at - at} ns before the last event's")
+        raise UnexpectedEvent(ev.kind_of(event), f"its time is {state.at - at} ns before the last event's")
     after = meaning(replace(state, seq=state.seq + 1, at=at, fact_at=at), event)
     if kind in _PUTS_ON_DUTY:
         versions: dict[str, int] = getattr(event, "guards", {})
@@ -61,8 +52,8 @@ def evolve(state: RunState, event: Event, registry: Registry = BUILTIN) -> RunSt
     return after if seen is guards else replace(after, guards=seen)
 
 
-def _annotated(state: RunState, event: Event) -> RunState:
-    assert isinstance(event, Annotation)
+def _annotated(state: RunState, event: ev.Event) -> RunState:
+    assert isinstance(event, ev.Annotation)
     return replace(state, seq=state.seq + 1, at=max(state.at, event.at))
 
 
@@ -74,7 +65,7 @@ def encoded(value: Any) -> bytes:
     return _ENCODER.encode(value)
 
 
-def state_digest(state: RunState) -> StateDigested:
+def state_digest(state: RunState) -> ev.StateDigested:
     """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own.
 
     Raises `NewerLog` for a run under rules that this version does not have.
@@ -82,7 +73,7 @@ def state_digest(state: RunState) -> StateDigested:
     projection = _PROJECTIONS.get(state.setup.rules)
     if projection is None:
         raise NewerLog(state.setup.run, state.seq, f"decision rules version {state.setup.rules}")
-    return StateDigested(
+    return ev.StateDigested(
         state=_sha256(projection(state)),
         guards={watch.name: _sha256(watch.own) for watch in state.guards if not watch.blind},
     )
@@ -113,20 +104,20 @@ def _sha256(value: Any) -> str:
     return hashlib.sha256(encoded(value)).hexdigest()
 
 
-FOUNDING = frozenset(kind_of(event) for event in (RunStarted, RunForked, PolicyAmended))
+FOUNDING = frozenset(ev.kind_of(event) for event in (ev.RunStarted, ev.RunForked, ev.PolicyAmended))
 """The kinds of these events: nothing else changes a `Setup`."""
 
 
-def founded(events: Iterable[Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
+def founded(events: Iterable[ev.Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
     """The setup after these events of a log, in order, and its guards as they would be before they saw anything."""
     setup, guards = NEW.setup, tuple[Watch, ...]()
     for event in events:
         match event:
-            case RunStarted():
+            case ev.RunStarted():
                 setup = started_setup(event)
-            case RunForked():
+            case ev.RunForked():
                 setup = forked_setup(setup, event)
-            case PolicyAmended():
+            case ev.PolicyAmended():
                 setup = amended_setup(setup, event)
             case _:
                 continue

@@ -13,18 +13,8 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import (
-    RESULTS,
-    Event,
-    Fact,
-    LateResult,
-    ModelResponded,
-    Result,
-    StateDigested,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.evolution import evolve, founded, state_digest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
@@ -35,7 +25,7 @@ from refold.reducers.vocabulary import shared
 from refold.reducers.window import adds_up
 
 
-def fold(events: Iterable[Event], state: RunState = NEW, registry: Registry = BUILTIN) -> RunState:
+def fold(events: Iterable[ev.Event], state: RunState = NEW, registry: Registry = BUILTIN) -> RunState:
     """The state after these events. Folding a prefix and then the rest is folding the whole."""
     for event in events:
         state = evolve(state, event, registry)
@@ -44,41 +34,41 @@ def fold(events: Iterable[Event], state: RunState = NEW, registry: Registry = BU
 
 def advance(
     state: RunState,
-    fact: Fact,
+    fact: ev.Fact,
     registry: Registry = BUILTIN,
-) -> tuple[RunState, tuple[Event, ...]]:
+) -> tuple[RunState, tuple[ev.Event, ...]]:
     """The state after a fact and all that follows from it, and those events: the fact, then its decisions.
 
     A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
     that has no place here raises `UnexpectedEvent`.
     """
-    if isinstance(fact, RESULTS) and not awaited(state, fact):
+    if isinstance(fact, ev.RESULTS) and not awaited(state, fact):
         late = late_result(replace(fact, at=max(state.at, fact.at)))
         return evolve(state, late, registry), (late,)
     state = evolve(state, fact, registry)
-    events: list[Event] = [fact]
+    events: list[ev.Event] = [fact]
     for decision, after in rules_of(state)(state, fact):
         events.append(decision)
         state = after
     return state, tuple(events)
 
 
-def awaited(state: RunState, fact: Result) -> bool:
+def awaited(state: RunState, fact: ev.Result) -> bool:
     """Whether the state waits for this very result."""
     if state.ended or state.seq == 0:
         return False
-    if isinstance(fact, ToolReturned):
+    if isinstance(fact, ev.ToolReturned):
         batch = state.batch
         call = batch.open_call(fact.call) if batch else None
         return call is not None and (call.dispatched > 0 or call.refused)
-    asked = None if isinstance(fact, SummaryReturned) else state.request
-    summary = None if isinstance(fact, ModelResponded) else state.summary
+    asked = None if isinstance(fact, ev.SummaryReturned) else state.request
+    summary = None if isinstance(fact, ev.ModelResponded) else state.summary
     return fact.request in (asked and asked.seq, summary and summary.seq)
 
 
-def late_result(fact: Result) -> LateResult:
+def late_result(fact: ev.Result) -> ev.LateResult:
     """The annotation that keeps a result for which nothing waits any more."""
-    return LateResult(at=fact.at, fact=bare(fact), content=fact.content)
+    return ev.LateResult(at=fact.at, fact=bare(fact), content=fact.content)
 
 
 class UnreadableSnapshot(CannotJudge):
@@ -140,14 +130,14 @@ def decode_snapshot(data: bytes, registry: Registry = BUILTIN) -> RunState:
 
 
 def snapshot_holds(
-    state: RunState, digested: Event | None, founding: Iterable[Event], registry: Registry = BUILTIN
+    state: RunState, digested: ev.Event | None, founding: Iterable[ev.Event], registry: Registry = BUILTIN
 ) -> bool:
     """Whether the log bears out the state that was kept after its event `digested`, a `state_digested`.
 
     `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs; all else that
     decides has its digest in the log, the window by its references.
     """
-    if not isinstance(digested, StateDigested) or state.digested != state.seq:
+    if not isinstance(digested, ev.StateDigested) or state.digested != state.seq:
         return False
     setup, guards = founded(founding, registry)
     if state.setup != setup or list(map(_post, state.guards)) != list(map(_post, guards)):

@@ -18,19 +18,8 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import asdict, replace
 
+from refold.reducers import events as ev
 from refold.reducers.errors import UnexpectedEvent
-from refold.reducers.events import (
-    DECISIONS,
-    Call,
-    Decision,
-    Event,
-    Fact,
-    ModelRequested,
-    RetryScheduled,
-    RunForked,
-    SummaryRequested,
-    kind_of,
-)
 from refold.reducers.messages import Size
 from refold.reducers.state import Batch, CallState, Pending, Remembered, RunState
 from refold.reducers.vocabulary import Cause, Doubt, Replay, Role, ToolError
@@ -41,7 +30,7 @@ MOST_CALLS = 1024
 keeps the others beside the log, with their results."""
 
 
-def opened(seq: int, number: int, calls: tuple[Call, ...]) -> Batch | None:
+def opened(seq: int, number: int, calls: tuple[ev.Call, ...]) -> Batch | None:
     """The batch of an answer that is message `number`; None if it has no calls."""
     if not calls:
         return None
@@ -109,9 +98,9 @@ def _placed(calls: tuple[CallState, ...], call: CallState) -> tuple[CallState, .
     return tuple(made)
 
 
-DecisionT = TypeVar("DecisionT", bound=Decision)
-EventT = TypeVar("EventT", bound=Event)
-FactT = TypeVar("FactT", bound=Fact)
+DecisionT = TypeVar("DecisionT", bound=ev.Decision)
+EventT = TypeVar("EventT", bound=ev.Event)
+FactT = TypeVar("FactT", bound=ev.Fact)
 
 
 def bare(event: EventT) -> EventT:
@@ -129,7 +118,7 @@ def remembered(state: RunState, event: FactT) -> Remembered[FactT]:
     return Remembered(seq=state.seq, event=bare(event))
 
 
-def asked_of(state: RunState, seq: int) -> Pending[ModelRequested] | Pending[SummaryRequested]:
+def asked_of(state: RunState, seq: int) -> Pending[ev.ModelRequested] | Pending[ev.SummaryRequested]:
     """What the model is asked, as decided at event `seq`. Raises `LookupError` if that does not wait any more."""
     for asks in (state.request, state.summary):
         if asks is not None and asks.seq == seq:
@@ -137,7 +126,7 @@ def asked_of(state: RunState, seq: int) -> Pending[ModelRequested] | Pending[Sum
     raise LookupError(f"event {seq} asks no model, or has its answer")
 
 
-def is_fresh(backoff: Pending[RetryScheduled]) -> bool:
+def is_fresh(backoff: Pending[ev.RetryScheduled]) -> bool:
     """Whether a new step follows the wait, and not another attempt at the same."""
     return backoff.event.cause is Cause.STREAM
 
@@ -204,7 +193,7 @@ def unknown_calls(state: RunState) -> tuple[str, ...]:
     return tuple(call.id for call in begun if course(state, call) == "ask")
 
 
-def left_open(state: RunState, fact: RunForked) -> tuple[str, ...]:
+def left_open(state: RunState, fact: ev.RunForked) -> tuple[str, ...]:
     """The calls that are in doubt in a fork at this state: those under way that cannot simply be run again, and get no result there."""
     # By both manifests: a call that the parent began does not become harmless because the fork lacks its tool.
     offers = (*state.setup.tools, *(fact.tools or ()))
@@ -217,7 +206,7 @@ def left_open(state: RunState, fact: RunForked) -> tuple[str, ...]:
     )
 
 
-def asks_anew(state: RunState, fact: RunForked, *, text: bool) -> bool:
+def asks_anew(state: RunState, fact: ev.RunForked, *, text: bool) -> bool:
     """Whether a fork at this state makes the request that is under way anew: it changes what is asked, or adds a text."""
     changes = (fact.policy, fact.model, fact.settings, fact.tools, fact.address)
     changed = text or any(each is not None for each in changes)
@@ -241,7 +230,7 @@ def _reconcilable(state: RunState, call: CallState) -> bool:
     return any(tool.name == call.name and tool.replay is Replay.RECONCILABLE for tool in state.setup.tools)
 
 
-DECIDED: Container[str | None] = frozenset(map(kind_of, DECISIONS))
+DECIDED: Container[str | None] = frozenset(map(ev.kind_of, ev.DECISIONS))
 """The kinds of what follows from a fact: none of them begins a group."""
 
 

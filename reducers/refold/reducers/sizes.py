@@ -13,36 +13,11 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.codec import digest_named, digest_of
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.estimate import ESTIMATORS, KIND, WAY_OUT, Calls, MissingTokenizer, characters, encode
-from refold.reducers.events import (
-    Annotation,
-    Answer,
-    ApprovalAnswered,
-    Call,
-    ChildEnded,
-    Content,
-    ContextObserved,
-    Edits,
-    Fact,
-    Failure,
-    Input,
-    InputReceived,
-    MessageHead,
-    ModelFailed,
-    ModelResponded,
-    Opening,
-    Output,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    Summary,
-    SummaryReturned,
-    ToolReturned,
-    named_in,
-)
 from refold.reducers.failures import overflows
 from refold.reducers.history import previewed
 from refold.reducers.history.results import TrimMessages, halves
@@ -138,16 +113,16 @@ def _token_cuts(policy: Policy, text: str, reasoning: str) -> Iterator[TokenCut]
             yield TokenCut(codec=codec, cap=cap, cuts=tuple(cuts))
 
 
-AnyFact = TypeVar("AnyFact", bound=Annotation | Fact)
+AnyFact = TypeVar("AnyFact", bound=ev.Annotation | ev.Fact)
 SIZED = (
-    RunStarted,
-    RunForked,
-    ContextObserved,
-    ModelResponded,
-    ModelFailed,
-    ToolReturned,
-    InputReceived,
-    SummaryReturned,
+    ev.RunStarted,
+    ev.RunForked,
+    ev.ContextObserved,
+    ev.ModelResponded,
+    ev.ModelFailed,
+    ev.ToolReturned,
+    ev.InputReceived,
+    ev.SummaryReturned,
 )
 """The facts whose bodies hold sizes of their contents."""
 
@@ -166,7 +141,7 @@ def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
     return replace(fact, **_sizes(fact, policy, salt))
 
 
-def misfit(state: RunState, fact: Fact) -> str:
+def misfit(state: RunState, fact: ev.Fact) -> str:
     """What in the body of a fact that comes now is not what its content, or the state, says, as a sentence; "" if all is.
 
     Digests are not looked at: they take the salt.
@@ -216,55 +191,55 @@ def units(messages: Sequence[Message]) -> list[int]:
     return found
 
 
-def _sizes(fact: Annotation | Fact, policy: Policy, salt: bytes | None = None) -> dict[str, Any]:
+def _sizes(fact: ev.Annotation | ev.Fact, policy: Policy, salt: bytes | None = None) -> dict[str, Any]:
     """The fields of the body that follow from the content, and of an output its own digest."""
     match fact:
-        case ModelResponded(content=Answer() as answer):
+        case ev.ModelResponded(content=ev.Answer() as answer):
             return _answer(fact, answer, policy, salt)
-        case ToolReturned(content=Output() as said):
+        case ev.ToolReturned(content=ev.Output() as said):
             return _result(fact, said, policy, salt)
-        case RunStarted(content=Opening(messages=said)):
+        case ev.RunStarted(content=ev.Opening(messages=said)):
             return {"messages": _heads(fact.policy, said, fact.messages, salt)}
-        case ContextObserved(content=Opening(messages=said)):
+        case ev.ContextObserved(content=ev.Opening(messages=said)):
             return {"messages": _heads(policy, said, fact.messages, salt)}
-        case ModelFailed(content=Failure() as failure):
+        case ev.ModelFailed(content=ev.Failure() as failure):
             return _failure(fact, failure, policy, salt)
-        case InputReceived(content=Input() as said):
+        case ev.InputReceived(content=ev.Input() as said):
             return {"size": _size(policy, said.text, said, fact.size, salt)}
-        case RunForked(content=Input() as said):
+        case ev.RunForked(content=ev.Input() as said):
             return {"size": _size(fact.policy or policy, said.text, said, fact.size, salt)}
-        case ApprovalAnswered(content=Edits() as said):
+        case ev.ApprovalAnswered(content=ev.Edits() as said):
             return {"digest": fact.digest if salt is None else digest_of(salt, said)}
-        case SummaryReturned(content=Summary() as said):
+        case ev.SummaryReturned(content=ev.Summary() as said):
             text = render(text_of(policy, "summary"), {"summary": said.text})
             return {"size": _size(policy, text, said, fact.size, salt)}
         case _:
             return {}
 
 
-def _size(policy: Policy, text: str, said: Content, recorded: Size | None, salt: bytes | None) -> Size:
+def _size(policy: Policy, text: str, said: ev.Content, recorded: Size | None, salt: bytes | None) -> Size:
     return measured(policy, text, digest=_digest(said, recorded, salt))
 
 
 def _digest(
-    said: Content | Message,
+    said: ev.Content | Message,
     recorded: Size | None,
     salt: bytes | None,
-    shows: Fact | Annotation | None = None,
+    shows: ev.Fact | ev.Annotation | None = None,
 ) -> str:
     """The digest of what was said, with what a message shows of the body of the event `shows` besides."""
     if salt is not None:
-        return digest_named(digest_of(salt, said), named_in(shows) if shows is not None else ())
+        return digest_named(digest_of(salt, said), ev.named_in(shows) if shows is not None else ())
     return recorded.digest if recorded else ""
 
 
 def _heads(
-    policy: Policy, messages: Sequence[Message], recorded: Sequence[MessageHead], salt: bytes | None
-) -> tuple[MessageHead, ...]:
+    policy: Policy, messages: Sequence[Message], recorded: Sequence[ev.MessageHead], salt: bytes | None
+) -> tuple[ev.MessageHead, ...]:
     sizes = (head.size for head in recorded)
     made = zip_longest(messages, units(messages), islice(sizes, len(messages)))
     return tuple(
-        MessageHead(
+        ev.MessageHead(
             role=message.role,
             unit=unit,
             call=message.call,
@@ -274,7 +249,7 @@ def _heads(
     )
 
 
-def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | None) -> dict[str, Any]:
+def _answer(fact: ev.ModelResponded, answer: ev.Answer, policy: Policy, salt: bytes | None) -> dict[str, Any]:
     made = [*zip(fact.calls, answer.arguments, strict=True)]
     named = [(call.name, arguments) for call, arguments in made]
     text, digest = answer.text, _digest(answer, fact.size, salt, fact)
@@ -286,12 +261,12 @@ def _answer(fact: ModelResponded, answer: Answer, policy: Policy, salt: bytes | 
     }
 
 
-def _call(call: Call, arguments: str) -> Call:
+def _call(call: ev.Call, arguments: str) -> ev.Call:
     complete = is_object(arguments)  # as it is, whenever a log is read again
     return call if call.complete is complete else replace(call, complete=complete)
 
 
-def _failure(fact: ModelFailed, failure: Failure, policy: Policy, salt: bytes | None) -> dict[str, Any]:
+def _failure(fact: ev.ModelFailed, failure: ev.Failure, policy: Policy, salt: bytes | None) -> dict[str, Any]:
     size = _size(policy, failure.partial_text, failure, fact.partial, salt)
     return {
         "single": overflows(failure.message, (policy.overflow or Overflow()).single_patterns),
@@ -299,7 +274,7 @@ def _failure(fact: ModelFailed, failure: Failure, policy: Policy, salt: bytes | 
     }
 
 
-def _result(fact: ToolReturned, said: Output, policy: Policy, salt: bytes | None) -> dict[str, Any]:
+def _result(fact: ev.ToolReturned, said: ev.Output, policy: Policy, salt: bytes | None) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     if not fact.cut:
         data = said.output.encode()
@@ -315,29 +290,29 @@ def _result(fact: ToolReturned, said: Output, policy: Policy, salt: bytes | None
 _OWN = "its run is no import, and only the source of one can leave open what it says of it"
 
 
-def _misstated(state: RunState, fact: Fact) -> str:
+def _misstated(state: RunState, fact: ev.Fact) -> str:
     """What the fact says otherwise of the state in which it comes; "" if nothing."""
     if (fact.unknown or getattr(fact, "unasked", False)) and not _imported(state, fact):
-        answers = isinstance(fact, ModelResponded | SummaryReturned | ChildEnded)
+        answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
         if not answers or not UNMETERED.issuperset(fact.unknown):
             return _OWN
     if _refused(fact) and not _imported(state, fact):
         return "it says that a call was refused by its own harness, and its run is no import"
     match fact:
-        case ModelResponded(unknown=unknown, usage=usage) | SummaryReturned(unknown=unknown, usage=usage) if (
-            Unknown.UNCOUNTED in unknown and usage != Usage()
-        ):
+        case (
+            ev.ModelResponded(unknown=unknown, usage=usage) | ev.SummaryReturned(unknown=unknown, usage=usage)
+        ) if Unknown.UNCOUNTED in unknown and usage != Usage():
             return "it has tokens, and says that nobody counted them"
         case (
-            ModelResponded(unknown=unknown, cost_nanousd=int())
-            | SummaryReturned(unknown=unknown, cost_nanousd=int())
+            ev.ModelResponded(unknown=unknown, cost_nanousd=int())
+            | ev.SummaryReturned(unknown=unknown, cost_nanousd=int())
         ) if Unknown.UNPRICED in unknown:
             return "it has a cost, and says that nobody knows it"
-        case ContextObserved() if not _imported(state, fact):
+        case ev.ContextObserved() if not _imported(state, fact):
             return _OWN
-        case RunResumed(in_doubt=said):
+        case ev.RunResumed(in_doubt=said):
             known = doubtful(state)
-        case RunForked(in_doubt=said):
+        case ev.RunForked(in_doubt=said):
             known = left_open(state, fact)
             if fact.again is not asks_anew(state, fact, text=fact.size is not None):
                 return f"it says {fact.again} of whether the request under way is made anew"
@@ -348,15 +323,15 @@ def _misstated(state: RunState, fact: Fact) -> str:
     return "" if fact.downtime <= max(0, fact.at - state.at) else "its downtime is longer than there was time"
 
 
-def _refused(fact: Fact) -> bool:
+def _refused(fact: ev.Fact) -> bool:
     """Whether the fact says that the harness of an imported run refused a call."""
-    if isinstance(fact, ModelResponded):
+    if isinstance(fact, ev.ModelResponded):
         return any(call.refused for call in fact.calls)
-    return isinstance(fact, ToolReturned) and fact.refused_by is not None
+    return isinstance(fact, ev.ToolReturned) and fact.refused_by is not None
 
 
-def _imported(state: RunState, fact: Fact) -> bool:
-    return SOURCE_LABEL in (fact.labels if isinstance(fact, RunStarted) else state.setup.labels)
+def _imported(state: RunState, fact: ev.Fact) -> bool:
+    return SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels)
 
 
 _Pair = tuple[str, Any, Any]

@@ -10,23 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.events import (
-    FORMAT,
-    ApprovalRequested,
-    Call,
-    Decision,
-    Fact,
-    Manifest,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    RetryScheduled,
-    RunStarted,
-    StateChanged,
-    SummaryRequested,
-    SummaryReturned,
-)
 from refold.reducers.limits import LimitHit, Scope, TimeLimit
 from refold.reducers.machine import INITIAL, AgentState, Trigger
 from refold.reducers.messages import Usage
@@ -37,12 +22,12 @@ from refold.reducers.window import MessageRef, Window
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def offer_digest(model: str, settings: dict[str, str], tools: Sequence[Manifest]) -> str:
+def offer_digest(model: str, settings: dict[str, str], tools: Sequence[ev.Manifest]) -> str:
     """Hex SHA-256 of an offer."""
     return hashlib.sha256(_ENCODER.encode((model, settings, tools))).hexdigest()
 
 
-def weight(estimator: str, tools: Sequence[Manifest]) -> int:
+def weight(estimator: str, tools: Sequence[ev.Manifest]) -> int:
     """The estimated tokens of what is said of the tools in each request."""
     weigh = ESTIMATORS[estimator].tool
     return sum(weigh(tool.name, tool.description, tool.schema) for tool in tools)
@@ -51,7 +36,7 @@ def weight(estimator: str, tools: Sequence[Manifest]) -> int:
 _NO_USAGE = Usage()
 
 
-class Setup(RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True, gc=True):
+class Setup(ev.RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True, gc=True):
     """What a run goes by: its `run_started`, without the messages, as forks and amendments have changed it."""
 
     @cached_property
@@ -117,8 +102,8 @@ class Mark(Value, frozen=True, kw_only=True):
     first_response: int | None = None
 
 
-DecisionT = TypeVar("DecisionT", bound=Decision)
-EventT = TypeVar("EventT", bound=Fact | Decision)
+DecisionT = TypeVar("DecisionT", bound=ev.Decision)
+EventT = TypeVar("EventT", bound=ev.Fact | ev.Decision)
 
 
 class Remembered(Value, Generic[EventT], frozen=True, kw_only=True):
@@ -139,7 +124,7 @@ class Pending(Remembered[DecisionT], Generic[DecisionT], frozen=True, kw_only=Tr
     until: int | None
 
 
-class CallState(Call, frozen=True, kw_only=True):
+class CallState(ev.Call, frozen=True, kw_only=True):
     """A call of the open batch, at its `position` (from 0), and the reference of its result once it has one.
 
     `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended; `doubt` is what is known
@@ -198,7 +183,7 @@ class Stopping(Value, frozen=True, kw_only=True):
     where: str
 
 
-class LastAnswer(Remembered[ModelResponded], frozen=True, kw_only=True):
+class LastAnswer(Remembered[ev.ModelResponded], frozen=True, kw_only=True):
     """The model's latest answer, to the request `asked`, which is without its content, too.
 
     `ran`: one of its calls was dispatched. `empties` is how often in a row an empty answer was asked for again, `graces`
@@ -206,7 +191,7 @@ class LastAnswer(Remembered[ModelResponded], frozen=True, kw_only=True):
     pressure had calls and no text.
     """
 
-    asked: ModelRequested
+    asked: ev.ModelRequested
     ran: bool = False
     empties: int = 0
     graces: int = 0
@@ -223,13 +208,13 @@ class LastAnswer(Remembered[ModelResponded], frozen=True, kw_only=True):
         return self.blank and not self.event.calls and self.event.usage == _NO_USAGE
 
 
-class LastFailure(Remembered[ModelFailed], frozen=True, kw_only=True):
+class LastFailure(Remembered[ev.ModelFailed], frozen=True, kw_only=True):
     """A request that failed, and what it had asked: the step is not answered yet."""
 
-    asked: Pending[ModelRequested]
+    asked: Pending[ev.ModelRequested]
 
 
-class Outcome(Remembered[StateChanged], frozen=True, kw_only=True):
+class Outcome(Remembered[ev.StateChanged], frozen=True, kw_only=True):
     """How the run ended, in step `step`; `source` is where its text is from.
 
     The text, if there is one, is in the content of event `answer`, after those of `parts`.
@@ -266,7 +251,7 @@ class Watch(Value, frozen=True, kw_only=True):
     blind: str = ""
 
 
-_UNSTARTED = Setup(format=FORMAT, at=0, run="", rules=0, policy=Policy(), model="")
+_UNSTARTED = Setup(format=ev.FORMAT, at=0, run="", rules=0, policy=Policy(), model="")
 
 
 class RunState(Value, frozen=True, kw_only=True):
@@ -301,13 +286,13 @@ class RunState(Value, frozen=True, kw_only=True):
     eased: bool = False
     pruned_by: str = ""
     deferred: LimitHit | None = None
-    summary: Pending[SummaryRequested] | None = None
-    summed_up: Remembered[SummaryReturned | ModelFailed] | None = None
-    approval: Pending[ApprovalRequested] | None = None
+    summary: Pending[ev.SummaryRequested] | None = None
+    summed_up: Remembered[ev.SummaryReturned | ev.ModelFailed] | None = None
+    approval: Pending[ev.ApprovalRequested] | None = None
     observed: Observed | None = None
-    request: Pending[ModelRequested] | None = None
+    request: Pending[ev.ModelRequested] | None = None
     batch: Batch | None = None
-    backoff: Pending[RetryScheduled] | None = None
+    backoff: Pending[ev.RetryScheduled] | None = None
     asked_at: int | None = None
     stopping: Stopping | None = None
     answer: LastAnswer | None = None

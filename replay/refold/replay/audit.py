@@ -13,16 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import codec
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.estimate import MissingTokenizer
-from refold.reducers.events import (
-    DECISIONS,
-    FACTS,
-    Decision,
-    Event,
-    Fact,
-    kind_of,
-)
 from refold.reducers.evolution import encoded, evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import unheard
@@ -34,14 +27,14 @@ from refold.replay.parting import Difference, Parting, parting, unjudged
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.store.protocol import Store, Stored
 
-Derived = Sequence[tuple[Decision, RunState]]
+Derived = Sequence[tuple[ev.Decision, RunState]]
 """What follows from a fact: each decision, with the state after it."""
 
 MOST = 100
 """How many differences are kept, and as many groups that cannot be judged; further ones are counted."""
 
-_FACTS = frozenset(map(kind_of, FACTS))
-_DECISIONS = frozenset(map(kind_of, DECISIONS))
+_FACTS = frozenset(map(ev.kind_of, ev.FACTS))
+_DECISIONS = frozenset(map(ev.kind_of, ev.DECISIONS))
 
 _STATES = 2**24
 """Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes."""
@@ -115,7 +108,7 @@ class Auditor(Follower[Audit]):
     def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
         self._run, self._registry = run, registry
         self._state: RunState = NEW
-        self._fact: Fact | None = None
+        self._fact: ev.Fact | None = None
         self._seq = self._fact_seq = 0
         self._group: list[Stored] = []
         self._facts = self._decisions = self._differences = self._unjudged = self._unasked = 0
@@ -137,10 +130,10 @@ class Auditor(Follower[Audit]):
         self.end()
         # A fact is measured by its words; those of an annotation mean nothing here.
         event = step.event if stored.kind in _FACTS else step.bare
-        if isinstance(event, Fact) and (problem := misfit(self._state, event)):
+        if isinstance(event, ev.Fact) and (problem := misfit(self._state, event)):
             raise DamagedLog(self._run, stored.seq, problem)
         self._state = self._evolved(self._state, stored.seq, event)
-        if isinstance(event, Fact):
+        if isinstance(event, ev.Fact):
             self._fact, self._fact_seq = event, stored.seq
             self._facts += 1
 
@@ -195,13 +188,13 @@ class Auditor(Follower[Audit]):
             imported=SOURCE_LABEL in self._state.setup.labels,
         )
 
-    def _evolved(self, state: RunState, seq: int, event: Event) -> RunState:
+    def _evolved(self, state: RunState, seq: int, event: ev.Event) -> RunState:
         try:
             return evolve(state, event, self._registry)
         except RefoldError as error:
             raise DamagedLog(self._run, seq, str(error)) from error
 
-    def _derived(self, state: RunState, fact: Fact) -> Derived:
+    def _derived(self, state: RunState, fact: ev.Fact) -> Derived:
         decide = rules_of(state)
         try:
             return decide(state, fact)
@@ -243,7 +236,7 @@ class Auditor(Follower[Audit]):
         self._differences += 1
         self._keep(self._findings, finding, before)
 
-    def _part(self, before: RunState, group: Sequence[Decision], derived: Derived, found: Parting) -> None:
+    def _part(self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: Parting) -> None:
         finding = Finding(
             seq=self._fact_seq + 1 + found.place,
             difference=found.difference,
@@ -285,11 +278,13 @@ def _written_so(derived: Derived, group: Sequence[Stored], at: int) -> bool:
     return True
 
 
-def _decision_of(stored: Stored) -> Decision:
+def _decision_of(stored: Stored) -> ev.Decision:
     event = event_of(stored)
-    assert isinstance(event, Decision), stored.kind  # its kind says so, and its body is tagged as this kind
+    assert isinstance(event, ev.Decision), (
+        stored.kind
+    )  # its kind says so, and its body is tagged as this kind
     return event
 
 
-def _text(decision: Decision | None) -> str | None:
+def _text(decision: ev.Decision | None) -> str | None:
     return None if decision is None else encoded(decision).decode()

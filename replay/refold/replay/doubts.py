@@ -11,22 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    ChildEnded,
-    DoubtResolved,
-    Event,
-    LateResult,
-    ModelResponded,
-    NoteAdded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SourceRecorded,
-    StateChanged,
-    ToolReturned,
-    ToolsDispatched,
-    kind_of,
-)
+from refold.reducers import events as ev
 from refold.reducers.meters import child_run_id, open_children
 from refold.reducers.pending import repeatable
 from refold.reducers.source_marks import BEGAN
@@ -36,22 +21,22 @@ from refold.store.protocol import Store
 
 Standing = Literal["open", "asked", "told", "resolved"]
 
-_LOOKED_AT: frozenset[type[Event]] = frozenset(
+_LOOKED_AT: frozenset[type[ev.Event]] = frozenset(
     {
-        RunStarted,
-        RunForked,
-        ModelResponded,
-        ToolsDispatched,
-        RunResumed,
-        DoubtResolved,
-        ToolReturned,
-        StateChanged,
-        LateResult,
-        NoteAdded,
+        ev.RunStarted,
+        ev.RunForked,
+        ev.ModelResponded,
+        ev.ToolsDispatched,
+        ev.RunResumed,
+        ev.DoubtResolved,
+        ev.ToolReturned,
+        ev.StateChanged,
+        ev.LateResult,
+        ev.NoteAdded,
     }
 )
-_KINDS = frozenset(map(kind_of, _LOOKED_AT))
-_NOTE = kind_of(NoteAdded)
+_KINDS = frozenset(map(ev.kind_of, _LOOKED_AT))
+_NOTE = ev.kind_of(ev.NoteAdded)
 
 # They are in logs, which are for ever: what was written once must be recognised by every later version.
 _SENTENCES: Mapping[Doubt, str] = MappingProxyType(
@@ -126,24 +111,24 @@ class Seeker(Follower[tuple[DoubtfulCall, ...]]):
         if kind not in _KINDS:
             return
         match event := step.event if kind == _NOTE else step.bare:
-            case RunStarted(tools=tools) | RunForked(tools=tools) if tools is not None:
+            case ev.RunStarted(tools=tools) | ev.RunForked(tools=tools) if tools is not None:
                 self._replays = {tool.name: tool.replay for tool in tools}
-            case ModelResponded():
+            case ev.ModelResponded():
                 self._names = {call.id: call.name for call in event.calls}
-            case ToolsDispatched():
+            case ev.ToolsDispatched():
                 self._begun.update(dict.fromkeys(event.calls, at))
-            case RunResumed():
+            case ev.RunResumed():
                 self._unattended = event.unattended
                 self._rows.update((call, self._row(call, "open")) for call in event.in_doubt)
-            case DoubtResolved():
+            case ev.DoubtResolved():
                 self._resolved(at, event)
-            case ToolReturned():
+            case ev.ToolReturned():
                 self._returned(seq, event)
-            case LateResult(fact=ToolReturned(call=call)):
+            case ev.LateResult(fact=ev.ToolReturned(call=call)):
                 self._late.add(call)
-            case NoteAdded():
+            case ev.NoteAdded():
                 self._noted(at, event)
-            case StateChanged():
+            case ev.StateChanged():
                 waits = event.target.awaits_operator
                 self._asked = waits and event.code == "in_doubt"
             case _:
@@ -176,7 +161,7 @@ class Seeker(Follower[tuple[DoubtfulCall, ...]]):
             run=self._run, call=call, tool=self._names.get(call, ""), since=since, standing=standing
         )
 
-    def _resolved(self, at: int, event: DoubtResolved) -> None:
+    def _resolved(self, at: int, event: ev.DoubtResolved) -> None:
         row = self._rows.get(event.call) or self._row(event.call, "open")
         knows_nothing = event.reconciled and event.doubt is Doubt.UNKNOWN
         standing: Standing = "open" if knows_nothing else "resolved"
@@ -184,7 +169,7 @@ class Seeker(Follower[tuple[DoubtfulCall, ...]]):
         if event.doubt is Doubt.DID_NOT:
             self._begun[event.call] = at
 
-    def _returned(self, seq: int, event: ToolReturned) -> None:
+    def _returned(self, seq: int, event: ev.ToolReturned) -> None:
         row = self._rows.get(event.call)
         # What could have been repeated was not, if the run was stopped: only what changes nothing is in no doubt then.
         if event.error is ToolError.IN_DOUBT and self._replay(event.call) is not Replay.READ_ONLY:
@@ -197,15 +182,15 @@ class Seeker(Follower[tuple[DoubtfulCall, ...]]):
             del self._rows[event.call]
         self._begun.pop(event.call, None)
 
-    def _noted(self, at: int, event: NoteAdded) -> None:
+    def _noted(self, at: int, event: ev.NoteAdded) -> None:
         row = self._rows.get(self._results.get(event.seq or 0, ""))
         doubt = doubt_of(event.content.text) if event.content is not None else None
         if row is not None and doubt is not None:
             self._rows[row.call] = replace(row, standing="resolved", doubt=doubt, by=event.by, at=at)
 
 
-_DISPATCHED = kind_of(ToolsDispatched)
-_RETURNED, _RECORDED = kind_of(ToolReturned), kind_of(SourceRecorded)
+_DISPATCHED = ev.kind_of(ev.ToolsDispatched)
+_RETURNED, _RECORDED = ev.kind_of(ev.ToolReturned), ev.kind_of(ev.SourceRecorded)
 
 
 class Begun(Follower[Sequence[str]]):
@@ -240,9 +225,9 @@ class Named(Follower[Mapping[str, str]]):
         if step.stored.kind not in (_RETURNED, _RECORDED):
             return
         match step.bare:
-            case ToolReturned(call=call):
+            case ev.ToolReturned(call=call):
                 self._returned = step.stored.seq, call
-            case SourceRecorded(what=what, seq=seq) if what.startswith(BEGAN) and seq == self._returned[0]:
+            case ev.SourceRecorded(what=what, seq=seq) if what.startswith(BEGAN) and seq == self._returned[0]:
                 self._calls.setdefault(what.removeprefix(BEGAN), self._returned[1])
             case _:
                 pass
@@ -267,14 +252,14 @@ async def _children(store: Store, run: str) -> list[str]:
     """The runs that calls of this one started, or would have, ended or not."""
     agents, found = frozenset[str](), list[str]()
     async for stored, event in events(store, run):
-        if isinstance(event, RunStarted | RunForked):
+        if isinstance(event, ev.RunStarted | ev.RunForked):
             agents = frozenset(tool.name for tool in event.tools or () if tool.agent) or agents
         found += _started(stored.run, event, agents)  # of a fork's prefix: what its parent started
     return found
 
 
-def _started(run: str, event: Event, agents: frozenset[str]) -> Iterable[str]:
-    if isinstance(event, ChildEnded):
+def _started(run: str, event: ev.Event, agents: frozenset[str]) -> Iterable[str]:
+    if isinstance(event, ev.ChildEnded):
         return [event.run]
-    calls = event.calls if isinstance(event, ModelResponded) else ()
+    calls = event.calls if isinstance(event, ev.ModelResponded) else ()
     return [child_run_id(run, call.id) for call in calls if call.name in agents]

@@ -14,19 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    ApprovalRequested,
-    CallRefused,
-    Decision,
-    GuardTripped,
-    LimitNeared,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    StateDigested,
-    differing,
-    kind_of,
-)
+from refold.reducers import events as ev
 from refold.reducers.evolution import encoded
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Verdict
@@ -48,23 +36,25 @@ class Parting(NamedTuple):
 
     place: int
     difference: Difference
-    recorded: Decision | None
-    derived: Decision | None
+    recorded: ev.Decision | None
+    derived: ev.Decision | None
 
     @property
     def kind(self) -> str:
         """What kind of decision it is about."""
         said = self.recorded or self.derived
         assert said is not None, "two groups part in something"
-        return kind_of(said)
+        return ev.kind_of(said)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields in which the two differ."""
-        return differing(self.recorded, self.derived)
+        return ev.differing(self.recorded, self.derived)
 
 
-def parting(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> Parting | None:
+def parting(
+    state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]
+) -> Parting | None:
     """Where and how decisions on one fact part, in the state after that; None: they agree."""
     place = agreeing(state, recorded, derived)
     left, right = recorded[place:], derived[place:]
@@ -79,7 +69,7 @@ def parting(state: RunState, recorded: Sequence[Decision], derived: Sequence[Dec
     )
 
 
-def agreeing(state: RunState, recorded: Sequence[Decision], derived: Sequence[Decision]) -> int:
+def agreeing(state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> int:
     """How many decisions agree, from the front. A guard that is blind has no digest here, and none is asked for."""
     pairs = zip(recorded, derived, strict=False)
     return next(
@@ -88,7 +78,7 @@ def agreeing(state: RunState, recorded: Sequence[Decision], derived: Sequence[De
     )
 
 
-def _difference(recorded: Sequence[Decision], derived: Sequence[Decision]) -> Difference:
+def _difference(recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> Difference:
     if not recorded:
         return Difference.MISSING
     if not derived:
@@ -103,10 +93,10 @@ def _difference(recorded: Sequence[Decision], derived: Sequence[Decision]) -> Di
     return Difference.CHANGED
 
 
-def _agree(state: RunState, recorded: Decision, derived: Decision) -> bool:
+def _agree(state: RunState, recorded: ev.Decision, derived: ev.Decision) -> bool:
     if recorded == derived:
         return True
-    if isinstance(recorded, StateDigested) and isinstance(derived, StateDigested):
+    if isinstance(recorded, ev.StateDigested) and isinstance(derived, ev.StateDigested):
         blind = {watch.name for watch in state.guards if watch.blind}
         guards = {name: digest for name, digest in recorded.guards.items() if name not in blind}
         return recorded.state == derived.state and guards == derived.guards
@@ -115,27 +105,27 @@ def _agree(state: RunState, recorded: Decision, derived: Decision) -> bool:
     return erased and type(recorded) is type(derived) and recorded == replace(derived, content=None)
 
 
-def unjudged(state: RunState, decisions: Iterable[Decision]) -> bool:
+def unjudged(state: RunState, decisions: Iterable[ev.Decision]) -> bool:
     """Whether some of these hang on a guard that cannot be asked in this state."""
     blind = {watch.name for watch in state.guards if watch.blind}
     return bool(blind) and any(blind & _guards_of(decision) for decision in decisions)
 
 
-def _guards_of(decision: Decision) -> set[str]:
+def _guards_of(decision: ev.Decision) -> set[str]:
     """The guards without whom a decision would be another, or would not be there."""
     match decision:
-        case GuardTripped(guard=guard) | ApprovalRequested(guard=guard):
+        case ev.GuardTripped(guard=guard) | ev.ApprovalRequested(guard=guard):
             return {guard}
-        case CallRefused() | MessageInjected() | MessageTrimmed():
+        case ev.CallRefused() | ev.MessageInjected() | ev.MessageTrimmed():
             return {decision.name} if decision.cause is Cause.GUARD else set()
-        case ModelRequested(request_only=texts):
+        case ev.ModelRequested(request_only=texts):
             return {text.name for text in texts if text.cause is Cause.GUARD}
         case _:
             return set()
 
 
 def place_of(
-    state: RunState, group: Sequence[Decision], derived: Sequence[Decision]
+    state: RunState, group: Sequence[ev.Decision], derived: Sequence[ev.Decision]
 ) -> tuple[int, str | None, str | None]:
     """Where the recorded decisions part from those of the other run, counted from 1 after the fact, and the two that do.
 
@@ -149,7 +139,7 @@ def place_of(
     return (recorded[0] if recorded else 0), (encoded(recorded[1]).decode() if recorded else None), text
 
 
-def _silent(decision: Decision) -> bool:
-    return isinstance(decision, StateDigested | LimitNeared) or (
-        isinstance(decision, GuardTripped) and decision.verdict is Verdict.WARN
+def _silent(decision: ev.Decision) -> bool:
+    return isinstance(decision, ev.StateDigested | ev.LimitNeared) or (
+        isinstance(decision, ev.GuardTripped) and decision.verdict is Verdict.WARN
     )

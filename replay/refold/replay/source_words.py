@@ -6,14 +6,7 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.events import (
-    ContextObserved,
-    Diagnosed,
-    Event,
-    Remark,
-    RunForked,
-    SourceRecorded,
-)
+from refold.reducers import events as ev
 from refold.reducers.source_marks import (
     CALL_UNREAD,
     END,
@@ -68,7 +61,7 @@ def decided(what: str) -> bool:
     return kind in _DECIDED or (word == "unequal" and kind not in _NAMED)
 
 
-def source_remark(event: SourceRecorded) -> str:
+def source_remark(event: ev.SourceRecorded) -> str:
     """What the source decided there, in a few words; of what somebody typed that the model may not know, these too."""
     if (sentence := _TYPED.get(event.what)) is not None:
         return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
@@ -78,12 +71,12 @@ def source_remark(event: SourceRecorded) -> str:
     return f"source: {event.what}" if decided(event.what) else ""
 
 
-def context_remark(event: ContextObserved) -> str:
+def context_remark(event: ev.ContextObserved) -> str:
     """How the source's harness changed what its model is shown."""
     return f"context: {figures.counted(len(event.messages), 'message')} ({event.why or 'asked again'})"
 
 
-def context_words(event: ContextObserved) -> str:
+def context_words(event: ev.ContextObserved) -> str:
     """The words that joined, if a person's are among them."""
     if "user" not in event.why.split() or event.content is None:
         return ""
@@ -120,10 +113,10 @@ class _Info(msgspec.Struct, frozen=True, kw_only=True):
     model_stats: SourceTotals | None = None
 
 
-def source_totals(event: Event, before: SourceTotals | None = None) -> SourceTotals | None:
+def source_totals(event: ev.Event, before: SourceTotals | None = None) -> SourceTotals | None:
     """The source's own totals, once `event` is known too: SWE-agent and mini-swe-agent write them beside the end."""
     match event:
-        case SourceRecorded(what=what, content=Remark(text=text)) if what.startswith(END):
+        case ev.SourceRecorded(what=what, content=ev.Remark(text=text)) if what.startswith(END):
             return next(filter(None, map(_totals, text.split("\n"))), before)
         case _:
             return before
@@ -209,22 +202,22 @@ def _named(calls: tuple[str, ...]) -> str:
     return ", ".join([*calls[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
-def source_end(stored: Stored, event: Event, before: SourceEnd) -> SourceEnd:
+def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
     """How its source ended the run, once `event` is known too: the last that says so counts.
 
     What goes on from there in a fork is another run's, and no source ended it.
     """
     match event:
-        case SourceRecorded(what=what) if what.startswith(END):
+        case ev.SourceRecorded(what=what) if what.startswith(END):
             erased = stored.content is None and stored.content_digest is not None
             return _ended(event, what.removeprefix(END), erased=erased)
-        case RunForked():
+        case ev.RunForked():
             return SourceEnd()
         case _:
             return before
 
 
-def _ended(event: SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
+def _ended(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     if end.startswith(GOES_ON):
         return SourceEnd(end="goes_on", run=end.removeprefix(GOES_ON), after=event.seq or 0)
     if erased:
@@ -290,9 +283,9 @@ SAID_ALL_THE_SAME = frozenset(
 """Diagnoses after which all that the source says is in a fact all the same."""
 
 
-def is_lost(event: Event) -> bool:
+def is_lost(event: ev.Event) -> bool:
     """Whether an import says by it that something of its source may be in no fact."""
-    return isinstance(event, Diagnosed) and event.code not in SAID_ALL_THE_SAME
+    return isinstance(event, ev.Diagnosed) and event.code not in SAID_ALL_THE_SAME
 
 
 def lost(code: str) -> str:

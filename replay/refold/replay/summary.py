@@ -4,16 +4,8 @@ from typing import Any
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge
-from refold.reducers.events import (
-    ModelFailed,
-    Parent,
-    RunForked,
-    RunStarted,
-    SourceRecorded,
-    ToolReturned,
-    kind_of,
-)
 from refold.reducers.failures import provider_error
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
@@ -27,7 +19,7 @@ from refold.replay.source_words import SourceEnd, SourceTotals, is_lost, source_
 from refold.store.protocol import Store
 
 _LAST = 100
-_TELL_OF_A_SOURCE = frozenset({kind_of(RunForked), kind_of(SourceRecorded)})
+_TELL_OF_A_SOURCE = frozenset({ev.kind_of(ev.RunForked), ev.kind_of(ev.SourceRecorded)})
 EXCERPT = 400
 """Characters of a text that is kept of it: it is for skimming, and a run may be long."""
 
@@ -65,7 +57,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     uncounted: int = 0
     unmarked: int = 0
     lost: int = 0
-    parent: Parent | None = None
+    parent: ev.Parent | None = None
     forked_from: str = ""
     forked_at: int = 0
     source_end: str = ""
@@ -122,19 +114,19 @@ class Summing(Follower[Summary]):
         stored, event = step.stored, step.event
         self.state, told = step.after, self._told
         told["started"] = told["started"] or stored.at
-        if isinstance(event, RunStarted):
+        if isinstance(event, ev.RunStarted):
             told |= {"task": task_of(event, self._excerpt), "labels": event.labels}
-        elif isinstance(event, RunForked):
+        elif isinstance(event, ev.RunForked):
             told["labels"] = {**told["labels"], **event.labels}
             told |= {"forked_from": event.parent, "forked_at": event.parent_seq}
         self._ended = source_end(stored, event, self._ended)
         self._totals = source_totals(event, self._totals)
-        if isinstance(event, ModelFailed):
+        if isinstance(event, ev.ModelFailed):
             self._failed = event.content.message if event.content else ""
         self._environment.take(step)
         told["uncounted"] += lacks_tokens(event)
         told["lost"] += is_lost(event)
-        told["unmarked"] += isinstance(event, ToolReturned) and known.outcome(event) == known.UNMARKED
+        told["unmarked"] += isinstance(event, ev.ToolReturned) and known.outcome(event) == known.UNMARKED
         for other in self._others:
             other.take(step)
 
@@ -166,7 +158,7 @@ class Summing(Follower[Summary]):
         )
 
 
-def task_of(started: RunStarted, excerpt: int | None = EXCERPT) -> str | None:
+def task_of(started: ev.RunStarted, excerpt: int | None = EXCERPT) -> str | None:
     """Return the beginning of a run's task; None where it was erased, "" where there is none."""
     if not started.messages:
         return ""

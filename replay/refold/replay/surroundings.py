@@ -9,30 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog
-from refold.reducers.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    CallRefused,
-    ChildEnded,
-    ContentErased,
-    Decision,
-    Diagnosed,
-    DoubtResolved,
-    Event,
-    Fact,
-    LateResult,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    NoteAdded,
-    RunResumed,
-    SourceRecorded,
-    SummaryRequested,
-    SummaryReturned,
-    ToolReturned,
-    kind_of,
-)
 from refold.reducers.vocabulary import ToolError
 from refold.replay.kinds.table import details_of, sentence
 from refold.replay.queries.rows import Side, side_of
@@ -40,19 +18,19 @@ from refold.replay.reader import AsRecorded, Follower, Pass, Problem, Records, S
 from refold.store.protocol import Store, Stored
 
 # What may be said of an event, or of a call, whenever it was.
-_LATE_EVENTS: tuple[type[Event], ...] = (
-    ApprovalAnswered,
-    ApprovalRequested,
-    ChildEnded,
-    ContentErased,
-    Diagnosed,
-    DoubtResolved,
-    LateResult,
-    NoteAdded,
-    RunResumed,
-    SourceRecorded,
+_LATE_EVENTS: tuple[type[ev.Event], ...] = (
+    ev.ApprovalAnswered,
+    ev.ApprovalRequested,
+    ev.ChildEnded,
+    ev.ContentErased,
+    ev.Diagnosed,
+    ev.DoubtResolved,
+    ev.LateResult,
+    ev.NoteAdded,
+    ev.RunResumed,
+    ev.SourceRecorded,
 )
-_LATE = frozenset(kind_of(each) for each in _LATE_EVENTS)
+_LATE = frozenset(ev.kind_of(each) for each in _LATE_EVENTS)
 
 How = Literal["request", "answer", "fact", "decided", "call", "note", "about"]
 
@@ -101,7 +79,7 @@ class Surrounded(msgspec.Struct, frozen=True):
     """An event as it stands in the log, and what it belongs to."""
 
     stored: Stored
-    event: Event
+    event: ev.Event
     around: Surroundings
 
 
@@ -130,7 +108,7 @@ async def surrounded(
 
 
 async def _linked(
-    store: Store, run: str, about: Mapping[int, Event], *, whole: bool = False
+    store: Store, run: str, about: Mapping[int, ev.Event], *, whole: bool = False
 ) -> tuple["Links", Problem | None]:
     """What the events belong to, and what is wrong with the log as far as it was read for that: to its end if `whole`.
 
@@ -153,12 +131,12 @@ class Links(Follower["Links"]):
     They are `settled` where nothing more can belong to them but what may be said of anything at any time: `_LATE`.
     """
 
-    def __init__(self, about: Mapping[int, Event]) -> None:
+    def __init__(self, about: Mapping[int, ev.Event]) -> None:
         self.about = about
         self.settled = False
         self._reached = 0
         self._left = {
-            seq for seq, event in about.items() if isinstance(event, ModelRequested | SummaryRequested)
+            seq for seq, event in about.items() if isinstance(event, ev.ModelRequested | ev.SummaryRequested)
         }
         self._running = {call for event in about.values() for call in _calls(event)}
         self._calls = {call: list[int]() for event in about.values() for call in _calls(event)}
@@ -175,11 +153,11 @@ class Links(Follower["Links"]):
         seq, event = step.stored.seq, step.bare
         self._settle(seq, event)
         self._began = self._began or step.stored.at
-        if isinstance(event, ModelRequested):
+        if isinstance(event, ev.ModelRequested):
             self._turn = event.step
-        if isinstance(event, Fact):
+        if isinstance(event, ev.Fact):
             self._group = [seq]
-        elif isinstance(event, Decision):
+        elif isinstance(event, ev.Decision):
             self._group.append(seq)
         if seq in self.about:
             self._turns[seq], self._decided[seq] = self._turn, self._group
@@ -190,28 +168,31 @@ class Links(Follower["Links"]):
         if step.stored.seq > self._reached:
             self._belongs(step.stored.seq, step.bare)
 
-    def _settle(self, seq: int, event: Event) -> None:
+    def _settle(self, seq: int, event: ev.Event) -> None:
         self._reached = seq
-        if isinstance(event, ModelResponded | ModelFailed | SummaryReturned):
+        if isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned):
             self._left.discard(event.request)
-        elif isinstance(event, CallRefused) or (
-            isinstance(event, ToolReturned) and event.error is not ToolError.IN_DOUBT
+        elif isinstance(event, ev.CallRefused) or (
+            isinstance(event, ev.ToolReturned) and event.error is not ToolError.IN_DOUBT
         ):
             self._running.discard(event.call)
         # What was decided on the last of the events ends where the next fact begins.
-        last = seq > max(self.about) and isinstance(event, Fact)
+        last = seq > max(self.about) and isinstance(event, ev.Fact)
         self.settled = last and not self._left and not self._running
 
-    def _belongs(self, seq: int, event: Event) -> None:
+    def _belongs(self, seq: int, event: ev.Event) -> None:
         for noted in _noted(event):
             if noted in self._notes:
                 self._notes[noted].append(seq)
-        if isinstance(event, ModelResponded | ModelFailed | SummaryReturned) and event.request in self.about:
+        if (
+            isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned)
+            and event.request in self.about
+        ):
             self._answers.setdefault(event.request, seq)
         for call in _calls(event):
             if call in self._calls:
                 self._calls[call].append(seq)
-                if isinstance(event, ModelResponded):
+                if isinstance(event, ev.ModelResponded):
                     self._requests[seq] = event.request
 
     def result(self) -> "Links":
@@ -222,7 +203,7 @@ class Links(Follower["Links"]):
         """The events that the others belong to."""
         return {other for seq in self.about for other in self._of(seq)} - {0}
 
-    def of(self, stored: Stored, others: Mapping[int, Event]) -> Surroundings:
+    def of(self, stored: Stored, others: Mapping[int, ev.Event]) -> Surroundings:
         """What one of the events belongs to; `others` are those wanted, as far as they are there."""
         seq, event = stored.seq, self.about[stored.seq]
         return Surroundings(
@@ -232,7 +213,7 @@ class Links(Follower["Links"]):
             since=max(0, stored.at - self._began) if stored.at and self._began else None,
             calls=tuple(self._asked(seq, others)),
             related=tuple(
-                Related(how=how, seq=other, kind=kind_of(others[other]), says=sentence(others[other]))
+                Related(how=how, seq=other, kind=ev.kind_of(others[other]), says=sentence(others[other]))
                 for other, how in sorted(self._of(seq).items())
                 if other in others
             ),
@@ -241,11 +222,11 @@ class Links(Follower["Links"]):
     def _of(self, seq: int) -> dict[int, How]:
         event, found = self.about[seq], dict[int, How]()
         fact, *decided = self._decided.get(seq, [0])
-        if isinstance(event, Decision):
+        if isinstance(event, ev.Decision):
             found[fact] = "fact"
-        elif isinstance(event, Fact):
+        elif isinstance(event, ev.Fact):
             found |= dict.fromkeys(decided, "decided")
-        if isinstance(event, ModelResponded | ModelFailed | SummaryReturned):
+        if isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned):
             found.setdefault(event.request, "request")
         if seq in self._answers:
             found.setdefault(self._answers[seq], "answer")
@@ -260,17 +241,19 @@ class Links(Follower["Links"]):
         found.pop(seq, None)
         return found
 
-    def _asked(self, seq: int, others: Mapping[int, Event]) -> Iterator[AskedCall]:
+    def _asked(self, seq: int, others: Mapping[int, ev.Event]) -> Iterator[AskedCall]:
         among = {**others, seq: self.about[seq]}
         for call in _calls(self.about[seq]):
             told = [(place, among[place]) for place in self._calls[call] if place in among]
             edited = [
                 event.content.arguments[call]
                 for _, event in told
-                if isinstance(event, ApprovalAnswered) and event.content and call in event.content.arguments
+                if isinstance(event, ev.ApprovalAnswered)
+                and event.content
+                and call in event.content.arguments
             ]
             for place, event in told:
-                if isinstance(event, ModelResponded):
+                if isinstance(event, ev.ModelResponded):
                     index = next(index for index, each in enumerate(event.calls) if each.id == call)
                     yield AskedCall(
                         id=call,
@@ -281,7 +264,7 @@ class Links(Follower["Links"]):
                     )
 
 
-def _legible(stored: Stored) -> Event:
+def _legible(stored: Stored) -> ev.Event:
     """An event that was read before without its words; where they cannot be read, without them again."""
     try:
         return event_of(stored)
@@ -289,15 +272,15 @@ def _legible(stored: Stored) -> Event:
         return event_of(stored, content=False)
 
 
-def _calls(event: Event) -> Sequence[str]:
-    return details_of(event.fact if isinstance(event, LateResult) else event, {}).call
+def _calls(event: ev.Event) -> Sequence[str]:
+    return details_of(event.fact if isinstance(event, ev.LateResult) else event, {}).call
 
 
-def _noted(event: Event) -> Iterable[int]:
+def _noted(event: ev.Event) -> Iterable[int]:
     match event:
-        case ContentErased(seqs=seqs):
+        case ev.ContentErased(seqs=seqs):
             return seqs
-        case NoteAdded(seq=seq) | Diagnosed(seq=seq) | SourceRecorded(seq=seq):
+        case ev.NoteAdded(seq=seq) | ev.Diagnosed(seq=seq) | ev.SourceRecorded(seq=seq):
             return () if seq is None else (seq,)
         case _:
             return ()

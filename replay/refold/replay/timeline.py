@@ -6,22 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    Annotation,
-    ApprovalAnswered,
-    ApprovalRequested,
-    CallRefused,
-    Diagnosed,
-    DoubtResolved,
-    Event,
-    ModelRequested,
-    ModelResponded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SourceRecorded,
-    ToolReturned,
-)
+from refold.reducers import events as ev
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
@@ -153,46 +138,46 @@ class Teller(Follower[Sequence[TurnRow]]):
         """Take one event. Raises as `Step.event`."""
         seq, at, event = step.stored.seq, step.stored.at, step.event
         match event:
-            case ModelRequested():
+            case ev.ModelRequested():
                 self._request(seq, at, event)
                 return
-            case RunStarted():
+            case ev.RunStarted():
                 self._read_only = frozenset(
                     each.name for each in event.tools if each.replay is Replay.READ_ONLY
                 )
-            case ModelResponded():
+            case ev.ModelResponded():
                 self._change(seq, at, answer=seq, **_answered(event, self._read_only))
-            case ToolReturned(refused_by=Refuser()):
+            case ev.ToolReturned(refused_by=Refuser()):
                 self._call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
-            case ToolReturned():
+            case ev.ToolReturned():
                 self._call(
                     seq, at, event.call, result=known.outcome(event), size=event.output_bytes, cut=event.cut,
                     duration=known.took(event.duration), failed=known.failed(event),
                 )  # fmt: skip
-            case RunResumed() | DoubtResolved():
+            case ev.RunResumed() | ev.DoubtResolved():
                 self._doubt(seq, at, event)
-            case CallRefused():
+            case ev.CallRefused():
                 self._call(seq, at, event.call, result=known.REFUSED)
-            case ApprovalRequested() | ApprovalAnswered():
+            case ev.ApprovalRequested() | ev.ApprovalAnswered():
                 self._approval(seq, at, event)
-            case RunForked():
+            case ev.RunForked():
                 # The request that it makes anew was never made here: what follows is no second attempt.
                 self._change(seq, at, attempts=self._turn.attempts - event.again if self._turn else 0)
             case _:
                 pass
         self._remark(seq, at, event)
 
-    def _approval(self, seq: int, at: int, event: ApprovalRequested | ApprovalAnswered) -> None:
-        if isinstance(event, ApprovalRequested):
+    def _approval(self, seq: int, at: int, event: ev.ApprovalRequested | ev.ApprovalAnswered) -> None:
+        if isinstance(event, ev.ApprovalRequested):
             found = dict.fromkeys(event.calls, WAITING)
         else:
             found = {each.call: "open" for each in event.answers if each.decision in ("approve", "edit")}
         for call, result in found.items():
             self._call(seq, at, call, result=result)
 
-    def _doubt(self, seq: int, at: int, event: RunResumed | DoubtResolved) -> None:
+    def _doubt(self, seq: int, at: int, event: ev.RunResumed | ev.DoubtResolved) -> None:
         calls, known = (
-            ((event.call,), event.doubt) if isinstance(event, DoubtResolved) else (event.in_doubt, None)
+            ((event.call,), event.doubt) if isinstance(event, ev.DoubtResolved) else (event.in_doubt, None)
         )
         for call in calls:
             self._call(seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted"))
@@ -201,7 +186,7 @@ class Teller(Follower[Sequence[TurnRow]]):
         """The turn that goes on still, with what happened since; none before the first."""
         return [replace(turn, marks=(*turn.marks, *self._pending)) for turn in (self._turn,) if turn]
 
-    def _request(self, seq: int, at: int, event: ModelRequested) -> None:
+    def _request(self, seq: int, at: int, event: ev.ModelRequested) -> None:
         last = self._turn
         # A step that was given back, and the one request that a limit grants, share a number with the turn before.
         if last is not None and last.step == event.step and not last.stop and last.purpose == event.purpose:
@@ -219,15 +204,15 @@ class Teller(Follower[Sequence[TurnRow]]):
             took = self._turn.duration if at is None else known.took(at - self._turn.at)
             self._turn = replace(self._turn, last=seq, duration=took, **fields)
 
-    def _remark(self, seq: int, at: int, event: Event) -> None:
+    def _remark(self, seq: int, at: int, event: ev.Event) -> None:
         said, turn = remark(event), self._turn
-        cut = isinstance(event, SourceRecorded) and cuts(event.what)
+        cut = isinstance(event, ev.SourceRecorded) and cuts(event.what)
         early = turn is None or cut or kind_for(event).marks == "next"
         marks = self._pending if early or turn is None else turn.marks
-        if isinstance(event, SourceRecorded | Diagnosed) and (said in marks or len(marks) >= _BESIDE):
+        if isinstance(event, ev.SourceRecorded | ev.Diagnosed) and (said in marks or len(marks) >= _BESIDE):
             said = ""  # a source may repeat itself without end: once is enough to know where to look
         if not early:
-            beside = isinstance(event, Annotation)
+            beside = isinstance(event, ev.Annotation)
             self._change(seq, None if beside else at, marks=(*marks, said) if said else marks)
         elif said:
             self._pending.append(said)
@@ -238,14 +223,14 @@ class Teller(Follower[Sequence[TurnRow]]):
             self._change(seq, at, calls=tuple(rows))
 
 
-def _shown_once(event: ModelRequested) -> Iterator[str]:
+def _shown_once(event: ev.ModelRequested) -> Iterator[str]:
     # A nudge goes with every request, and says nothing about this one.
     yield from (f"shown once {text.text}" for text in event.request_only if text.text != "nudge")
     if event.model:
         yield f"asked {event.model}"
 
 
-def _answered(event: ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
+def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
     content = event.content
     texts = content.arguments if content else ()
     calls: list[CallRow] = []

@@ -6,31 +6,10 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import codec
+from refold.reducers import events as ev
 from refold.reducers.codec import digest_named, digest_of
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.estimate import MissingTokenizer
-from refold.reducers.events import (
-    Annotation,
-    ApprovalAnswered,
-    CallRefused,
-    ChildEnded,
-    ContextObserved,
-    Event,
-    Fact,
-    LateResult,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    RunForked,
-    RunStarted,
-    StateDigested,
-    SummaryRequested,
-    ToolReturned,
-    UnknownAnnotation,
-    kind_of,
-    named_in,
-    sizes_of,
-)
 from refold.reducers.evolution import state_digest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.sizes import SIZED, misfit
@@ -45,8 +24,8 @@ UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no ke
 NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
 UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
 
-_CHILD_ENDED = kind_of(ChildEnded)
-_SIZED = frozenset(kind_of(each) for each in SIZED)
+_CHILD_ENDED = ev.kind_of(ev.ChildEnded)
+_SIZED = frozenset(ev.kind_of(each) for each in SIZED)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,11 +234,11 @@ class Verifier(Follower[Verification]):
 
     def _misread(self, step: Step) -> str | None:
         stored, event = step.stored, step.event
-        if isinstance(event, Fact | Annotation) and event.at != stored.at:
+        if isinstance(event, ev.Fact | ev.Annotation) and event.at != stored.at:
             return f"its header says it happened at {stored.at}, its body at {event.at}"
-        if isinstance(event, RunStarted | RunForked) and event.run != stored.run:
+        if isinstance(event, ev.RunStarted | ev.RunForked) and event.run != stored.run:
             return f"its body is of run {event.run}"
-        if isinstance(event, RunForked):
+        if isinstance(event, ev.RunForked):
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
@@ -269,26 +248,26 @@ class Verifier(Follower[Verification]):
             return "what was said is gone, and so is the digest of it, which an erasure leaves"
         if not _are_digested(stored, event):
             return "the digest in its body is not that of its content"
-        if isinstance(event, LateResult) and event.fact.at != event.at:
+        if isinstance(event, ev.LateResult) and event.fact.at != event.at:
             return f"its body says it happened at {event.at}, and at {event.fact.at}"
         if (fact := _fact_of(event)) is not None and (unlike := self._misfit(step.before, fact)):
             return unlike
-        self._cut += isinstance(event, ToolReturned) and event.cut and event.content is not None
-        if isinstance(event, StateDigested):
+        self._cut += isinstance(event, ev.ToolReturned) and event.cut and event.content is not None
+        if isinstance(event, ev.StateDigested):
             problem = self._wrong_digest(step.before, event)
             if problem is not None:
                 return problem
         self._state = step.after
         return None
 
-    def _misfit(self, state: RunState, fact: Fact) -> str:
+    def _misfit(self, state: RunState, fact: ev.Fact) -> str:
         try:
             return misfit(state, fact)
         except MissingTokenizer as error:
             self._unweighed, self._unweighable = self._unweighed + 1, str(error)
             return ""
 
-    def _wrong_digest(self, state: RunState, event: StateDigested) -> str | None:
+    def _wrong_digest(self, state: RunState, event: ev.StateDigested) -> str | None:
         self._digests += 1
         derived = state_digest(state)
         if derived.state != event.state:
@@ -297,28 +276,28 @@ class Verifier(Follower[Verification]):
         return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
 
 
-def _are_digested(stored: Stored, event: Event) -> bool:
+def _are_digested(stored: Stored, event: ev.Event) -> bool:
     """Whether the digests in the body are those of what was said: of each message, where several were."""
-    if isinstance(event, LateResult):
+    if isinstance(event, ev.LateResult):
         return _are_digested(stored, event.fact)
     words = (stored.content_digest or b"").hex()
-    if isinstance(event, ApprovalAnswered):
+    if isinstance(event, ev.ApprovalAnswered):
         return event.digest == words
-    sizes = sizes_of(event)
-    if isinstance(event, RunStarted | ContextObserved):
+    sizes = ev.sizes_of(event)
+    if isinstance(event, ev.RunStarted | ev.ContextObserved):
         said = event.content.messages if event.content else ()
         return all(
             size.digest == digest_of(stored.salt, each) for size, each in zip(sizes, said, strict=False)
         )
-    if isinstance(event, MessageInjected) and event.gap and (event.gap.source or event.gap.sources):
+    if isinstance(event, ev.MessageInjected) and event.gap and (event.gap.source or event.gap.sources):
         return True  # it is of the words in the frame, too, which stand elsewhere
-    return all(size.digest == digest_named(words, named_in(event)) for size in sizes)
+    return all(size.digest == digest_named(words, ev.named_in(event)) for size in sizes)
 
 
-def _read_otherwise(stored: Stored, event: Event) -> bool:
+def _read_otherwise(stored: Stored, event: ev.Event) -> bool:
     """Whether another reader of JSON could read something else: SQLite goes by the first of two fields of one name."""
     parts = [stored.body, stored.content or b"null"]
-    if not isinstance(event, UnknownAnnotation):
+    if not isinstance(event, ev.UnknownAnnotation):
         written = codec.encode(
             event
         )  # what refold writes has no field twice, and most logs are as it wrote them
@@ -340,21 +319,23 @@ def _once(pairs: list[tuple[str, object]]) -> None:
         raise KeyError
 
 
-def _says_something(event: Event) -> bool:
+def _says_something(event: ev.Event) -> bool:
     """Whether there were words of it, so that there is a digest of them at least."""
     match event:
-        case RunForked(size=size):
+        case ev.RunForked(size=size):
             return size is not None
-        case ApprovalAnswered(answers=answers):
+        case ev.ApprovalAnswered(answers=answers):
             return any(answer.decision == "edit" for answer in answers)
-        case ModelRequested(request_only=texts):
+        case ev.ModelRequested(request_only=texts):
             return bool(texts)
         case _:
-            return isinstance(event, (*SIZED, CallRefused, MessageInjected, MessageTrimmed, SummaryRequested))
+            return isinstance(
+                event, (*SIZED, ev.CallRefused, ev.MessageInjected, ev.MessageTrimmed, ev.SummaryRequested)
+            )
 
 
-def _fact_of(event: Event) -> Fact | None:
+def _fact_of(event: ev.Event) -> ev.Fact | None:
     """The fact that is to be measured: of a late result the one that it would have been."""
-    if isinstance(event, LateResult):
+    if isinstance(event, ev.LateResult):
         return replace(event.fact, content=event.content)
-    return event if isinstance(event, Fact) else None
+    return event if isinstance(event, ev.Fact) else None

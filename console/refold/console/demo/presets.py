@@ -9,16 +9,9 @@ from typing import Any
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers import parse
 from refold.reducers.errors import WrongUse, nearest
-from refold.reducers.events import (
-    Event,
-    HistoryPruned,
-    MessageInjected,
-    MessageTrimmed,
-    ModelRequested,
-    ModelResponded,
-)
 from refold.reducers.history.summaries import Summarise
 from refold.reducers.machine import TERMINAL
 from refold.reducers.policy import Policy, Pressure, Tier
@@ -40,7 +33,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was played: its timeline, its events in order, and the text of its outcome."""
 
     told: Timeline
-    events: tuple[Event, ...]
+    events: tuple[ev.Event, ...]
     text: str
 
     @property
@@ -163,15 +156,17 @@ def _holds(pressure: Pressure, tier: Tier, made: int) -> bool:
     return far or (tier.at.remaining is not None and STEPS - counted <= tier.at.remaining)
 
 
-def _requests(seen: PlayedRun, purpose: str) -> list[ModelRequested]:
-    return [event for event in seen.events if isinstance(event, ModelRequested) and event.purpose == purpose]
+def _requests(seen: PlayedRun, purpose: str) -> list[ev.ModelRequested]:
+    return [
+        event for event in seen.events if isinstance(event, ev.ModelRequested) and event.purpose == purpose
+    ]
 
 
 def _injections(seen: PlayedRun, text: str) -> list[int]:
     return [
         place
         for place, event in enumerate(seen.events)
-        if isinstance(event, MessageInjected) and event.text == text
+        if isinstance(event, ev.MessageInjected) and event.text == text
     ]
 
 
@@ -189,7 +184,7 @@ def _has_nudge(seen: PlayedRun) -> bool:
 def _went_on(seen: PlayedRun) -> bool:
     """A cut answer, the word about it, and another answer."""
     return any(
-        isinstance(event, ModelResponded)
+        isinstance(event, ev.ModelResponded)
         for place in _injections(seen, "truncated")[:1]
         for event in seen.events[place:]
     )
@@ -197,17 +192,19 @@ def _went_on(seen: PlayedRun) -> bool:
 
 def _has_stitch(seen: PlayedRun) -> bool:
     answers = [
-        event.content.text for event in seen.events if isinstance(event, ModelResponded) and event.content
+        event.content.text for event in seen.events if isinstance(event, ev.ModelResponded) and event.content
     ]
     return bool(answers) and len(seen.text) > max(map(len, answers))
 
 
 def _has_summary(seen: PlayedRun) -> bool:
-    return any(isinstance(event, MessageInjected) and event.gap and event.gap.source for event in seen.events)
+    return any(
+        isinstance(event, ev.MessageInjected) and event.gap and event.gap.source for event in seen.events
+    )
 
 
 def _smaller(seen: PlayedRun) -> bool:
-    return any(isinstance(event, HistoryPruned | MessageTrimmed) for event in seen.events)
+    return any(isinstance(event, ev.HistoryPruned | ev.MessageTrimmed) for event in seen.events)
 
 
 READING = (

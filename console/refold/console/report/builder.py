@@ -22,21 +22,8 @@ from refold.console.report.data import (
     Report,
     TextPositions,
 )
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged, RefoldError
-from refold.reducers.events import (
-    Annotation,
-    Event,
-    Fact,
-    InputReceived,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    Parent,
-    SourceRecorded,
-    StateChanged,
-    SummaryReturned,
-    kind_of,
-)
 from refold.reducers.guards import Registry
 from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
@@ -133,7 +120,7 @@ async def build(
         shown=PackedValues(shown),
         words=found.packer.words,
         fields=dict(FIELDS),
-        kinds={kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
+        kinds={ev.kind_of(row.of): PageKind(row.type, row.texts, row.speaker, row.sign) for row in ROWS},
     )
 
 
@@ -151,7 +138,7 @@ class _Opinions:
         return self.auditor, self.summing, *self.kin.followers
 
 
-def _kin(forked_from: str, parent: Parent | None, children: Sequence[ChildRun]) -> list[str]:
+def _kin(forked_from: str, parent: ev.Parent | None, children: Sequence[ChildRun]) -> list[str]:
     """The runs that a page names."""
     return [forked_from, *([parent.run] if parent else []), *(child.run for child in children)]
 
@@ -164,9 +151,9 @@ class PageRows(Follower["PageRows"]):
     def __init__(self, run: str, registry: Registry) -> None:
         self._run, self._registry = run, registry
         self.views, self.packer = Views(), Packer()
-        self.imported: SourceRecorded | None = None
+        self.imported: ev.SourceRecorded | None = None
         self.ended = 0
-        self.said: dict[int, Event] = {}
+        self.said: dict[int, ev.Event] = {}
         self.events, self.records, self.derived, self.calls = (
             PackedValues(),
             PackedValues(),
@@ -187,10 +174,10 @@ class PageRows(Follower["PageRows"]):
         self.derived.append(
             PageDerivation({} if self._damaged else state_changes(step.before, step.after), asked)
         )
-        if isinstance(event, ModelRequested):
+        if isinstance(event, ev.ModelRequested):
             self._turn = event.step
-        self._turn += isinstance(event, InputReceived)  # a person's message begins the next
-        self._fact = step.stored.seq if isinstance(event, Fact) else self._fact
+        self._turn += isinstance(event, ev.InputReceived)  # a person's message begins the next
+        self._fact = step.stored.seq if isinstance(event, ev.Fact) else self._fact
         self.events.append(self._row(step.stored, event, problem))
         self.records.append(_record(step.stored))
 
@@ -198,52 +185,54 @@ class PageRows(Follower["PageRows"]):
         """What was found is kept here."""
         return self
 
-    def _follow(self, step: Step, event: Event) -> tuple[str, tuple[PackedOpinion, ...]]:
+    def _follow(self, step: Step, event: ev.Event) -> tuple[str, tuple[PackedOpinion, ...]]:
         """Derive what belongs to an event. Why it cannot stand here, "" if it can; what was said of it, if it is a fact."""
         try:
             state = step.after
         except (Damaged, CannotJudge) as error:
             return str(error), ()
         seq = step.stored.seq
-        if isinstance(event, SourceRecorded) and self.imported is None:
+        if isinstance(event, ev.SourceRecorded) and self.imported is None:
             self.imported = replace(event, content=None)
         if _ends(event):
             self.ended = seq
         if step.stored.content is not None:
             self.said[seq] = event
-        if isinstance(event, ModelRequested) and (call := self.views.take(state, self.said)) is not None:
+        if isinstance(event, ev.ModelRequested) and (call := self.views.take(state, self.said)) is not None:
             self.calls.append(call)
-        return "", self._asked(step.before, event) if isinstance(event, Fact) else ()
+        return "", self._asked(step.before, event) if isinstance(event, ev.Fact) else ()
 
-    def _asked(self, before: RunState, fact: Fact) -> tuple[PackedOpinion, ...]:
+    def _asked(self, before: RunState, fact: ev.Fact) -> tuple[PackedOpinion, ...]:
         try:
             opinions, _ = asked(before, fact, self._registry, None)
         except RefoldError:  # the audit says so
             return ()
         return tuple(map(self.packer.packed, opinions))
 
-    def _row(self, stored: Stored, event: Event | None, problem: str) -> PageEvent:
+    def _row(self, stored: Stored, event: ev.Event | None, problem: str) -> PageEvent:
         return PageEvent(
             stored.seq,
             str(stored.at),
             stored.kind,
             "?" if event is None else side_of(event),
             self._turn,
-            stored.seq if isinstance(event, Annotation) else self._fact,
+            stored.seq if isinstance(event, ev.Annotation) else self._fact,
             "" if event is None else sentence(event),
             "" if stored.run == self._run else stored.run,
             problem,
             {} if event is None else self._filtered(stored, event),
             event is not None and (kind_for(event).weight(event) == "routine" or self._is_derived(event)),
             stored.content is None and stored.content_digest is not None,
-            event.request if isinstance(event, ModelResponded | ModelFailed | SummaryReturned) else 0,
+            event.request
+            if isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned)
+            else 0,
         )
 
-    def _is_derived(self, event: Event) -> bool:
+    def _is_derived(self, event: ev.Event) -> bool:
         """Whether it is a state that no agent was in: the machine's between two facts of an imported run."""
-        return self.imported is not None and isinstance(event, StateChanged) and not event.target.terminal
+        return self.imported is not None and isinstance(event, ev.StateChanged) and not event.target.terminal
 
-    def _filtered(self, stored: Stored, event: Event) -> dict[str, Any]:
+    def _filtered(self, stored: Stored, event: ev.Event) -> dict[str, Any]:
         self._place = moved(self._place, stored.at, event)
         row = msgspec.to_builtins(row_of(stored, event, self._place))
         return {name: value for name, value in row.items() if name not in _TOLD}
@@ -253,11 +242,11 @@ class PageRows(Follower["PageRows"]):
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
 
 
-def _ends(event: Event) -> bool:
+def _ends(event: ev.Event) -> bool:
     """Whether a run, or its source, says there how it ended."""
-    if isinstance(event, SourceRecorded):
+    if isinstance(event, ev.SourceRecorded):
         return event.what.startswith(END)
-    return isinstance(event, StateChanged) and event.target.terminal
+    return isinstance(event, ev.StateChanged) and event.target.terminal
 
 
 def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figures:
@@ -277,7 +266,7 @@ def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figur
     )
 
 
-def _read_event(step: Step) -> tuple[Event | None, str]:
+def _read_event(step: Step) -> tuple[ev.Event | None, str]:
     try:
         return step.event, ""
     except (Damaged, CannotJudge) as error:

@@ -21,17 +21,8 @@ from refold.importers.items import (
     message_of,
 )
 from refold.reducers import composition
+from refold.reducers import events as ev
 from refold.reducers.composition import observed
-from refold.reducers.events import (
-    Answer,
-    CancelRequested,
-    ClockRead,
-    ContextObserved,
-    InputReceived,
-    ModelFailed,
-    ModelResponded,
-    ToolReturned,
-)
 from refold.reducers.messages import Message, MessageCall, ReplyCall, Usage
 from refold.reducers.pending import MOST_CALLS
 from refold.reducers.source_marks import BEGAN
@@ -172,7 +163,7 @@ def answer(
         lambda state, at, salt: _with_refused(
             composition.responded(
                 state,
-                ModelResponded(
+                ev.ModelResponded(
                     at=at,
                     request=_request(state),
                     stop=stop,
@@ -180,7 +171,7 @@ def answer(
                     **shared(item, *_ALIKE),
                     unknown=_unsaid(item, stopped=stopped),
                 ),
-                Answer(**shared(item, "text", "reasoning")),
+                ev.Answer(**shared(item, "text", "reasoning")),
                 calls,
                 salt,
             ),
@@ -196,7 +187,7 @@ def answer(
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
 
 
-def _with_refused(fact: ModelResponded, refused: Collection[int]) -> ModelResponded:
+def _with_refused(fact: ev.ModelResponded, refused: Collection[int]) -> ev.ModelResponded:
     if not refused:
         return fact
     calls = [msgspec.structs.replace(call, refused=place in refused) for place, call in enumerate(fact.calls)]
@@ -215,7 +206,7 @@ def failure(log: Writer, item: RequestFailed) -> None:
     """A request to the model failed."""
     seq = log.tell(
         lambda state, at, salt: composition.failed(
-            ModelFailed(
+            ev.ModelFailed(
                 at=at, request=_request(state), **shared(item, "failure", "status"), unknown=_UNCOUNTED
             ),
             item.message,
@@ -234,7 +225,7 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
     seq = log.tell(
         lambda state, at, salt: composition.returned(
             state,
-            ToolReturned(
+            ev.ToolReturned(
                 at=at,
                 call=pair.call,
                 unasked=unasked,
@@ -264,7 +255,7 @@ def no_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> N
     seq = log.tell(
         lambda state, at, salt: composition.returned(
             state,
-            ToolReturned(at=at, call=call, error=error, unasked=unasked, unknown=unknown),
+            ev.ToolReturned(at=at, call=call, error=error, unasked=unasked, unknown=unknown),
             "",
             "",
             None,
@@ -287,7 +278,7 @@ def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) ->
     seq = log.tell(
         lambda state, at, salt: observed(
             state,
-            ContextObserved(at=at, why=why, goes_on=goes_on, unasked=goes_on and unasked),
+            ev.ContextObserved(at=at, why=why, goes_on=goes_on, unasked=goes_on and unasked),
             messages,
             salt,
         ),
@@ -303,7 +294,7 @@ def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool, un
     seq = log.tell(
         lambda state, at, salt: observed(
             state,
-            ContextObserved(
+            ev.ContextObserved(
                 at=at,
                 **shared(made, "after", "kept"),
                 why=why,
@@ -322,7 +313,7 @@ def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool, un
 def went_on(log: Writer, item: Item) -> None:
     """The model was asked again though nobody had said anything."""
     seq = log.tell(
-        lambda state, at, salt: observed(state, ContextObserved(at=at, goes_on=True), (), salt), item
+        lambda state, at, salt: observed(state, ev.ContextObserved(at=at, goes_on=True), (), salt), item
     )
     log.record(_place(item), seq, "implied")
 
@@ -332,7 +323,7 @@ def waited(log: Writer, item: Item) -> None:
     backoff = log.state.backoff
     if backoff is not None:
         until = backoff.event.until
-        seq = log.tell(lambda _, at, __: ClockRead(at=max(at, until), due=until), item)
+        seq = log.tell(lambda _, at, __: ev.ClockRead(at=max(at, until), due=until), item)
         log.record(_place(item), seq, "implied")
 
 
@@ -340,7 +331,7 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
     """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for one."""
     seq = log.tell(
         lambda state, at, salt: composition.received(
-            state, InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt
+            state, ev.InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt
         ),
         item,
         message_of(msgspec.structs.replace(item, role=Role.USER)),
@@ -351,7 +342,7 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
 def cancel(log: Writer, item: Cancelled) -> None:
     """A person stopped what was going on."""
     seq = log.tell(
-        lambda _, at, salt: composition.cancelled(CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
+        lambda _, at, salt: composition.cancelled(ev.CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
         item,
     )
     log.record(item, seq)
@@ -361,7 +352,9 @@ def cancelled_request(log: Writer, item: Cancelled) -> None:
     """The request that was under way when a person stopped it had no answer."""
     seq = log.tell(
         lambda state, at, salt: composition.failed(
-            ModelFailed(at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED),
+            ev.ModelFailed(
+                at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED
+            ),
             "",
             "",
             salt,

@@ -7,18 +7,9 @@ import msgspec
 from refold.importers.derivation.units import Key, Standing, key_of
 from refold.importers.fields import json_text
 from refold.importers.items import Item, RunEnded
+from refold.reducers import events as ev
 from refold.reducers.errors import RefoldError
 from refold.reducers.estimate import MissingTokenizer
-from refold.reducers.events import (
-    Annotation,
-    Diagnosed,
-    Event,
-    Fact,
-    ModelFailed,
-    ModelResponded,
-    Remark,
-    SourceRecorded,
-)
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
 from refold.reducers.messages import Message
@@ -34,7 +25,7 @@ Salts = Callable[[int], bytes]
 Interludes = Mapping[int, Sequence["Derived"]]
 """What stands in a log behind event number so-and-so that its source never said: an end that it came to once, and notes."""
 
-Make = Callable[[RunState, int, bytes], Fact]
+Make = Callable[[RunState, int, bytes], ev.Fact]
 """(state, at, salt) -> the fact that comes next."""
 
 
@@ -51,7 +42,7 @@ class Derived(msgspec.Struct, frozen=True, gc=False):
 
     seq: int
     at: int
-    event: Event
+    event: ev.Event
     salt: bytes
 
 
@@ -117,8 +108,8 @@ class Writer:
         for place, event in enumerate(events):
             own = salt if place == 0 else b""
             self._written.append(Derived(seq + place, self.state.at, event, own))
-        self.requests += isinstance(events[0], ModelResponded | ModelFailed)
-        if isinstance(events[0], ModelResponded):
+        self.requests += isinstance(events[0], ev.ModelResponded | ev.ModelFailed)
+        if isinstance(events[0], ev.ModelResponded):
             self.calls += len(events[0].calls)
             self.provider_ids = {call.id: call.provider_id for call in events[0].calls}
             self.call_ids.update((call.provider_id, call.id) for call in events[0].calls)
@@ -139,7 +130,7 @@ class Writer:
         if isinstance(item, RunEnded) and self._ended_so(clean(what), clean(told)):
             return
         self._annotate(
-            lambda at: SourceRecorded(
+            lambda at: ev.SourceRecorded(
                 at=at,
                 format=self._origin.format,
                 source=self._origin.sha256,
@@ -166,7 +157,7 @@ class Writer:
         problem = clean(problem)
         self._odd(Problem(position, code, problem, unread))
         where = f"{position}: {problem}" if position else problem
-        self._annotate(lambda at: Diagnosed(at=at, code=clean(code), problem=where, seq=seq), text)
+        self._annotate(lambda at: ev.Diagnosed(at=at, code=clean(code), problem=where, seq=seq), text)
 
     def standing(self, results: dict[str, Key]) -> list[Standing]:
         """The units of the window; of an open batch with all its results, whose keys by call are `results`."""
@@ -214,11 +205,11 @@ class Writer:
         shown = item.at is None or (item.at == self.state.at and not still)
         return "" if shown else json_text({"at": item.at})
 
-    def _annotate(self, make: Callable[[int], Annotation], text: str) -> None:
+    def _annotate(self, make: Callable[[int], ev.Annotation], text: str) -> None:
         note, salt = make(self.state.at), b""
         if text:
             salt = self._salts(self.state.seq + 1)
-            note = msgspec.structs.replace(note, content=Remark(text=clean(text)))
+            note = msgspec.structs.replace(note, content=ev.Remark(text=clean(text)))
         self.state = evolve(self.state, note)
         self._written.append(Derived(self.state.seq, self.state.at, note, salt))
 
@@ -232,8 +223,8 @@ class Writer:
         self._keys = {place: key for place, key in self._keys.items() if place in wanted}
 
 
-def _says(event: Event, what: str, text: str) -> bool:
+def _says(event: ev.Event, what: str, text: str) -> bool:
     """Whether an end that was recorded is this one, wherever it stood; of one whose words were erased, by what is left."""
-    if not isinstance(event, SourceRecorded) or event.what != what:
+    if not isinstance(event, ev.SourceRecorded) or event.what != what:
         return False
     return event.content is None or event.content.text == text

@@ -18,14 +18,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    CallRefused,
-    Event,
-    InputReceived,
-    MessageInjected,
-    ModelResponded,
-    RunForked,
-)
+from refold.reducers import events as ev
 from refold.reducers.guards.protocol import (
     Config,
     Inject,
@@ -122,16 +115,18 @@ class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
 
     kind: ClassVar[str] = "tool_cap"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_CALLS})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, InputReceived, RunForked})
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset(
+        {ev.ModelResponded, ev.InputReceived, ev.RunForked}
+    )
     reading: ClassVar[Reading] = Reading(tools={"tools": "name"})
     fresh: ClassVar[int] = 0
     texts: ClassVar[Mapping[str, str]] = {
         "refused:tool_cap": "skipped: this tool was called as often as it may be, so the call was not run."
     }
 
-    def observe(self, own: int, event: Event) -> int:
+    def observe(self, own: int, event: ev.Event) -> int:
         """Count the calls of these tools."""
-        if isinstance(event, ModelResponded):
+        if isinstance(event, ev.ModelResponded):
             return own + sum(call.name in self.tools for call in event.calls)
         return 0 if begins(self.scope, event) else own
 
@@ -160,19 +155,19 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
 
     kind: ClassVar[str] = "stop_on_tool"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_CALLS, Place.AFTER_TOOLS})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, CallRefused})
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset({ev.ModelResponded, ev.CallRefused})
     reading: ClassVar[Reading] = Reading(tools={"tools": "name"})
     fresh: ClassVar[tuple[str, ...]] = ()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:stop_tool": "skipped: a call before this one ends the run, so this call was not run."
     }
 
-    def observe(self, own: tuple[str, ...], event: Event) -> tuple[str, ...]:
+    def observe(self, own: tuple[str, ...], event: ev.Event) -> tuple[str, ...]:
         """The calls of these tools in the latest answer, without those that were refused."""
         match event:
-            case ModelResponded(calls=calls):
+            case ev.ModelResponded(calls=calls):
                 return tuple(call.id for call in calls if call.name in self.tools and not call.refused)
-            case CallRefused(call=call) if call in own:
+            case ev.CallRefused(call=call) if call in own:
                 return tuple(other for other in own if other != call)
             case _:
                 return own
@@ -208,8 +203,8 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
 
     kind: ClassVar[str] = "read_only"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_NUDGE})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset(
-        {ModelResponded, MessageInjected, InputReceived, RunForked}
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset(
+        {ev.ModelResponded, ev.MessageInjected, ev.InputReceived, ev.RunForked}
     )
     fresh: ClassVar[Called] = Called()
     texts: ClassVar[Mapping[str, str]] = {
@@ -219,13 +214,13 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
         )
     }
 
-    def observe(self, own: Called, event: Event) -> Called:
+    def observe(self, own: Called, event: ev.Event) -> Called:
         """Remember the names of the last batches: what each tool may do is not in the event."""
         match event:
-            case ModelResponded(calls=calls) if calls:
+            case ev.ModelResponded(calls=calls) if calls:
                 names = tuple(sorted({call.name for call in calls}))
                 return replace(own, batches=(*own.batches, names)[-self.batches :])
-            case MessageInjected(cause=Cause.GUARD, name=self.called):
+            case ev.MessageInjected(cause=Cause.GUARD, name=self.called):
                 return replace(own, told=True)
             case _:
                 return Called() if begins(self.scope, event) else own

@@ -15,17 +15,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    CallRefused,
-    Event,
-    InputReceived,
-    MessageInjected,
-    ModelResponded,
-    RetryScheduled,
-    RunForked,
-    RunStarted,
-    ToolReturned,
-)
+from refold.reducers import events as ev
 from refold.reducers.guards.protocol import Config, Inject, Judgement, Own, Place, Reading, Stop, begins
 from refold.reducers.limits import Scope
 from refold.reducers.machine import Trigger
@@ -67,8 +57,8 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
 
     kind: ClassVar[str] = "premature_end"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_FINISHED})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset({
-        RunStarted, RunForked, ModelResponded, RetryScheduled, ToolReturned, CallRefused, InputReceived, MessageInjected
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset({
+        ev.RunStarted, ev.RunForked, ev.ModelResponded, ev.RetryScheduled, ev.ToolReturned, ev.CallRefused, ev.InputReceived, ev.MessageInjected
     })  # fmt: skip
     reads_content: ClassVar[bool] = True
     reading: ClassVar[Reading] = Reading(calls=False, monotone=frozenset({Unknown.ERRORS}), warns=False)
@@ -80,24 +70,24 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
         )
     }
 
-    def observe(self, own: Recent, event: Event) -> Recent:
+    def observe(self, own: Recent, event: ev.Event) -> Recent:
         """Remember the last messages, in their order in the run; results stand where their calls put them."""
         match event:
-            case RunStarted(content=opening) if opening is not None:
+            case ev.RunStarted(content=opening) if opening is not None:
                 bad = [said.role is Role.TOOL and self._marked(said.text) for said in opening.messages]
                 return self._with(own, *(_BAD if each else "" for each in bad))
-            case ModelResponded(calls=calls) if calls or not event.blank:
+            case ev.ModelResponded(calls=calls) if calls or not event.blank:
                 return self._with(own, "", *(call.id for call in calls))
-            case ToolReturned(call=call, error=error, content=said):
+            case ev.ToolReturned(call=call, error=error, content=said):
                 return _settled(own, call, error is not None or self._marked(said.output if said else ""))
-            case CallRefused(call=call):
+            case ev.CallRefused(call=call):
                 return _settled(own, call, bad=False)
-            case MessageInjected(gap=None, cause=cause, name=name):
+            case ev.MessageInjected(gap=None, cause=cause, name=name):
                 mine = cause is Cause.GUARD and name == self.called
                 return self._with(replace(own, count=own.count + mine), "")
-            case RetryScheduled(keeps=True):
+            case ev.RetryScheduled(keeps=True):
                 return self._with(own, "")
-            case InputReceived():
+            case ev.InputReceived():
                 return self._with(Recent(own.messages) if begins(self.scope, event) else own, "")
             case _:
                 return Recent(own.messages) if begins(self.scope, event) else own
@@ -161,8 +151,15 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
 
     kind: ClassVar[str] = "pivot"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_NUDGE})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset(
-        {ModelResponded, ToolReturned, CallRefused, MessageInjected, InputReceived, RunForked}
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset(
+        {
+            ev.ModelResponded,
+            ev.ToolReturned,
+            ev.CallRefused,
+            ev.MessageInjected,
+            ev.InputReceived,
+            ev.RunForked,
+        }
     )
     reads_content: ClassVar[bool] = True
     reading: ClassVar[Reading] = Reading(monotone=frozenset({Unknown.ERRORS}), warns=False, target="to")
@@ -171,24 +168,24 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
         "pivot": "[harness] {tool} lacks what this needs. Use {to} for it instead."
     }
 
-    def observe(self, own: Lacking, event: Event) -> Lacking:
+    def observe(self, own: Lacking, event: ev.Event) -> Lacking:
         """Count a batch when the last of its calls of the tool has a result."""
         match event:
-            case ModelResponded(calls=calls):
+            case ev.ModelResponded(calls=calls):
                 made = tuple(call.id for call in calls if call.name == self.tool)
                 return replace(own, open=made, lacks=False)
-            case ToolReturned(call=call) | CallRefused(call=call) if call in own.open:
+            case ev.ToolReturned(call=call) | ev.CallRefused(call=call) if call in own.open:
                 lacks = own.lacks or self._lacks(event)
                 left = tuple(other for other in own.open if other != call)
                 ended = own.count + 1 if lacks else 0
                 return replace(own, open=left, lacks=lacks, count=own.count if left else ended)
-            case MessageInjected(cause=Cause.GUARD, name=self.called):
+            case ev.MessageInjected(cause=Cause.GUARD, name=self.called):
                 return replace(own, told=True)
             case _:
                 return Lacking(open=own.open, lacks=own.lacks) if begins(self.scope, event) else own
 
-    def _lacks(self, event: Event) -> bool:
-        if not isinstance(event, ToolReturned) or event.error is None or event.content is None:
+    def _lacks(self, event: ev.Event) -> bool:
+        if not isinstance(event, ev.ToolReturned) or event.error is None or event.content is None:
             return False
         return any(mark in event.content.output for mark in self.marks)
 
@@ -219,17 +216,19 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
 
     kind: ClassVar[str] = "errors"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_RESULTS})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded, ToolReturned, CallRefused})
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset(
+        {ev.ModelResponded, ev.ToolReturned, ev.CallRefused}
+    )
     reading: ClassVar[Reading] = Reading(calls=False, monotone=frozenset({Unknown.ERRORS}), warns=False)
     fresh: ClassVar[Failing] = Failing()
 
-    def observe(self, own: Failing, event: Event) -> Failing:
+    def observe(self, own: Failing, event: ev.Event) -> Failing:
         """Count a batch when its last result is in, whichever that is."""
         match event:
-            case ModelResponded(calls=calls):
+            case ev.ModelResponded(calls=calls):
                 return Failing(own.count if calls else 0, tuple(call.id for call in calls))
-            case ToolReturned(call=call) | CallRefused(call=call) if call in own.open:
-                good = own.good or not (isinstance(event, ToolReturned) and event.error)
+            case ev.ToolReturned(call=call) | ev.CallRefused(call=call) if call in own.open:
+                good = own.good or not (isinstance(event, ev.ToolReturned) and event.error)
                 left = tuple(other for other in own.open if other != call)
                 if left:
                     return Failing(own.count, left, good)
@@ -259,14 +258,14 @@ class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
 
     kind: ClassVar[str] = "keywords"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_RESPONSE, Place.AFTER_TOOLS})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset({ModelResponded})
+    observes: ClassVar[frozenset[type[ev.Event]]] = frozenset({ev.ModelResponded})
     reads_content: ClassVar[bool] = True
     reading: ClassVar[Reading] = Reading(calls=False)
     fresh: ClassVar[int] = 0
 
-    def observe(self, own: int, event: Event) -> int:
+    def observe(self, own: int, event: ev.Event) -> int:
         """The number, from 1, of the first word that the latest answer holds; 0 for none."""
-        if not isinstance(event, ModelResponded):
+        if not isinstance(event, ev.ModelResponded):
             return own
         text = self._folded(event.content.text if event.content else "")
         return next((place for place, word in enumerate(self.words, 1) if self._folded(word) in text), 0)

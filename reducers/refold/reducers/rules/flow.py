@@ -8,15 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
+from refold.reducers import events as ev
 from refold.reducers.codec import digest_of
-from refold.reducers.events import (
-    CallRefused,
-    Decision,
-    Fact,
-    MessageInjected,
-    Said,
-    StateChanged,
-)
 from refold.reducers.evolution import evolve
 from refold.reducers.limits import ENDS, StepLimit, trips
 from refold.reducers.machine import Trigger, target
@@ -35,11 +28,11 @@ class Flow:
 
     __slots__ = ("fact", "said", "state")
 
-    def __init__(self, state: RunState, fact: Fact) -> None:
+    def __init__(self, state: RunState, fact: ev.Fact) -> None:
         self.state, self.fact = state, fact
-        self.said: list[tuple[Decision, RunState]] = []
+        self.said: list[tuple[ev.Decision, RunState]] = []
 
-    def say(self, decision: Decision) -> None:
+    def say(self, decision: ev.Decision) -> None:
         """Decide this. Raises as `evolve` does."""
         self.state = evolve(self.state, decision)
         self.said.append((decision, self.state))
@@ -165,9 +158,9 @@ def move(
     reason: str,
     where: str | None = None,
     outcome: Literal["", "grace", "fallback"] = "",
-) -> StateChanged:
+) -> ev.StateChanged:
     """The decision that the machine moves. Raises `IllegalMove` if it cannot."""
-    return StateChanged(
+    return ev.StateChanged(
         source=state.agent_state,
         target=target(state.agent_state, trigger, state.came_from),
         trigger=trigger,
@@ -221,10 +214,10 @@ def refused(
     version: int = 1,
     hidden: bool = False,
     values: Values | None = None,
-) -> CallRefused:
+) -> ev.CallRefused:
     """The decision to skip a call, with what the model is told instead of a result."""
     said = _said(state, Role.TOOL, text, values or {})
-    return CallRefused(
+    return ev.CallRefused(
         call=call,
         why=Refusal.SKIPPED,
         cause=cause,
@@ -245,10 +238,10 @@ def injected(
     role: Role = Role.USER,
     *,
     stitches: bool = False,
-) -> MessageInjected:
+) -> ev.MessageInjected:
     """The decision to say something to the model, kept in the window."""
     said = _said(state, role, text, values or {})
-    return MessageInjected(role=role, text=text, cause=cause, name=name, stitches=stitches, **said)
+    return ev.MessageInjected(role=role, text=text, cause=cause, name=name, stitches=stitches, **said)
 
 
 def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:
@@ -256,10 +249,10 @@ def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, A
     return {"size": size, "content": content}
 
 
-def said(state: RunState, role: Role, text: str, values: Values) -> tuple[Said, Size]:
+def said(state: RunState, role: Role, text: str, values: Values) -> tuple[ev.Said, Size]:
     """The policy's text, filled, as the words of a message, and the size of it."""
     rendered = render(text_of(state.policy, text), values)
-    content = Said(texts=(rendered,))
+    content = ev.Said(texts=(rendered,))
     return content, measured(state.policy, rendered, digest=digest_of(b"", content))
 
 

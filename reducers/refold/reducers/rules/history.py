@@ -6,17 +6,8 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from refold.reducers import events as ev
 from refold.reducers.estimate import ESTIMATORS, LONGEST
-from refold.reducers.events import (
-    HistoryPruned,
-    MessageInjected,
-    MessageTrimmed,
-    ModelFailed,
-    Said,
-    StateChanged,
-    SummaryAbandoned,
-    SummaryRequested,
-)
 from refold.reducers.evolution import encoded
 from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, planned
 from refold.reducers.history.summaries import Summarise
@@ -129,10 +120,10 @@ def _carry_out(flow: Flow, step: Pass, plan: Plan, scene: Scene) -> None:
         flow.say(_pruned(step.name, reason, before, flow.state.window, plan.drop, over=over))
 
 
-def _summary_requested(state: RunState, name: str, wanted: Covering) -> SummaryRequested:
+def _summary_requested(state: RunState, name: str, wanted: Covering) -> ev.SummaryRequested:
     content, size = said(state, Role.SYSTEM, "summarise", {})
     deadline = call_deadline(state)
-    return SummaryRequested(
+    return ev.SummaryRequested(
         **asdict(wanted), name=name, deadline=deadline, instructions=size, content=content
     )
 
@@ -143,9 +134,9 @@ def _reason(step: Pass, *, forced: bool) -> str:
 
 def _pruned(
     name: str, reason: str, before: Window, marked: Window, gone: Sequence[MessageRef], *, over: bool
-) -> HistoryPruned:
+) -> ev.HistoryPruned:
     # `marked` is with the message that stands for what leaves, `before` without it.
-    return HistoryPruned(
+    return ev.HistoryPruned(
         name=name,
         reason=reason,
         before=before.count,
@@ -157,7 +148,7 @@ def _pruned(
     )
 
 
-def _marked(state: RunState, step: Pass, gap: Gap) -> MessageInjected:
+def _marked(state: RunState, step: Pass, gap: Gap) -> ev.MessageInjected:
     values: Values = {"count": gap.covers, "tokens": gap.tokens}
     if not gap.sources:
         return replace(injected(state, step.marks, Cause.HISTORY, step.name, values), gap=gap)
@@ -178,28 +169,28 @@ def _marked(state: RunState, step: Pass, gap: Gap) -> MessageInjected:
 
 def _framing(
     role: Role, text: str, name: str, gap: Gap, frame: tuple[str, ...], size: Size
-) -> MessageInjected:
-    content = Said(texts=frame)
-    return MessageInjected(
+) -> ev.MessageInjected:
+    content = ev.Said(texts=frame)
+    return ev.MessageInjected(
         role=role, text=text, cause=Cause.HISTORY, name=name, gap=gap, size=size, content=content
     )
 
 
-def _trimmed(state: RunState, step: Pass, shorter: Shortening, *, forced: bool) -> MessageTrimmed:
+def _trimmed(state: RunState, step: Pass, shorter: Shortening, *, forced: bool) -> ev.MessageTrimmed:
     ref = next(ref for ref in refs(state.window) if ref.number == shorter.number)
     return trimming(state, ref, shorter, Cause.HISTORY, step.name, _reason(step, forced=forced))
 
 
 def trimming(
     state: RunState, ref: MessageRef, shorter: Shortening, cause: Cause, name: str, reason: str
-) -> MessageTrimmed:
+) -> ev.MessageTrimmed:
     """The decision to show a message shorter, with the sizes of what is left of it."""
     whole = ref.whole
     sizes = {"text": whole.chars, "reasoning": whole.reasoning}
     for cut, text in zip(shorter.cuts, shorter.texts, strict=True):
         sizes[cut.part] = cut.head + cut.tail + len(text)
     cuts = [(cut.part, cut.head, cut.tail) for cut in shorter.cuts]
-    return MessageTrimmed(
+    return ev.MessageTrimmed(
         message=ref.number,
         cause=cause,
         name=name,
@@ -213,7 +204,7 @@ def trimming(
             digest=_sha256((whole.digest, cuts, shorter.texts)),
         ),
         cuts=shorter.cuts,
-        content=Said(texts=shorter.texts),
+        content=ev.Said(texts=shorter.texts),
     )
 
 
@@ -226,14 +217,14 @@ def summarised(flow: Flow) -> bool:
     asked, came = flow.state.summary, flow.state.summed_up
     if asked is None or came is None:
         return False
-    if isinstance(came.event, ModelFailed):
+    if isinstance(came.event, ev.ModelFailed):
         flow.say(_given_up(flow.state, asked.event, came.event))
     else:
         _replace(flow, asked.event, came.seq, came.event.size)
     return True
 
 
-def _replace(flow: Flow, asked: SummaryRequested, source: int, size: Size) -> None:
+def _replace(flow: Flow, asked: ev.SummaryRequested, source: int, size: Size) -> None:
     before = flow.state.window
     covered = within(before, asked.messages)
     gap = Gap(
@@ -249,11 +240,11 @@ def _replace(flow: Flow, asked: SummaryRequested, source: int, size: Size) -> No
 
 
 def _given_up(
-    state: RunState, asked: SummaryRequested, failed: ModelFailed
-) -> StateChanged | SummaryAbandoned:
+    state: RunState, asked: ev.SummaryRequested, failed: ev.ModelFailed
+) -> ev.StateChanged | ev.SummaryAbandoned:
     named = {step.name: step for step in (*state.policy.history, *_forced(state))}
     step = named.get(asked.name)
     if isinstance(step, Summarise) and step.on_failure == "fail":
         reason = f"the summary for the pass {asked.name!r} failed ({failed.failure})"
         return move(state, Trigger.FAIL, f"provider:{failed.failure}", reason)
-    return SummaryAbandoned(name=asked.name, failure=failed.failure)
+    return ev.SummaryAbandoned(name=asked.name, failure=failed.failure)

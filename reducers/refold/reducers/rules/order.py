@@ -13,26 +13,8 @@ from enum import StrEnum, unique
 from types import MappingProxyType
 from typing import Protocol
 
+from refold.reducers import events as ev
 from refold.reducers.errors import NewerLog
-from refold.reducers.events import (
-    ApprovalAnswered,
-    CancelRequested,
-    ClockRead,
-    ContextObserved,
-    Decision,
-    DoubtResolved,
-    Event,
-    Fact,
-    InputReceived,
-    ModelFailed,
-    ModelResponded,
-    PolicyAmended,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.evolution import state_digest
 from refold.reducers.guards.protocol import Place
 from refold.reducers.limits import BEFORE, BUDGETS, COUNTED, OTHERS
@@ -121,12 +103,12 @@ def answered(flow: Flow) -> bool:
     return True
 
 
-def _how_answered(state: RunState, fact: Fact) -> tuple[str, str]:
-    if isinstance(fact, ClockRead):
+def _how_answered(state: RunState, fact: ev.Fact) -> tuple[str, str]:
+    if isinstance(fact, ev.ClockRead):
         return "unanswered", "nobody answered in time: what the policy says of that counts"
-    if isinstance(fact, ContextObserved):
+    if isinstance(fact, ev.ContextObserved):
         return "went_on", "the model was asked again without a message"
-    if isinstance(fact, RunForked) and state.batch is None:
+    if isinstance(fact, ev.RunForked) and state.batch is None:
         return "went_on", "the fork goes on where the source ended"
     return "answered", "a person answered"
 
@@ -206,7 +188,7 @@ Look = Callable[[Entry, Flow], None]
 """Is shown each entry of the order that is asked, and the flow so far: its state, and what was said before."""
 
 
-def decide(state: RunState, fact: Fact, look: Look | None = None) -> list[tuple[Decision, RunState]]:
+def decide(state: RunState, fact: ev.Fact, look: Look | None = None) -> list[tuple[ev.Decision, RunState]]:
     """What follows from `fact`, which `state` has been folded with: each decision, with the state after it.
 
     Each decision is folded before the next is derived. Ends when something in the world comes next, a person
@@ -273,7 +255,7 @@ _OVER: Mapping[Phase, Callable[[RunState], bool]] = MappingProxyType(
 """When a phase is over: once the run is settled, but for these."""
 
 
-def _entry(state: RunState, fact: Fact) -> Phase | None:
+def _entry(state: RunState, fact: ev.Fact) -> Phase | None:
     entry = _ENTRY.get(type(fact))
     return entry if entry is None or isinstance(entry, Phase) else entry(state, fact)
 
@@ -296,25 +278,25 @@ def _next(phase: Phase, state: RunState) -> Phase | None:
     return Phase.REQUEST if phase in goes_on else None
 
 
-def _after_context(_: RunState, fact: Fact) -> Phase:
-    return Phase.REQUEST if isinstance(fact, ContextObserved) and fact.goes_on else Phase.ASIDE
+def _after_context(_: RunState, fact: ev.Fact) -> Phase:
+    return Phase.REQUEST if isinstance(fact, ev.ContextObserved) and fact.goes_on else Phase.ASIDE
 
 
-_ENTRY: Mapping[type[Event], Phase | Callable[[RunState, Fact], Phase | None]] = MappingProxyType(
+_ENTRY: Mapping[type[ev.Event], Phase | Callable[[RunState, ev.Fact], Phase | None]] = MappingProxyType(
     {
-        RunStarted: Phase.REQUEST,
-        RunForked: lambda state, _: Phase.DOUBT if doubted(state) else Phase.REQUEST,
-        InputReceived: Phase.REQUEST,
-        ApprovalAnswered: Phase.APPROVAL,
-        ModelResponded: Phase.RESPONSE,
-        ModelFailed: lambda state, _: Phase.SUMMARY if state.summary else Phase.FAILURE,
-        ToolReturned: lambda state, _: Phase.PARTIAL if state.batch else Phase.RESULTS,
-        SummaryReturned: Phase.SUMMARY,
-        ClockRead: lambda state, _: _after_a_wait(state),
-        CancelRequested: Phase.ASIDE,
-        ContextObserved: _after_context,
+        ev.RunStarted: Phase.REQUEST,
+        ev.RunForked: lambda state, _: Phase.DOUBT if doubted(state) else Phase.REQUEST,
+        ev.InputReceived: Phase.REQUEST,
+        ev.ApprovalAnswered: Phase.APPROVAL,
+        ev.ModelResponded: Phase.RESPONSE,
+        ev.ModelFailed: lambda state, _: Phase.SUMMARY if state.summary else Phase.FAILURE,
+        ev.ToolReturned: lambda state, _: Phase.PARTIAL if state.batch else Phase.RESULTS,
+        ev.SummaryReturned: Phase.SUMMARY,
+        ev.ClockRead: lambda state, _: _after_a_wait(state),
+        ev.CancelRequested: Phase.ASIDE,
+        ev.ContextObserved: _after_context,
         **dict.fromkeys(
-            (RunResumed, DoubtResolved, PolicyAmended),
+            (ev.RunResumed, ev.DoubtResolved, ev.PolicyAmended),
             lambda state, _: Phase.DOUBT if doubted(state) else None,
         ),
     }
@@ -326,8 +308,8 @@ class Decide(Protocol):
     """What follows from a fact: see `refold.reducers.rules.order.decide`."""
 
     def __call__(
-        self, state: RunState, fact: Fact, look: Look | None = None, /
-    ) -> list[tuple[Decision, RunState]]:
+        self, state: RunState, fact: ev.Fact, look: Look | None = None, /
+    ) -> list[tuple[ev.Decision, RunState]]:
         """Each decision, with the state after it."""
         ...
 

@@ -8,24 +8,8 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.events import (
-    Answer,
-    CallRefused,
-    Diagnosed,
-    Event,
-    InputReceived,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    Opening,
-    PolicyAmended,
-    RunForked,
-    RunStarted,
-    SourceRecorded,
-    StateChanged,
-    ToolReturned,
-)
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import Limit, LimitUnit, name_of
 from refold.reducers.messages import Message, Usage
@@ -52,16 +36,16 @@ class Checks(Follower[Iterator[tuple[str, str]]]):
         self._hash = ""
         self._policy: Policy | None = None
         self._amended = 0
-        self._source: SourceRecorded | None = None
+        self._source: ev.SourceRecorded | None = None
 
     def take(self, step: Step) -> None:
         """Look at one event. Raises as `Step.event`."""
         event = step.event
         self._hash = step.stored.hash.hex()
-        policy = event.policy if isinstance(event, RunStarted | RunForked | PolicyAmended) else None
+        policy = event.policy if isinstance(event, ev.RunStarted | ev.RunForked | ev.PolicyAmended) else None
         if policy is not None:
             self._policy, self._amended = policy, self._amended + (self._policy is not None)
-        if isinstance(event, SourceRecorded):
+        if isinstance(event, ev.SourceRecorded):
             self._source = self._source or event
 
     def result(self) -> Iterator[tuple[str, str]]:
@@ -167,7 +151,7 @@ class Decisive(Follower[Iterator[str]]):
         """Look at one event. Raises as `Step.event`."""
         seq, event = step.stored.seq, step.event
         said = self._said(event)
-        if not said or (isinstance(event, Diagnosed) and self._again(seq, event.code)):
+        if not said or (isinstance(event, ev.Diagnosed) and self._again(seq, event.code)):
             return
         line = f"- event {seq}: {said}\n"
         if len(self._first) < MOST_DECISIVE // 2:
@@ -197,17 +181,17 @@ class Decisive(Follower[Iterator[str]]):
         self._odd[odd] = (count, seq)
         return count > 1
 
-    def _said(self, event: Event) -> str:
+    def _said(self, event: ev.Event) -> str:
         code = self._ticket.code
         if kind_for(event).weight(event) != "decisive":
             return ""
         match event:
-            case StateChanged():
+            case ev.StateChanged():
                 return f"ended {event.target} by {code(event.code)}: {code(event.reason)}"
-            case SourceRecorded():
+            case ev.SourceRecorded():
                 return f"the source recorded {code(event.what)} at {code(event.position)}"
             case _:
-                return code(sentence(event) if isinstance(event, Diagnosed) else remark(event))
+                return code(sentence(event) if isinstance(event, ev.Diagnosed) else remark(event))
 
 
 class Ticket:
@@ -250,23 +234,23 @@ class Ticket:
             if value:
                 yield f"- {name}: {value}\n"
 
-    def event(self, seq: int, at: int, event: Event) -> Iterator[str]:
+    def event(self, seq: int, at: int, event: ev.Event) -> Iterator[str]:
         """What one event adds."""
         match event:
-            case RunStarted(content=opening):
+            case ev.RunStarted(content=opening):
                 yield "\n## What it began with\n"
                 yield from self._opening(opening)
-            case ModelRequested():
+            case ev.ModelRequested():
                 again = f", attempt {event.attempt}" if event.attempt > 1 else ""
                 when = f"{_clock(at)}, " if at else ""
                 yield f"\n## Turn {event.step}{again}\n\nEvent {seq}, {when}about {event.input_tokens} tokens.\n"
-            case ModelResponded():
+            case ev.ModelResponded():
                 yield from self._answer(seq, event)
-            case ModelFailed():
+            case ev.ModelFailed():
                 yield f"\nThe request failed: {event.failure}"
                 yield f" (HTTP {event.status}).\n" if event.status else ".\n"
                 yield from self._fenced(event.content.message if event.content else None, seq)
-            case ToolReturned():
+            case ev.ToolReturned():
                 went = f" failed ({event.error})" if event.error else " returned"
                 unsaid = (
                     "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
@@ -278,12 +262,12 @@ class Ticket:
                     "  ", " "
                 )
                 yield from self._fenced(event.content.output if event.content else None, seq)
-            case CallRefused():
+            case ev.CallRefused():
                 yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(by(event.cause, event.name))}.\n"
-            case InputReceived():
+            case ev.InputReceived():
                 yield f"\n{self.code(event.by)} said:\n"
                 yield from self._fenced(event.content.text if event.content else None, seq)
-            case StateChanged() if event.target.terminal:
+            case ev.StateChanged() if event.target.terminal:
                 yield f"\n## {event.target}\n\nEvent {seq}, {_clock(at)}: {self.code(event.reason)}\n"
             case _:
                 if said := remark(event):
@@ -297,7 +281,7 @@ class Ticket:
         pad = " " if said.startswith("`") or said.endswith("`") else ""
         return f"{ticks}{pad}{said}{pad}{ticks}"
 
-    def _opening(self, opening: Opening | None) -> Iterator[str]:
+    def _opening(self, opening: ev.Opening | None) -> Iterator[str]:
         if opening is None:
             yield "\n*Erased.*\n"
             return
@@ -309,7 +293,7 @@ class Ticket:
             yield f"\n{message.role.capitalize()}:\n"
             yield from self._fenced(_whole(message), 1)
 
-    def _answer(self, seq: int, event: ModelResponded) -> Iterator[str]:
+    def _answer(self, seq: int, event: ev.ModelResponded) -> Iterator[str]:
         self._names = {call.id: call.name for call in event.calls}
         yield f"\nThe model answered ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
         said = event.content
@@ -336,7 +320,7 @@ def _whole(message: Message) -> str:
     return message.text + calls
 
 
-def _argument(said: Answer | None, place: int) -> str | None:
+def _argument(said: ev.Answer | None, place: int) -> str | None:
     return said.arguments[place] if said and place < len(said.arguments) else None
 
 

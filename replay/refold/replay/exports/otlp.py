@@ -14,20 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from refold.reducers.events import (
-    Annotation,
-    CallRefused,
-    Decision,
-    Event,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    RunForked,
-    RunStarted,
-    ToolReturned,
-    ToolsDispatched,
-    kind_of,
-)
+from refold.reducers import events as ev
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 from refold.replay import known
@@ -78,7 +65,7 @@ class Spans:
         self._trace = hashlib.sha256(f"refold trace {run}".encode()).hexdigest()[:32]
         self._began = self._last = 0
         self._started: Attributes = {}
-        self._asked: tuple[int, ModelRequested, Attributes] | None = None
+        self._asked: tuple[int, ev.ModelRequested, Attributes] | None = None
         self._dispatched: dict[str, int] = {}
         self._arguments: dict[str, tuple[str, str]] = {}
         self._events: list[dict[str, Any]] = []
@@ -89,20 +76,20 @@ class Spans:
         self.trail.take(step)
         at, seq, event = step.stored.at, step.stored.seq, step.event
         self._began = self._began or at
-        if not isinstance(event, Annotation):  # what is noted of a run later takes none of its time
+        if not isinstance(event, ev.Annotation):  # what is noted of a run later takes none of its time
             self._last = max(self._last, at)
         match event:
-            case RunStarted() | RunForked():
+            case ev.RunStarted() | ev.RunForked():
                 self._started |= self._opening(event)
-            case ModelRequested():
+            case ev.ModelRequested():
                 self._asked = (at, event, self._prompt(step))
-            case ToolsDispatched():
+            case ev.ToolsDispatched():
                 self._dispatched |= dict.fromkeys(event.calls, at)
-            case ModelResponded() | ModelFailed():
+            case ev.ModelResponded() | ev.ModelFailed():
                 return [self._chat(at, seq, event)]
-            case ToolReturned() | CallRefused():
+            case ev.ToolReturned() | ev.CallRefused():
                 return [self._tool(at, seq, event)]
-            case Decision() if kind_for(event).compared:
+            case ev.Decision() if kind_for(event).compared:
                 self._note(at, seq, event)
             case _:
                 pass
@@ -128,13 +115,13 @@ class Spans:
         name = f"invoke_agent {state.setup.agent}".strip()
         return self._span(0, name, _INTERNAL, self._began, self._last, own, failed=failed)
 
-    def _opening(self, event: RunStarted | RunForked) -> Attributes:
+    def _opening(self, event: ev.RunStarted | ev.RunForked) -> Attributes:
         model = event.model or ""
         said = {
             "gen_ai.provider.name": model.partition(":")[0] if ":" in model else "",
             "gen_ai.request.model": model,
         }
-        agent = event.agent if isinstance(event, RunStarted) else ""
+        agent = event.agent if isinstance(event, ev.RunStarted) else ""
         labels = {f"refold.label.{name}": value for name, value in event.labels.items()}
         return {
             name: value for name, value in (said | {"gen_ai.agent.name": agent} | labels).items() if value
@@ -154,7 +141,7 @@ class Spans:
             own["gen_ai.input.messages"] = _json([of_message(message) for message in shown])
         return own | ({BEFORE: before} if before else {})
 
-    def _chat(self, at: int, seq: int, event: ModelResponded | ModelFailed) -> dict[str, Any]:
+    def _chat(self, at: int, seq: int, event: ev.ModelResponded | ev.ModelFailed) -> dict[str, Any]:
         start, request, own = self._asked or (at - event.duration, None, {})
         usage = event.usage
         own = own | {
@@ -167,12 +154,14 @@ class Spans:
         own |= {"gen_ai.usage.cache_read.input_tokens": usage.cache_read} if usage.cache_read else {}
         own |= {"gen_ai.usage.cache_creation.input_tokens": usage.cache_write} if usage.cache_write else {}
         own |= _cost(event.cost_nanousd)
-        failed = isinstance(event, ModelFailed)
-        own |= {"error.type": str(event.failure)} if isinstance(event, ModelFailed) else self._answer(event)
+        failed = isinstance(event, ev.ModelFailed)
+        own |= (
+            {"error.type": str(event.failure)} if isinstance(event, ev.ModelFailed) else self._answer(event)
+        )
         name = f"chat {own.get('gen_ai.request.model', '')}".strip()
         return self._span(seq, name, _CLIENT, min(start, at), at, own, failed=failed)
 
-    def _answer(self, event: ModelResponded) -> Attributes:
+    def _answer(self, event: ev.ModelResponded) -> Attributes:
         said = event.content
         arguments = said.arguments if said else tuple("" for _ in event.calls)
         self._arguments = {
@@ -193,7 +182,7 @@ class Spans:
             )
         return {name: value for name, value in own.items() if value}
 
-    def _tool(self, at: int, seq: int, event: ToolReturned | CallRefused) -> dict[str, Any]:
+    def _tool(self, at: int, seq: int, event: ev.ToolReturned | ev.CallRefused) -> dict[str, Any]:
         name, arguments = self._arguments.get(event.call, ("", ""))
         start = self._dispatched.pop(event.call, at)
         own: Attributes = {
@@ -205,7 +194,7 @@ class Spans:
             "refold.seq": seq,
         }
         failed = False
-        if isinstance(event, CallRefused):
+        if isinstance(event, ev.CallRefused):
             own |= {"refold.refused": str(event.why), "refold.guard": by(event.cause, event.name)}
         else:
             own |= {"refold.outcome": known.outcome(event)}
@@ -219,7 +208,7 @@ class Spans:
             seq, f"execute_tool {name}".strip(), _INTERNAL, min(start, at), at, own, failed=failed
         )
 
-    def _note(self, at: int, seq: int, event: Event) -> None:
+    def _note(self, at: int, seq: int, event: ev.Event) -> None:
         if len(self._events) >= _MOST_EVENTS:
             self._dropped += 1
             return
@@ -230,7 +219,7 @@ class Spans:
         own = {"refold.seq": seq, "refold.says": kind_for(event).says(event)} | plain
         del own["refold.kind"]
         self._events.append(
-            {"timeUnixNano": str(at), "name": f"refold.{kind_of(event)}", "attributes": _attributes(own)}
+            {"timeUnixNano": str(at), "name": f"refold.{ev.kind_of(event)}", "attributes": _attributes(own)}
         )
 
     def _span(
@@ -258,12 +247,12 @@ class Spans:
         return hashlib.sha256(f"refold span {self._run} {seq}".encode()).hexdigest()[:16]
 
 
-def _shown(event: ToolReturned | CallRefused) -> str | None:
+def _shown(event: ev.ToolReturned | ev.CallRefused) -> str | None:
     """What the model was shown for a call; None where it was erased, or not read."""
     match event:
-        case ToolReturned(content=output):
+        case ev.ToolReturned(content=output):
             return output.output if output else None
-        case CallRefused(content=texts):
+        case ev.CallRefused(content=texts):
             return texts.texts[0] if texts else None
 
 

@@ -9,15 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from refold.reducers.events import (
-    ApprovalAnswered,
-    ChildEnded,
-    Event,
-    ModelFailed,
-    ModelResponded,
-    SummaryReturned,
-    ToolReturned,
-)
+from refold.reducers import events as ev
 from refold.replay import known
 
 Tools = Mapping[str, str]
@@ -51,14 +43,14 @@ def of_calls(calls: Iterable[str], tools: Tools, **more: Any) -> EventDetails:
     return EventDetails(call=ids, name=once(tools[call] for call in ids if call in tools), **more)
 
 
-def of_model(event: ModelResponded | ModelFailed | SummaryReturned, said: str = "") -> EventDetails:
+def of_model(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned, said: str = "") -> EventDetails:
     """What a model did; `said` is the code of how it ended."""
-    calls = event.calls if isinstance(event, ModelResponded) else ()
-    failed = isinstance(event, ModelFailed)
+    calls = event.calls if isinstance(event, ev.ModelResponded) else ()
+    failed = isinstance(event, ev.ModelFailed)
     return EventDetails(
         name=once(call.name for call in calls),
         call=tuple(call.id for call in calls),
-        model="" if isinstance(event, ModelFailed) else event.model,
+        model="" if isinstance(event, ev.ModelFailed) else event.model,
         error=failed,
         reason=words(said),
         **_used(event),
@@ -66,7 +58,7 @@ def of_model(event: ModelResponded | ModelFailed | SummaryReturned, said: str = 
     )
 
 
-def of_result(event: ToolReturned, tools: Tools) -> EventDetails:
+def of_result(event: ev.ToolReturned, tools: Tools) -> EventDetails:
     """How a call ended."""
     refused = event.refused_by is not None
     return of_calls(
@@ -81,13 +73,13 @@ def of_result(event: ToolReturned, tools: Tools) -> EventDetails:
     )
 
 
-def of_answers(event: ApprovalAnswered, tools: Tools) -> EventDetails:
+def of_answers(event: ev.ApprovalAnswered, tools: Tools) -> EventDetails:
     """What a person decided about calls."""
     calls = (answer.call for answer in event.answers)
     return of_calls(calls, tools, by=event.by, verdict=once(answer.decision for answer in event.answers))
 
 
-def of_child(event: ChildEnded, tools: Tools) -> EventDetails:
+def of_child(event: ev.ChildEnded, tools: Tools) -> EventDetails:
     """How a run ended that a call began."""
     failed = event.agent_state.failed
     return of_calls((event.call,), tools, error=failed, reason=(event.agent_state,), **_used(event))
@@ -103,7 +95,7 @@ def once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _used(event: ModelResponded | ModelFailed | SummaryReturned | ChildEnded) -> dict[str, Any]:
+def _used(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned | ev.ChildEnded) -> dict[str, Any]:
     usage = event.usage
     used = {"input": known.sent(usage), "output": known.got(usage)}
     return {"tokens": known.tokens(usage), **used, "cost": event.cost_nanousd}
@@ -121,7 +113,7 @@ MarkedTurn = Literal["", "this", "next"]
 Sign = Literal["", "guard", "prune"]
 """What an event is in a timeline, beside what failed."""
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=ev.Event)
 
 
 class Kind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
@@ -165,11 +157,11 @@ class Kind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
 AnyKind = Kind[Any]
 
 
-def routine(_: Event) -> Weight:
+def routine(_: ev.Event) -> Weight:
     """Of little weight, whatever it says."""
     return "routine"
 
 
-def decisive(_: Event) -> Weight:
+def decisive(_: ev.Event) -> Weight:
     """Of much weight, whatever it says."""
     return "decisive"

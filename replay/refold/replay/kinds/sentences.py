@@ -2,28 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from refold.reducers.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    ContentErased,
-    ContextObserved,
-    InputReceived,
-    LateResult,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    NoteAdded,
-    RetryScheduled,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SourceRecorded,
-    StateChanged,
-    SummaryRequested,
-    SummaryReturned,
-    ToolReturned,
-    kind_of,
-)
+from refold.reducers import events as ev
 from refold.reducers.limits import Limit, insists, is_bounded, name_of, needs, threshold, type_of
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import SOURCE_LABEL, Ranges, Unknown
@@ -36,7 +15,7 @@ SHOWN = 160
 """Characters of what somebody else said that stand in a line."""
 
 
-def started(event: RunStarted) -> str:
+def started(event: ev.RunStarted) -> str:
     """`openai:gpt-5, 3 tools, 2 messages; limits: 12 steps`."""
     untold = not event.tools and Unknown.TOOLS in event.unknown
     tools = "tools not recorded" if untold else figures.counted(len(event.tools), "tool")
@@ -45,26 +24,26 @@ def started(event: RunStarted) -> str:
     return f"{event.model or 'model not recorded'}, {tools}, {messages}; {held}"
 
 
-def forked(event: RunForked) -> str:
+def forked(event: ev.RunForked) -> str:
     """`from event 7 of run r1, told something by user`."""
     made_up = f", results of {', '.join(event.results)} made up by {event.by}" if event.results else ""
     told = f", told something by {event.by}" if event.size else ""
     return f"from event {event.parent_seq} of run {event.parent}{made_up}{told}{_doubted(event.in_doubt)}"
 
 
-def resumed(event: RunResumed) -> str:
+def resumed(event: ev.RunResumed) -> str:
     """`resumed, in doubt: c2`."""
     return f"resumed{_doubted(event.in_doubt)}"
 
 
-def requested(event: ModelRequested) -> str:
+def requested(event: ev.ModelRequested) -> str:
     """`turn 3, attempt 2: messages 1-7, about 812 tokens`."""
     again = f", attempt {event.attempt}" if event.attempt > 1 else ""
     tokens = figures.counted(event.input_tokens, "token")
     return f"turn {event.step}{again}: {ranges(event.messages)}, about {tokens}"
 
 
-def spent(event: ModelResponded | SummaryReturned) -> str:
+def spent(event: ev.ModelResponded | ev.SummaryReturned) -> str:
     """What an answer cost: `812 in, 40 out, $0.0012, 2.1 s`."""
     usage = event.usage
     cached = f" ({figures.count(usage.cache_read)} cached)" if usage.cache_read else ""
@@ -73,18 +52,18 @@ def spent(event: ModelResponded | SummaryReturned) -> str:
     return f"{counts}, {figures.dollars(event.cost_nanousd)}, {figures.seconds(known.took(event.duration))}"
 
 
-def answered(event: ModelResponded) -> str:
+def answered(event: ev.ModelResponded) -> str:
     """What an answer cost, and why it stopped: `812 in, 40 out, $0.0012, 2.1 s (end_turn)`."""
     return f"{spent(event)} ({known.stopped(event)}){_again(event)}"
 
 
-def quoted_answer(event: ModelResponded) -> str:
+def quoted_answer(event: ev.ModelResponded) -> str:
     """The beginning of an answer, and its calls."""
     text = brief(event.content.text if event.content else None, SHOWN)
     return "; ".join([*([text] if text else []), *calls(event)]) or "nothing"
 
 
-def calls(event: ModelResponded, most: int = SHOWN) -> Iterator[str]:
+def calls(event: ev.ModelResponded, most: int = SHOWN) -> Iterator[str]:
     """The calls of an answer: `c2 read_file  notes.md`."""
     texts = event.content.arguments if event.content else ()
     for place, call in enumerate(event.calls):
@@ -92,7 +71,7 @@ def calls(event: ModelResponded, most: int = SHOWN) -> Iterator[str]:
         yield f"{said} ({known.REFUSED})" if call.refused else said
 
 
-def said(event: ModelResponded) -> Iterator[str]:
+def said(event: ev.ModelResponded) -> Iterator[str]:
     """All of an answer as a person reads it: its text, its thoughts, and each call with its main argument, whole."""
     if (content := event.content) is not None:
         yield from (content.text, content.reasoning)
@@ -100,16 +79,16 @@ def said(event: ModelResponded) -> Iterator[str]:
             yield f"{call.name}  {main_argument(arguments)}"
 
 
-def failed(event: ModelFailed) -> str:
+def failed(event: ev.ModelFailed) -> str:
     """`rate_limit 429`."""
     return f"{event.failure}{f' {event.status}' if event.status else ''}{_again(event)}"
 
 
-def _again(event: ModelResponded | ModelFailed) -> str:
+def _again(event: ev.ModelResponded | ev.ModelFailed) -> str:
     return ", starts over: repeats what had arrived" if event.starts_over else ""
 
 
-def returned(event: ToolReturned) -> str:
+def returned(event: ev.ToolReturned) -> str:
     """How a call ended: `c2 ok, 1.2 KiB, 0.01 s`, or `c2 not_recorded`."""
     if not known.recorded(event):
         return f"{event.call} {known.outcome(event)}"
@@ -119,7 +98,7 @@ def returned(event: ToolReturned) -> str:
     return f"{event.call} {known.outcome(event)}, {size}, {figures.seconds(known.took(event.duration))}"
 
 
-def refusal(event: ToolReturned) -> str:
+def refusal(event: ev.ToolReturned) -> str:
     """Who refused a call that did not run: `c2 refused by its harness (hook)`, "" for any other call."""
     return (
         ""
@@ -128,65 +107,65 @@ def refusal(event: ToolReturned) -> str:
     )
 
 
-def quoted_result(event: ToolReturned, most: int = SHOWN) -> str:
+def quoted_result(event: ev.ToolReturned, most: int = SHOWN) -> str:
     """The beginning of what a tool said."""
     return brief(event.content.output if event.content else None, most)
 
 
-def decided(event: ApprovalAnswered) -> str:
+def decided(event: ev.ApprovalAnswered) -> str:
     """`user: approve c2, reject c3`."""
     return f"{event.by}: {', '.join(f'{answer.decision} {answer.call}' for answer in event.answers)}"
 
 
-def asked(event: ApprovalRequested) -> str:
+def asked(event: ev.ApprovalRequested) -> str:
     """`asked a person about c2, c3`."""
     return f"asked a person about {', '.join(event.calls)}"
 
 
-def summary_asked(event: SummaryRequested) -> str:
+def summary_asked(event: ev.SummaryRequested) -> str:
     """`asked for a summary of 20 messages (summary)`."""
     count = sum(last - first + 1 for first, last in event.messages)
     return f"asked for a summary of {figures.counted(count, 'message')} ({event.name})"
 
 
-def retried(event: RetryScheduled) -> str:
+def retried(event: ev.RetryScheduled) -> str:
     """`retry 2 after rate_limit, 1 s later`."""
     return f"retry {event.attempt} after {event.failure}, {figures.seconds(event.delay)} later"
 
 
-def moved(event: StateChanged) -> str:
+def moved(event: ev.StateChanged) -> str:
     """`RUNNING to COMPLETED, end_turn: the model finished`."""
     return f"{event.source} to {event.target}, {event.code}: {event.reason}"
 
 
-def context(event: ContextObserved) -> str:
+def context(event: ev.ContextObserved) -> str:
     """`context: 2 messages (user): "Stop."`."""
     return ": ".join(filter(None, (context_remark(event), context_words(event))))
 
 
-def received(event: InputReceived) -> str:
+def received(event: ev.InputReceived) -> str:
     """`message from user: "Stop."`."""
     said = quoted(event.content.text) if event.content else ""
     return ": ".join(filter(None, (f"message from {event.by}", said)))
 
 
-def late(event: LateResult) -> str:
+def late(event: ev.LateResult) -> str:
     """`late tool_returned`."""
-    return f"late {kind_of(event.fact)}"
+    return f"late {ev.kind_of(event.fact)}"
 
 
-def noted(event: NoteAdded) -> str:
+def noted(event: ev.NoteAdded) -> str:
     """Who noted what about which event, as what a person found out of a call in doubt."""
     about = f" about e{event.seq}" if event.seq else ""
     return f"note{about} by {event.by}: {brief(event.content.text if event.content else None, 40)}"
 
 
-def erased(event: ContentErased) -> str:
+def erased(event: ev.ContentErased) -> str:
     """`e3, e7, by user`."""
     return f"{', '.join(f'e{seq}' for seq in event.seqs)}, by {event.by}"
 
 
-def recorded(event: SourceRecorded) -> str:
+def recorded(event: ev.SourceRecorded) -> str:
     """`compaction: of event 3 at line 12`."""
     of = f"of event {event.seq} " if event.seq else ""
     if event.what and (mode := stated(event).get("permission_mode")):

@@ -6,50 +6,7 @@ from typing import cast, get_args
 
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    AnswerDiscarded,
-    ApprovalAnswered,
-    ApprovalRequested,
-    CallRefused,
-    CancelRequested,
-    ChildEnded,
-    ClockRead,
-    ContentErased,
-    ContextObserved,
-    ContextOverflowed,
-    Diagnosed,
-    DoubtResolved,
-    Event,
-    GuardTripped,
-    HistoryPruned,
-    InputReceived,
-    LateResult,
-    LimitNeared,
-    LimitReached,
-    MessageInjected,
-    MessageTrimmed,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    NoteAdded,
-    PolicyAmended,
-    RetryScheduled,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SourceRecorded,
-    StateChanged,
-    StateDigested,
-    StepFreed,
-    SummaryAbandoned,
-    SummaryRequested,
-    SummaryReturned,
-    ToolReturned,
-    ToolsDispatched,
-    UnknownAnnotation,
-    kind_of,
-    sizes_of,
-)
+from refold.reducers import events as ev
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import Message
 from refold.replay import figures, known
@@ -77,143 +34,143 @@ from refold.replay.kinds.sentences import SHOWN
 from refold.replay.source_words import context_remark, context_words, decided, source_remark
 
 
-def _weight_of_source(event: SourceRecorded) -> Weight:
+def _weight_of_source(event: ev.SourceRecorded) -> Weight:
     return "decisive" if decided(event.what) else "routine"
 
 
 ANNOTATIONS = (
-    Kind(of=LateResult, type="note", says=sentences.late, marks="this", speaker="late", weight=decisive, compared=False),
-    Kind(of=NoteAdded, type="note", says=lambda event: event.by,
+    Kind(of=ev.LateResult, type="note", says=sentences.late, marks="this", speaker="late", weight=decisive, compared=False),
+    Kind(of=ev.NoteAdded, type="note", says=lambda event: event.by,
          quotes=lambda event: brief(event.content.text if event.content else None, SHOWN), texts=("content.text",), speaker="note",
          marks="this", mark=sentences.noted,
          details=lambda event, _: EventDetails(by=event.by), compared=False),
-    Kind(of=ContentErased, type="note", says=sentences.erased, quotes=lambda event: brief(event.why, SHOWN), texts=("why",),
+    Kind(of=ev.ContentErased, type="note", says=sentences.erased, quotes=lambda event: brief(event.why, SHOWN), texts=("why",),
          details=lambda event, _: EventDetails(by=event.by), compared=False),
-    Kind(of=Diagnosed, type="note", says=lambda event: brief(event.code, SHOWN), quotes=lambda event: brief(event.problem, SHOWN),
+    Kind(of=ev.Diagnosed, type="note", says=lambda event: brief(event.code, SHOWN), quotes=lambda event: brief(event.problem, SHOWN),
          marks="this", mark=lambda event: f"odd: {event.code}", texts=("problem", "content.text"),
          details=lambda event, _: EventDetails(reason=words(event.code)), weight=decisive, compared=False),
-    Kind(of=SourceRecorded, type="note", says=sentences.recorded, marks="this", mark=source_remark, texts=("content.text",),
+    Kind(of=ev.SourceRecorded, type="note", says=sentences.recorded, marks="this", mark=source_remark, texts=("content.text",),
          details=lambda event, _: EventDetails(name=words(event.what), reason=words(event.format)), weight=_weight_of_source, compared=False),
-    Kind(of=UnknownAnnotation, type="note", says=lambda _: "this version does not know what it says", compared=False),
+    Kind(of=ev.UnknownAnnotation, type="note", says=lambda _: "this version does not know what it says", compared=False),
 )  # fmt: skip
 
 
 _FOLLOWS = frozenset({Trigger.CALL_TOOLS, Trigger.TOOLS_DONE, Trigger.ANSWERED})  # from what stands beside it
 
 
-def _verdict(event: GuardTripped | LimitReached | LimitNeared) -> str:
+def _verdict(event: ev.GuardTripped | ev.LimitReached | ev.LimitNeared) -> str:
     said = spoken(event)
     return f"{said.who}: {said.said} ({said.code})" if said else ""
 
 
-def _spoken(event: GuardTripped | LimitReached | LimitNeared) -> EventDetails:
+def _spoken(event: ev.GuardTripped | ev.LimitReached | ev.LimitNeared) -> EventDetails:
     said = spoken(event)
-    name = event.guard if isinstance(event, GuardTripped) else event.limit.name
+    name = event.guard if isinstance(event, ev.GuardTripped) else event.limit.name
     return EventDetails(name=(name,), verdict=(said.said,), reason=words(said.code)) if said else NOTHING
 
 
-def _trip(event: GuardTripped | LimitReached | LimitNeared) -> str | None:
+def _trip(event: ev.GuardTripped | ev.LimitReached | ev.LimitNeared) -> str | None:
     said = spoken(event)
     return f"{said.who}: {said.said}" if said else None
 
 
-def _weight(event: StateChanged) -> Weight:
+def _weight(event: ev.StateChanged) -> Weight:
     return "decisive" if event.target.terminal else "routine" if event.trigger in _FOLLOWS else "plain"
 
 
 DECISIONS = (
-    Kind(of=ModelRequested, type="model", says=sentences.requested, texts=("content.texts",),
+    Kind(of=ev.ModelRequested, type="model", says=sentences.requested, texts=("content.texts",),
          details=lambda event, _: EventDetails(model=event.model, tokens=event.input_tokens, reason=words(event.purpose)),
          weight=routine),
-    Kind(of=ToolsDispatched, type="tool", says=lambda event: ", ".join(event.calls),
+    Kind(of=ev.ToolsDispatched, type="tool", says=lambda event: ", ".join(event.calls),
          details=lambda event, tools: of_calls(event.calls, tools), weight=routine),
-    Kind(of=CallRefused, type="tool", says=lambda event: f"{event.call}: {event.why} by {by(event.cause, event.name)}", marks="this",
+    Kind(of=ev.CallRefused, type="tool", says=lambda event: f"{event.call}: {event.why} by {by(event.cause, event.name)}", marks="this",
          texts=("content.texts",), speaker="refused",
          details=lambda event, tools: of_calls((event.call,), tools, verdict=("refused", event.why), reason=words(by(event.cause, event.name), event.code), tokens=event.size.tokens),
          weight=decisive, sign="guard", counts=("refusals", lambda event: by(event.cause, event.name)), named=True, tells=True),
-    Kind(of=ApprovalRequested, type="person", says=sentences.asked, marks="this",
+    Kind(of=ev.ApprovalRequested, type="person", says=sentences.asked, marks="this",
          details=lambda event, tools: of_calls(event.calls, tools)),
-    Kind(of=SummaryRequested, type="history", says=sentences.summary_asked, marks="next", texts=("content.texts",),
+    Kind(of=ev.SummaryRequested, type="history", says=sentences.summary_asked, marks="next", texts=("content.texts",),
          details=lambda event, _: EventDetails(name=(event.name,), tokens=event.input_tokens), sign="prune", named=True),
-    Kind(of=SummaryAbandoned, type="history", says=lambda event: f"no summary: {event.failure} ({event.name})", marks="this",
+    Kind(of=ev.SummaryAbandoned, type="history", says=lambda event: f"no summary: {event.failure} ({event.name})", marks="this",
          details=lambda event, _: EventDetails(name=(event.name,), reason=words(event.failure)), weight=decisive, named=True),
-    Kind(of=HistoryPruned, type="history", says=lambda event: f"pruned {event.before} to {figures.counted(event.after, 'message')} ({event.name})",
+    Kind(of=ev.HistoryPruned, type="history", says=lambda event: f"pruned {event.before} to {figures.counted(event.after, 'message')} ({event.name})",
          marks="next", details=lambda event, _: EventDetails(name=(event.name,), reason=words(event.reason), tokens=event.tokens_after),
          weight=decisive, sign="prune", counts=("prunes", lambda event: event.name), named=True, tells=True),
-    Kind(of=MessageTrimmed, type="history", says=lambda event: f"trimmed message {event.message} ({event.name})", marks="next",
+    Kind(of=ev.MessageTrimmed, type="history", says=lambda event: f"trimmed message {event.message} ({event.name})", marks="next",
          texts=("content.texts",),
          details=lambda event, _: EventDetails(name=(event.name,), reason=words(event.reason), tokens=event.size.tokens), sign="prune",
          named=True, tells=True),
-    Kind(of=MessageInjected, type="history", says=lambda event: f"told {event.text} (by {by(event.cause, event.name)})", marks="next",
+    Kind(of=ev.MessageInjected, type="history", says=lambda event: f"told {event.text} (by {by(event.cause, event.name)})", marks="next",
          texts=("content.texts",), speaker="harness",
          details=lambda event, _: EventDetails(name=words(event.text), by=by(event.cause, event.name), tokens=event.size.tokens),
          weight=decisive, named=True, tells=True),
-    Kind(of=GuardTripped, type="guard", says=_verdict, marks="this", details=lambda event, _: _spoken(event), weight=decisive,
+    Kind(of=ev.GuardTripped, type="guard", says=_verdict, marks="this", details=lambda event, _: _spoken(event), weight=decisive,
          sign="guard", counts=("trips", _trip), named=True),
-    Kind(of=LimitReached, type="limit", says=_verdict, marks="this", details=lambda event, _: _spoken(event), weight=decisive,
+    Kind(of=ev.LimitReached, type="limit", says=_verdict, marks="this", details=lambda event, _: _spoken(event), weight=decisive,
          sign="guard", counts=("trips", _trip), named=True),
-    Kind(of=LimitNeared, type="limit", says=_verdict, marks="this", details=lambda event, _: _spoken(event), weight=decisive,
+    Kind(of=ev.LimitNeared, type="limit", says=_verdict, marks="this", details=lambda event, _: _spoken(event), weight=decisive,
          sign="guard", counts=("trips", _trip), named=True),
-    Kind(of=StepFreed, type="limit", says=lambda event: f"not counted by the limit {event.limit}", marks="this",
+    Kind(of=ev.StepFreed, type="limit", says=lambda event: f"not counted by the limit {event.limit}", marks="this",
          details=lambda event, _: EventDetails(name=(event.limit,)), weight=decisive, named=True),
-    Kind(of=ContextOverflowed, type="history", says=lambda _: "the context was too long", marks="this", weight=decisive, sign="prune"),
-    Kind(of=AnswerDiscarded, type="model", says=lambda event: f"empty answer number {event.count} in a row, asked again", marks="this",
+    Kind(of=ev.ContextOverflowed, type="history", says=lambda _: "the context was too long", marks="this", weight=decisive, sign="prune"),
+    Kind(of=ev.AnswerDiscarded, type="model", says=lambda event: f"empty answer number {event.count} in a row, asked again", marks="this",
          weight=decisive),
-    Kind(of=RetryScheduled, type="wait", says=sentences.retried, marks="this",
+    Kind(of=ev.RetryScheduled, type="wait", says=sentences.retried, marks="this",
          details=lambda event, _: EventDetails(model=event.model, reason=words(event.failure, event.cause), duration=event.delay),
          weight=decisive),
-    Kind(of=StateChanged, type="state", says=sentences.moved, texts=("reason",),
+    Kind(of=ev.StateChanged, type="state", says=sentences.moved, texts=("reason",),
          details=lambda event, _: EventDetails(name=(event.trigger,), reason=words(event.code, event.where or "")), weight=_weight,
          ignores=frozenset({"reason"})),  # a sentence in which amounts of time stand
-    Kind(of=StateDigested, type="state", says=lambda event: event.state[:16], weight=routine, compared=False),
+    Kind(of=ev.StateDigested, type="state", says=lambda event: event.state[:16], weight=routine, compared=False),
 )  # fmt: skip
 
 
 FACTS = (
-    Kind(of=RunStarted, type="run", says=sentences.started, texts=("content.messages",), speaker="task",
-         details=lambda event, _: EventDetails(model=event.model, tokens=sum(size.tokens for size in sizes_of(event))),
+    Kind(of=ev.RunStarted, type="run", says=sentences.started, texts=("content.messages",), speaker="task",
+         details=lambda event, _: EventDetails(model=event.model, tokens=sum(size.tokens for size in ev.sizes_of(event))),
          counts=("started_with", lambda event: event.model), tells=True),
-    Kind(of=RunForked, type="run", says=sentences.forked, marks="this", mark=lambda event: f"forked {sentences.forked(event)}",
+    Kind(of=ev.RunForked, type="run", says=sentences.forked, marks="this", mark=lambda event: f"forked {sentences.forked(event)}",
          texts=("content.text",), details=lambda event, _: EventDetails(model=event.model or ""), weight=decisive,
          counts=("started_with", lambda event: event.model)),
-    Kind(of=ModelResponded, type="model", says=sentences.answered, quotes=sentences.quoted_answer,
+    Kind(of=ev.ModelResponded, type="model", says=sentences.answered, quotes=sentences.quoted_answer,
          texts=("content.text", "content.reasoning", "content.arguments"), speaker="model",
          details=lambda event, _: of_model(event, known.stopped(event)), tells=True),
-    Kind(of=ModelFailed, type="model", says=sentences.failed,
+    Kind(of=ev.ModelFailed, type="model", says=sentences.failed,
          quotes=lambda event: brief(event.content.message if event.content else None, SHOWN), marks="this",
          mark=lambda event: f"failed: {sentences.failed(event)}", texts=("content.message", "content.partial_text"),
          speaker="model failed", details=lambda event, _: of_model(event, event.failure), weight=decisive,
          counts=("failures", lambda event: event.failure)),
-    Kind(of=ToolReturned, type="tool", says=sentences.returned, quotes=sentences.quoted_result, marks="this", mark=sentences.refusal,
+    Kind(of=ev.ToolReturned, type="tool", says=sentences.returned, quotes=sentences.quoted_result, marks="this", mark=sentences.refusal,
          texts=("content.output",), speaker="tool", details=of_result, weight=lambda event: "decisive" if event.refused_by else "plain",
          counts=("refusals", lambda event: f"its harness ({event.refused_by})" if event.refused_by else None), named=True, tells=True),
-    Kind(of=DoubtResolved, type="person", says=lambda event: f"{event.call}: {event.doubt}, says {event.by}",
+    Kind(of=ev.DoubtResolved, type="person", says=lambda event: f"{event.call}: {event.doubt}, says {event.by}",
          quotes=lambda event: brief(event.content.note if event.content else None, SHOWN), marks="this", texts=("content.note",),
          details=lambda event, tools: of_calls((event.call,), tools, by=event.by, verdict=(event.doubt,)), named=True),
-    Kind(of=InputReceived, type="person", says=lambda event: event.by,
+    Kind(of=ev.InputReceived, type="person", says=lambda event: event.by,
          quotes=lambda event: brief(event.content.text if event.content else None, SHOWN), marks="next",
          mark=sentences.received, texts=("content.text",), speaker="person",
          details=lambda event, _: EventDetails(by=event.by, tokens=event.size.tokens), tells=True),
-    Kind(of=ApprovalAnswered, type="person", says=sentences.decided,
+    Kind(of=ev.ApprovalAnswered, type="person", says=sentences.decided,
          quotes=lambda event: brief(event.content.note if event.content else None, SHOWN), marks="this",
          texts=("content.arguments", "content.note"), speaker="person", details=of_answers, tells=True),
-    Kind(of=ContextObserved, type="history", says=context_remark, quotes=context_words, marks="next", mark=sentences.context,
+    Kind(of=ev.ContextObserved, type="history", says=context_remark, quotes=context_words, marks="next", mark=sentences.context,
          texts=("content.messages",), speaker="harness",
-         details=lambda event, _: EventDetails(name=words(event.why), tokens=sum(size.tokens for size in sizes_of(event))),
+         details=lambda event, _: EventDetails(name=words(event.why), tokens=sum(size.tokens for size in ev.sizes_of(event))),
          weight=decisive, sign="prune", tells=True),
-    Kind(of=SummaryReturned, type="history", says=sentences.spent,
+    Kind(of=ev.SummaryReturned, type="history", says=sentences.spent,
          quotes=lambda event: brief(event.content.text if event.content else None, SHOWN), texts=("content.text",), speaker="summary",
          details=lambda event, _: of_model(event)),
-    Kind(of=ChildEnded, type="run", says=lambda event: f"{event.call}: run {event.run} ended {event.agent_state}", marks="this",
+    Kind(of=ev.ChildEnded, type="run", says=lambda event: f"{event.call}: run {event.run} ended {event.agent_state}", marks="this",
          details=of_child),
-    Kind(of=CancelRequested, type="person", says=lambda event: f"by {event.by}",
+    Kind(of=ev.CancelRequested, type="person", says=lambda event: f"by {event.by}",
          quotes=lambda event: brief(event.content.reason if event.content else "", SHOWN), marks="this",
          mark=lambda event: f"cancel asked by {event.by}", texts=("content.reason",), details=lambda event, _: EventDetails(by=event.by),
          weight=decisive),
-    Kind(of=ClockRead, type="wait", says=lambda event: figures.clock(event.due), weight=routine),
-    Kind(of=RunResumed, type="run", says=sentences.resumed, marks="this", details=lambda event, tools: of_calls(event.in_doubt, tools),
+    Kind(of=ev.ClockRead, type="wait", says=lambda event: figures.clock(event.due), weight=routine),
+    Kind(of=ev.RunResumed, type="run", says=sentences.resumed, marks="this", details=lambda event, tools: of_calls(event.in_doubt, tools),
          weight=decisive),
-    Kind(of=PolicyAmended, type="run", says=lambda event: f"new policy by {event.by}",
+    Kind(of=ev.PolicyAmended, type="run", says=lambda event: f"new policy by {event.by}",
          quotes=lambda event: brief(event.content.reason if event.content else "", SHOWN), marks="this", texts=("content.reason",),
          details=lambda event, _: EventDetails(by=event.by), weight=decisive),
 )  # fmt: skip
@@ -221,42 +178,42 @@ FACTS = (
 
 ROWS: tuple[AnyKind, ...] = (*FACTS, *DECISIONS, *ANNOTATIONS)
 
-TABLE: Mapping[type[Event], AnyKind] = MappingProxyType({row.of: row for row in ROWS})
+TABLE: Mapping[type[ev.Event], AnyKind] = MappingProxyType({row.of: row for row in ROWS})
 """Every kind, with its row."""
 
 TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {type_: tuple(kind_of(row.of) for row in ROWS if row.type == type_) for type_ in get_args(EventType)}
+    {type_: tuple(ev.kind_of(row.of) for row in ROWS if row.type == type_) for type_ in get_args(EventType)}
 )
 """What a kind of event is about, in one word."""
 
 
-def kind_for(event: Event) -> AnyKind:
+def kind_for(event: ev.Event) -> AnyKind:
     """The row of an event's kind."""
     return TABLE[type(event)]
 
 
-def sentence(event: Event) -> str:
+def sentence(event: ev.Event) -> str:
     """What an event says, in one line, without its kind. Not harmless yet."""
     return kind_for(event).sentence(event)
 
 
-def remark(event: Event) -> str:
+def remark(event: ev.Event) -> str:
     """What an event says where its kind does not stand beside it, in a few words of ours; "" for what is no remark."""
     row = kind_for(event)
     return (row.mark or row.says)(event) if row.marks else ""
 
 
-def details_of(event: Event, tools: Tools) -> EventDetails:
+def details_of(event: ev.Event, tools: Tools) -> EventDetails:
     """What an event says of itself. `tools` are the names of tools by the ids of calls."""
-    if isinstance(event, LateResult):
+    if isinstance(event, ev.LateResult):
         details = details_of(event.fact, tools)
-        return replace(details, reason=(kind_of(event.fact), *details.reason))
+        return replace(details, reason=(ev.kind_of(event.fact), *details.reason))
     return kind_for(event).details(event, tools)
 
 
-def texts_of(event: Event) -> Iterator[str]:
+def texts_of(event: ev.Event) -> Iterator[str]:
     """What was said in an event, one text after the other, empty ones left out: its content, the sentences of its body."""
-    said = event.fact if isinstance(event, LateResult) else event
+    said = event.fact if isinstance(event, ev.LateResult) else event
     for way in kind_for(said).texts:
         value: object = event
         for name in way.split("."):

@@ -18,17 +18,7 @@ from typing import Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    Answer,
-    ApprovalAnswer,
-    Call,
-    Event,
-    MessageHead,
-    ModelResponded,
-    StateDigested,
-    ToolReturned,
-    kind_of,
-)
+from refold.reducers import events as ev
 from refold.reducers.evolution import encoded
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.messages import Gap, Size
@@ -70,7 +60,7 @@ Calls = Mapping[str, str]
 """What calls are, by their ids: `bash` for the first of the answer to that tool, then `bash#2`."""
 
 
-def calls_of(event: ModelResponded) -> dict[str, str]:
+def calls_of(event: ev.ModelResponded) -> dict[str, str]:
     """What the calls of an answer are known by."""
     counts: dict[str, int] = {}
     names: dict[str, str] = {}
@@ -84,7 +74,7 @@ class ComparedEvent(msgspec.Struct, frozen=True):
     """An event that is compared: its record, what it says, and what the calls of the last answer are known by."""
 
     stored: Stored
-    event: Event
+    event: ev.Event
     calls: Calls
 
     @property
@@ -99,9 +89,9 @@ class Compared(AsyncIterator[ComparedEvent]):
     No generator, as `Records` is none.
     """
 
-    def __init__(self, steps: Steps, answer: Event | None = None) -> None:
+    def __init__(self, steps: Steps, answer: ev.Event | None = None) -> None:
         self._steps = steps
-        self._calls: Calls = calls_of(answer) if isinstance(answer, ModelResponded) else {}
+        self._calls: Calls = calls_of(answer) if isinstance(answer, ev.ModelResponded) else {}
         self.began = 0
         """The first instant that is known, of any event."""
 
@@ -109,7 +99,7 @@ class Compared(AsyncIterator[ComparedEvent]):
         while True:
             step = await anext(self._steps)
             self.began = self.began or step.stored.at
-            if isinstance(step.event, ModelResponded):
+            if isinstance(step.event, ev.ModelResponded):
                 self._calls = calls_of(step.event)
             if kind_for(step.event).compared:
                 return ComparedEvent(step.stored, step.event, self._calls)
@@ -141,7 +131,7 @@ def _said(told: ComparedEvent) -> dict[str, object]:
     content = getattr(told.event, "content", None)
     if content is None:
         return {}
-    if isinstance(content, Answer):
+    if isinstance(content, ev.Answer):
         content = replace(content, provider_data="")
     fields = content.__struct_fields__
     return {name: value for name in fields if (value := getattr(content, name))}
@@ -162,15 +152,15 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             return replace(value, digest="")
         case Gap():  # what it frames is compared as what was said
             return replace(value, source=0)
-        case MessageHead():
+        case ev.MessageHead():
             return replace(value, size=replace(value.size, digest=""))
         case LimitHit():
             timed = {"used": 0, "exceeded_by": 0} if value.unit is LimitUnit.NANOSECONDS else {}
             return replace(value, at=0, **timed)
-        case Call():
+        case ev.Call():
             # Its arguments are what was said, and compared as such.
             return calls.get(value.id, value.name) + ("" if value.complete else " (incomplete)")
-        case ApprovalAnswer():
+        case ev.ApprovalAnswer():
             return replace(value, call=calls.get(value.call, value.call))
         case tuple() if name in ("calls", "in_doubt", "answers", "messages"):
             return tuple(_comparable(each, calls, "call") for each in cast("tuple[object, ...]", value))
@@ -209,7 +199,7 @@ def _common(one: str, other: str) -> int:
 _SOME = 256  # records that are read at once to look for one of a kind
 _MOST_RESULTS = 1000  # in a row, that are put in order
 
-_DIGESTED, _ANSWERED = kind_of(StateDigested), kind_of(ModelResponded)
+_DIGESTED, _ANSWERED = ev.kind_of(ev.StateDigested), ev.kind_of(ev.ModelResponded)
 
 By = Literal["hashes", "digests", "nothing"]
 
@@ -295,7 +285,7 @@ class _Log:
 
     async def go_on_after(self, seq: int) -> None:
         """Read on from there. What the calls that are open there are known by is looked up."""
-        before: Event | None = None
+        before: ev.Event | None = None
         for begin in range(seq, 0, -_SOME):
             some = await self.store.read_some(self.run, range(max(0, begin - _SOME) + 1, begin + 1))
             answer = next((each for each in reversed(some) if each.kind == _ANSWERED), None)
@@ -314,7 +304,9 @@ class _Log:
             told = self._ahead or await anext(self._rest, None)
             self._ahead = None
             while (
-                told is not None and isinstance(told.event, ToolReturned) and len(self._ready) < _MOST_RESULTS
+                told is not None
+                and isinstance(told.event, ev.ToolReturned)
+                and len(self._ready) < _MOST_RESULTS
             ):
                 self._ready.append(told)
                 told = await anext(self._rest, None)
@@ -326,7 +318,7 @@ class _Log:
 
 
 def _call(told: ComparedEvent) -> str:
-    assert isinstance(told.event, ToolReturned)
+    assert isinstance(told.event, ev.ToolReturned)
     return told.calls.get(told.event.call, told.event.call)
 
 

@@ -14,15 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    KINDS,
-    Annotation,
-    Event,
-    InputReceived,
-    ModelRequested,
-    ModelResponded,
-    StateChanged,
-)
+from refold.reducers import events as ev
 from refold.reducers.events.parts import Decision
 from refold.reducers.machine import INITIAL, AgentState
 from refold.reducers.state import RunState
@@ -63,7 +55,7 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
             "the turn: the number of the last request, 0 before the first; a person's message begins the next",
         ),
         "elapsed": Field("number", "seconds since the run began", digits=9),
-        "kind": Field("words", "the event's kind, as `tool_returned`", values=tuple(sorted(KINDS))),
+        "kind": Field("words", "the event's kind, as `tool_returned`", values=tuple(sorted(ev.KINDS))),
         "type": Field("words", "what it is about: see the table of types", values=tuple(TYPES)),
         "side": Field("words", "`fact`, `decision` or `note`", values=get_args(Side)),
         "state": Field(
@@ -126,24 +118,24 @@ class LogPlace(msgspec.Struct, frozen=True):
 START = LogPlace()
 
 
-def moved(place: LogPlace, at: int, event: Event) -> LogPlace:
+def moved(place: LogPlace, at: int, event: ev.Event) -> LogPlace:
     """The place of the next event, recorded at the instant `at`, after the events that led to `place`."""
     if not place.began:
         place = replace(place, began=at)
     match event:
-        case ModelRequested():
+        case ev.ModelRequested():
             return replace(place, turn=event.step)
-        case InputReceived():
+        case ev.InputReceived():
             return replace(place, turn=place.turn + 1)
-        case ModelResponded() if event.calls:
+        case ev.ModelResponded() if event.calls:
             return replace(place, tools={call.id: call.name for call in event.calls})
-        case StateChanged():
+        case ev.StateChanged():
             return replace(place, state=str(event.target))
         case _:
             return place
 
 
-def row_of(stored: Stored, event: Event, place: LogPlace, *, text: bool = True) -> FlatEvent:
+def row_of(stored: Stored, event: ev.Event, place: LogPlace, *, text: bool = True) -> FlatEvent:
     """The row of an event, without what was said unless `text`. `place` is its own: that which `moved` gave for it."""
     details = details_of(event, place.tools)
     return FlatEvent(
@@ -160,14 +152,16 @@ def row_of(stored: Stored, event: Event, place: LogPlace, *, text: bool = True) 
     )
 
 
-def _said(stored: Stored, event: Event) -> str | None:
+def _said(stored: Stored, event: ev.Event) -> str | None:
     erased = stored.content is None and stored.content_digest is not None
     return None if erased else "\n".join(texts_of(event))
 
 
-def side_of(event: Event) -> Side:
+def side_of(event: ev.Event) -> Side:
     """Whether an event is a fact, a decision, or a note about the log."""
-    return "note" if isinstance(event, Annotation) else "decision" if isinstance(event, Decision) else "fact"
+    return (
+        "note" if isinstance(event, ev.Annotation) else "decision" if isinstance(event, Decision) else "fact"
+    )
 
 
 NANO_DIGITS = 9

@@ -13,21 +13,8 @@ from typing import Any
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, RefoldError
-from refold.reducers.events import (
-    Annotation,
-    ApprovalRequested,
-    CallRefused,
-    Event,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    RetryScheduled,
-    SourceRecorded,
-    StateChanged,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.messages import Usage
 from refold.reducers.source_marks import lacks_tokens
 from refold.replay import known
@@ -205,13 +192,13 @@ class Counter(Follower[Stats]):
         stored, event = step.stored, step.event if step.stored.kind == _NOTED else step.bare
         meant = self._sieve is None or self._sieve.match(step) is not None
         self._source_end = source_end(stored, event, self._source_end)
-        if isinstance(event, ModelResponded):
+        if isinstance(event, ev.ModelResponded):
             self._names = {call.id: call.name for call in event.calls}
         if stored.run != self._run:  # the log begins, or the fork's own part of it
             self._run, self._began = stored.run, stored.at
-        if not isinstance(event, Annotation):
+        if not isinstance(event, ev.Annotation):
             self._at = stored.at
-        if isinstance(event, StateChanged) and event.target.terminal:
+        if isinstance(event, ev.StateChanged) and event.target.terminal:
             self._end = f"{event.target} ({event.code})"
         if stored.seq <= self._shared.get(stored.run, 0):
             return
@@ -233,33 +220,33 @@ class Counter(Follower[Stats]):
             self._stats.elapsed.add(self._at - self._began)
         return self._stats
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: ev.Event) -> None:
         counts, own = self._stats, kind_for(event).counts
         if own is not None and (word := own[1](event)) is not None:
             _count(getattr(counts, own[0]), word)
         match event:
-            case ModelRequested():
+            case ev.ModelRequested():
                 counts.requests += 1
-            case ModelResponded():
+            case ev.ModelResponded():
                 self._answered(event)
-            case ModelFailed() if event.usage == Usage() and event.cost_nanousd is None:
+            case ev.ModelFailed() if event.usage == Usage() and event.cost_nanousd is None:
                 pass
-            case ModelFailed() | SummaryReturned():
+            case ev.ModelFailed() | ev.SummaryReturned():
                 self._spent(event.usage, event.cost_nanousd)
-            case ToolReturned():
+            case ev.ToolReturned():
                 self._returned(event)
-            case CallRefused():
+            case ev.CallRefused():
                 self._tool(event.call).refused += 1
-            case RetryScheduled():
+            case ev.RetryScheduled():
                 counts.retries += 1
-            case ApprovalRequested():
+            case ev.ApprovalRequested():
                 counts.asked += 1
-            case SourceRecorded():
+            case ev.SourceRecorded():
                 counts.uncounted += lacks_tokens(event)
             case _:
                 pass
 
-    def _answered(self, event: ModelResponded) -> None:
+    def _answered(self, event: ev.ModelResponded) -> None:
         model = self._stats.models.setdefault(event.model, ModelStats())
         model.answers += 1
         _count(model.stops, event.stop)
@@ -281,7 +268,7 @@ class Counter(Follower[Stats]):
         for name in ("cache_read", "cache_write", "reasoning"):
             setattr(counts, name, _sum(getattr(counts, name), getattr(usage, name) or None))
 
-    def _returned(self, event: ToolReturned) -> None:
+    def _returned(self, event: ev.ToolReturned) -> None:
         tool = self._tool(event.call)
         if not known.recorded(event):
             tool.not_recorded += 1

@@ -12,26 +12,10 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from refold.reducers import codec
+from refold.reducers import events as ev
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import RefoldError
 from refold.reducers.estimate import MissingTokenizer
-from refold.reducers.events import (
-    Annotation,
-    ContextObserved,
-    Decision,
-    Event,
-    Fact,
-    ModelFailed,
-    ModelResponded,
-    NoteAdded,
-    Remark,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SummaryReturned,
-    ToolReturned,
-    kind_of,
-)
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import awaited
 from refold.reducers.guards import BUILTIN, Registry
@@ -48,14 +32,14 @@ class Told(NamedTuple):
     """A fact with the salt of its content, and its place among the facts of the log that it comes from."""
 
     place: int
-    fact: Fact
+    fact: ev.Fact
     salt: bytes
 
 
 class Written(NamedTuple):
     """An event of a log, its instant and its salt."""
 
-    event: Event
+    event: ev.Event
     at: int
     salt: bytes
 
@@ -68,7 +52,7 @@ class Twist(Protocol):
         """The place of that fact."""
         ...
 
-    def applied(self, decisions: Sequence[Decision]) -> list[Decision]:
+    def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
         """What is to stand in the log where these follow."""
         ...
 
@@ -109,7 +93,7 @@ def rederived(
         if state.ended:
             break
         fact = _fitted(state, each.fact)
-        if isinstance(fact, ContextObserved) and whole is not None:
+        if isinstance(fact, ev.ContextObserved) and whole is not None:
             fact = _renumbered(fact, each.place, whole.origins, origins)
         if fact is None:
             continue
@@ -130,12 +114,12 @@ def rederived(
 
 
 class _Step(NamedTuple):
-    event: Event
+    event: ev.Event
     after: RunState
 
 
 def _decided(
-    before: RunState, fact: Fact, registry: Registry, twist: Twist | None
+    before: RunState, fact: ev.Fact, registry: Registry, twist: Twist | None
 ) -> tuple[list[_Step], bool]:
     """A fact and its decisions, with the state after each, and whether they can stand. Raises as `evolve`."""
     state = evolve(before, fact, registry)
@@ -156,7 +140,7 @@ def _origins(place: int, messages: int, steps: Iterable[_Step]) -> Iterator[Orig
     """The origins of the messages behind the first so many, which these steps made."""
     made = Counter[str]()
     for event, after in steps:
-        kind = kind_of(event)
+        kind = ev.kind_of(event)
         for _ in range(messages, after.messages):
             yield Origin(place, kind, made[kind])
             made[kind] += 1
@@ -164,8 +148,8 @@ def _origins(place: int, messages: int, steps: Iterable[_Step]) -> Iterator[Orig
 
 
 def _renumbered(
-    fact: ContextObserved, place: int, before: Sequence[Origin], now: Sequence[Origin]
-) -> ContextObserved:
+    fact: ev.ContextObserved, place: int, before: Sequence[Origin], now: Sequence[Origin]
+) -> ev.ContextObserved:
     """The fact with the numbers that its messages have now. `before` are the origins in the log that it comes from.
 
     Of those that stayed, some may be gone; a message that was not there, and so was never dropped, stays. What joins
@@ -173,7 +157,7 @@ def _renumbered(
     """
     if [*before[: len(now)]] == [*now]:
         return fact
-    own = [Origin(place, kind_of(fact), nth) for nth in range(len(fact.messages))]
+    own = [Origin(place, ev.kind_of(fact), nth) for nth in range(len(fact.messages))]
     numbers = {origin: number for number, origin in enumerate([*now, *own], 1)}
     behind = [0]
     for origin in before:
@@ -193,30 +177,30 @@ def _renumbered(
     return replace(fact, after=after, kept=kept)
 
 
-def _fitted(state: RunState, fact: Fact) -> Fact | None:
+def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
     """The fact as it stands after this state; None if nothing there waits for it."""
     fact = replace(fact, at=max(fact.at, state.at))
     match fact:
-        case ModelResponded():
+        case ev.ModelResponded():
             fact = replace(fact, request=state.request.seq if state.request else 0)
-        case SummaryReturned():
+        case ev.SummaryReturned():
             fact = replace(fact, request=state.summary.seq if state.summary else 0)
-        case ModelFailed():
+        case ev.ModelFailed():
             pending = state.request or state.summary
             fact = replace(fact, request=pending.seq if pending else 0)
-        case RunForked():
+        case ev.RunForked():
             fact = _forked(state, fact)
-        case RunResumed(downtime=downtime):
+        case ev.RunResumed(downtime=downtime):
             return replace(fact, in_doubt=doubtful(state), downtime=min(downtime, fact.at - state.at))
         case _:
             pass
-    results = (ModelResponded, SummaryReturned, ModelFailed, ToolReturned)
+    results = (ev.ModelResponded, ev.SummaryReturned, ev.ModelFailed, ev.ToolReturned)
     if isinstance(fact, results) and not awaited(state, fact):
         return None
     return sized(fact, state.policy)  # which may measure otherwise: an amendment before it was left out
 
 
-def _forked(state: RunState, fact: RunForked) -> RunForked:
+def _forked(state: RunState, fact: ev.RunForked) -> ev.RunForked:
     fact = replace(fact, parent=state.setup.run, parent_seq=state.seq, results=_open(state, fact.results))
     return replace(
         fact,
@@ -240,13 +224,13 @@ async def write(store: Store, log: Log, note: str) -> str:
     The store has none of these runs. Raises what `Store.append` raises.
     """
     run, head = "", Head(seq=0, hash=b"")
-    remark = NoteAdded(at=log.events[-1].at, by=_HOLDER, content=Remark(text=note))
+    remark = ev.NoteAdded(at=log.events[-1].at, by=_HOLDER, content=ev.Remark(text=note))
     for group in _groups([*log.events, Written(remark, remark.at, b"")]):
         first = group[0].event
-        if isinstance(first, RunForked):
+        if isinstance(first, ev.RunForked):
             first = replace(first, parent=run, parent_hash=head.hash.hex())
             group = [group[0]._replace(event=first), *group[1:]]  # noqa: PLW2901 - the hash is known here only
-        run = first.run if isinstance(first, RunStarted | RunForked) else run
+        run = first.run if isinstance(first, ev.RunStarted | ev.RunForked) else run
         lease = await store.lease(run, holder=_HOLDER)
         head = await store.append(run, head.seq, lease, [_record(each) for each in group])
         await store.release(lease)
@@ -256,7 +240,7 @@ async def write(store: Store, log: Log, note: str) -> str:
 def _groups(events: Sequence[Written]) -> list[list[Written]]:
     found = list[list[Written]]()
     for each in events:
-        if not isinstance(each.event, Decision):
+        if not isinstance(each.event, ev.Decision):
             found.append([])
         found[-1].append(each)
     return found
@@ -274,8 +258,8 @@ def _record(each: Written) -> Record:
     )
 
 
-def _is_blinded(event: Event) -> bool:
-    return isinstance(event, Fact | Annotation)
+def _is_blinded(event: ev.Event) -> bool:
+    return isinstance(event, ev.Fact | ev.Annotation)
 
 
 def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:
@@ -293,12 +277,13 @@ class Parted(NamedTuple):
     how: Parting
     order: tuple[str, ...]
 
-    def applied(self, decisions: Sequence[Decision]) -> list[Decision]:
+    def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
         """The decisions with this difference, where they have what differs."""
         found, recorded, derived = [*decisions], self.how.recorded, self.how.derived
         if self.how.difference is Difference.REORDERED:
             return sorted(
-                found, key=lambda each: self.order.index(kind_of(each)) if kind_of(each) in self.order else -1
+                found,
+                key=lambda each: self.order.index(ev.kind_of(each)) if ev.kind_of(each) in self.order else -1,
             )
         at = next((n for n, each in enumerate(found) if type(each) is type(derived)), None)
         if recorded is None:
@@ -309,24 +294,27 @@ class Parted(NamedTuple):
             return found
         return [*found[:at], self._changed(recorded, found[at]), *found[at + 1 :]]
 
-    def _changed(self, recorded: Decision, decision: Decision) -> Decision:
+    def _changed(self, recorded: ev.Decision, decision: ev.Decision) -> ev.Decision:
         if type(recorded) is not type(decision):
             return recorded
         return replace(decision, **{name: getattr(recorded, name) for name in self.how.fields})
 
 
-def first_parting(events: Sequence[Event], registry: Registry = BUILTIN) -> Parted | None:
+def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> Parted | None:
     """The first decision of a log that does not follow from its facts; None: there is none. Raises as `evolve`."""
     state, facts = NEW, 0
-    starts = [place for place, event in enumerate(events) if not isinstance(event, Decision)]
+    starts = [place for place, event in enumerate(events) if not isinstance(event, ev.Decision)]
     for start, end in pairwise([*starts, len(events)]):
         state = evolve(state, events[start], registry)
-        first, group = events[start], [each for each in events[start + 1 : end] if isinstance(each, Decision)]
-        if isinstance(first, Fact):
+        first, group = (
+            events[start],
+            [each for each in events[start + 1 : end] if isinstance(each, ev.Decision)],
+        )
+        if isinstance(first, ev.Fact):
             derived = [decision for decision, _ in rules_of(state)(state, first)]
             how = parting(state, group, derived)
             if how is not None and not unjudged(state, (*group, *derived)):
-                return Parted(facts, how, tuple(map(kind_of, group)))
+                return Parted(facts, how, tuple(map(ev.kind_of, group)))
             facts += 1
         for decision in group:
             state = evolve(state, decision, registry)

@@ -16,23 +16,9 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.composition import told
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import (
-    ApprovalAnswered,
-    CancelRequested,
-    ContextObserved,
-    DoubtResolved,
-    Fact,
-    InputReceived,
-    ModelFailed,
-    ModelResponded,
-    PolicyAmended,
-    RunForked,
-    RunStarted,
-    SummaryReturned,
-    ToolReturned,
-)
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message
 from refold.reducers.policy import Policy
@@ -40,10 +26,10 @@ from refold.replay.reader import events
 from refold.replay.shrink.rederivation import Log, Told, Twist, rederived
 from refold.store.protocol import Store
 
-AnyFact = TypeVar("AnyFact", bound=Fact)
+AnyFact = TypeVar("AnyFact", bound=ev.Fact)
 
 
-def shortened(policy: Policy, fact: Fact, salt: bytes) -> Fact | None:
+def shortened(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact | None:
     """The fact with its texts cut as short as they can be; None if there is nothing to cut.
 
     `policy` is the one in force: by its estimator a message is measured, with its words a summary is shown. Arguments of calls stay: tools and guards tell calls apart by them.
@@ -54,31 +40,31 @@ def shortened(policy: Policy, fact: Fact, salt: bytes) -> Fact | None:
     return None if cut == fact else cut
 
 
-def _cut(policy: Policy, fact: Fact, salt: bytes) -> Fact:
+def _cut(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact:
     match fact:
-        case RunStarted(content=opening) | ContextObserved(content=opening) if opening is not None:
+        case ev.RunStarted(content=opening) | ev.ContextObserved(content=opening) if opening is not None:
             messages = tuple(_message(message) for message in opening.messages)
             return told(fact, replace(opening, messages=messages), salt, policy)
-        case ModelResponded(content=answer) if answer is not None:
+        case ev.ModelResponded(content=answer) if answer is not None:
             brief = replace(answer, text=_first(answer.text), reasoning="", provider_data="")
             return told(fact, brief, salt, policy)
-        case ToolReturned(content=output) if output is not None:
+        case ev.ToolReturned(content=output) if output is not None:
             shown = replace(output, output=_first(output.output), sha256="")
             return told(replace(fact, cut=False), shown, salt, policy)
-        case InputReceived(content=said) if said is not None:
+        case ev.InputReceived(content=said) if said is not None:
             return told(fact, replace(said, text=_first(said.text)), salt, policy)
-        case ApprovalAnswered(content=edits) if edits is not None:
+        case ev.ApprovalAnswered(content=edits) if edits is not None:
             return told(fact, replace(edits, note=""), salt, policy)
-        case RunForked(content=said) if said is not None:
+        case ev.RunForked(content=said) if said is not None:
             less = replace(said, text=_first(said.text) or said.text[:1])
             return told(fact, less, salt, policy)
-        case SummaryReturned(content=summary) if summary is not None:
+        case ev.SummaryReturned(content=summary) if summary is not None:
             return told(fact, replace(summary, text=_first(summary.text)), salt, policy)
-        case ModelFailed(content=failure) if failure is not None:
+        case ev.ModelFailed(content=failure) if failure is not None:
             return told(fact, replace(failure, message=""), salt, policy)
-        case CancelRequested(content=reason) | PolicyAmended(content=reason) if reason is not None:
+        case ev.CancelRequested(content=reason) | ev.PolicyAmended(content=reason) if reason is not None:
             return replace(fact, content=replace(reason, reason=""))
-        case DoubtResolved(content=note) if note is not None:
+        case ev.DoubtResolved(content=note) if note is not None:
             return replace(fact, content=replace(note, note=""))
         case _:
             return fact
@@ -117,7 +103,7 @@ async def told_of(store: Store, run: str) -> list[Told]:
     """The facts of a run, with their salts; all of it is in memory. Raises `UnknownRun`, `DamagedLog`, `NewerLog`."""
     found = list[Told]()
     async for stored, event in events(store, run):
-        if isinstance(event, Fact):
+        if isinstance(event, ev.Fact):
             found.append(Told(len(found), event, stored.salt))
     return found
 
@@ -219,7 +205,7 @@ def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
             rest = tuple(
                 fact
                 for place, fact in enumerate(facts)
-                if not start <= place < start + size or isinstance(trial.told[fact].fact, RunStarted)
+                if not start <= place < start + size or isinstance(trial.told[fact].fact, ev.RunStarted)
             )
             if len(rest) < len(facts) and (yield from trial.shows(rest)):
                 facts, pieces = trial.kept, max(pieces - 1, 2)
@@ -251,6 +237,6 @@ def _policies(trial: _Trial, facts: Indices) -> Iterator[tuple[int, Policy]]:
     policy = Policy()
     for place in facts:
         fact = trial.told[place].fact
-        if isinstance(fact, RunStarted | RunForked | PolicyAmended):
+        if isinstance(fact, ev.RunStarted | ev.RunForked | ev.PolicyAmended):
             policy = fact.policy or policy
         yield place, policy

@@ -10,21 +10,7 @@ inconclusive.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from refold.reducers.events import (
-    CallRefused,
-    Decision,
-    Event,
-    Fact,
-    GuardTripped,
-    HistoryPruned,
-    MessageTrimmed,
-    ModelFailed,
-    ModelResponded,
-    RunForked,
-    RunStarted,
-    SummaryRequested,
-    ToolReturned,
-)
+from refold.reducers import events as ev
 from refold.reducers.guards import Registry
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, check_of
@@ -54,29 +40,29 @@ class Bounds:
             int, RunState
         ] = {}  # the other run behind facts of which nobody knows when they were
 
-    def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
+    def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         """The two runs are about to take a fact. Raises as `RunPair.take`."""
-        if isinstance(fact, RunForked):  # what follows is of an engine of ours
+        if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours
             self._cases = [case for case in self._cases if case.unknown[0] in GROWING]
         self._follow(fact)
         for case in self._cases:
             case.take(seq, fact, group)
 
-    def pass_by(self, seq: int, event: Event) -> None:
+    def pass_by(self, seq: int, event: ev.Event) -> None:
         """An event that changes nothing but the place in the log."""
         for case in self._cases:
             case.pass_by(seq, event)
 
-    def _follow(self, fact: Fact) -> None:
+    def _follow(self, fact: ev.Fact) -> None:
         """Follow the worst cases of what this fact lacks, or one before it did, from where a rule reads it."""
         near, before = self._near, set(self._lost)
         state = near.recorded.state
-        if not (state.seq or isinstance(fact, RunStarted)):
+        if not (state.seq or isinstance(fact, ev.RunStarted)):
             return
         if _is_at_once(fact, state):
             before.add(Unknown.TIME)
         lost = before.union(kind for kind, bound in UNKNOWNS.items() if bound.is_lost(fact))
-        if isinstance(fact, RunStarted):
+        if isinstance(fact, ev.RunStarted):
             old, new = fact.policy, self._change(fact.policy)
         else:
             old, new = state.policy, near.derived.state.policy
@@ -113,11 +99,11 @@ class Bounds:
             for whose in (*sorted(people), "person")
         ]
 
-    def judge(self, seq: int, fact: Fact) -> None:
+    def judge(self, seq: int, fact: ev.Fact) -> None:
         """The two runs have taken the fact, too."""
         if any(not case.settled for case in self._cases):
             self._untimed[seq] = self._near.derived.state
-        if isinstance(fact, ToolReturned) and known.failed(fact) is None:
+        if isinstance(fact, ev.ToolReturned) and known.failed(fact) is None:
             self._look_at_guards(seq)
         self._settle()
 
@@ -179,7 +165,7 @@ class Bounds:
         near = self._near
         for watch in near.derived.state.guards if near.found is None else ():
             guard = watch.guard
-            observes = guard is not None and ToolReturned in guard.observes
+            observes = guard is not None and ev.ToolReturned in guard.observes
             if observes and Unknown.ERRORS not in reading_of(guard).monotone:
                 self._doubt(Uncertainty(seq, f"guard {watch.name}: {_FAILED}", "rests", near.derived.state))
 
@@ -203,9 +189,9 @@ def _end_by(found: DivergencePoint, kind: Unknown) -> Effect:
     return "rests" if kind is Unknown.TIME and (timeout.nanoseconds or timeout.whole_seconds) else "stops"
 
 
-def _is_at_once(fact: Fact, state: RunState) -> bool:
+def _is_at_once(fact: ev.Fact, state: RunState) -> bool:
     """Whether it answered the moment the run began: or nobody knows when that was."""
-    answers = isinstance(fact, ModelResponded | ModelFailed) and Unknown.TIME not in fact.unknown
+    answers = isinstance(fact, ev.ModelResponded | ev.ModelFailed) and Unknown.TIME not in fact.unknown
     return answers and bool(state.setup.unknown) and fact.at == state.lineage.at
 
 
@@ -220,13 +206,13 @@ def _is_out_of_time(found: DivergencePoint) -> bool:
     )
 
 
-def _speaker(event: Event) -> str:
+def _speaker(event: ev.Event) -> str:
     match event:
-        case GuardTripped(guard=name):
+        case ev.GuardTripped(guard=name):
             return f"guard {name}"
-        case HistoryPruned(name=name) | SummaryRequested(name=name):
+        case ev.HistoryPruned(name=name) | ev.SummaryRequested(name=name):
             return f"pass {name}"
-        case MessageTrimmed(name=name, cause=cause) | CallRefused(name=name, cause=cause):
+        case ev.MessageTrimmed(name=name, cause=cause) | ev.CallRefused(name=name, cause=cause):
             kind = {Cause.HISTORY: "pass", Cause.GUARD: "guard"}.get(cause, "")
             return f"{kind} {name}" if kind else ""
         case _:

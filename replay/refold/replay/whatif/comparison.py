@@ -10,13 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError, WrongUse
-from refold.reducers.events import (
-    Decision,
-    Fact,
-    RunStarted,
-    kind_of,
-)
 from refold.reducers.evolution import encoded
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
@@ -147,9 +142,9 @@ class Comparison(Follower[WhatIf]):
         self._schemas = ArgumentSchemas()
         self._calls = UnjudgedCalls(self._near, self._doubt)
         self._task: str | None = ""
-        self._fact: Fact | None = None
+        self._fact: ev.Fact | None = None
         self._fact_seq = 0
-        self._group: list[Decision] = []
+        self._group: list[ev.Decision] = []
 
     @property
     def last_fact(self) -> int:
@@ -167,16 +162,16 @@ class Comparison(Follower[WhatIf]):
         seq, event = step.stored.seq, step.event
         if seq != self.recorded.state.seq + len(self._group) + (self._fact is not None) + 1:
             raise DamagedLog(self._run, seq, "an event before it is missing")
-        if isinstance(event, Decision):
+        if isinstance(event, ev.Decision):
             if self._fact is None:
-                raise DamagedLog(self._run, seq, f"a {kind_of(event)} that follows no fact")
+                raise DamagedLog(self._run, seq, f"a {ev.kind_of(event)} that follows no fact")
             self._group.append(event)
             return
-        if isinstance(event, RunStarted):
+        if isinstance(event, ev.RunStarted):
             self._task = task_of(event)
         self._losses.observe(event)
         self._finish()
-        if isinstance(event, Fact):
+        if isinstance(event, ev.Fact):
             self._fact, self._fact_seq = event, seq
         else:
             self._near.pass_by(seq, event)
@@ -272,7 +267,7 @@ class Comparison(Follower[WhatIf]):
         self._losses.judge(seq, fact, diverged=diverged)
         self._calls.judge(seq, fact)
 
-    def _add_tables(self, fact: Fact) -> Fact:
+    def _add_tables(self, fact: ev.Fact) -> ev.Fact:
         """The fact, with what only the tables of who asks say of it."""
         fact = close_price(fact, self.recorded.state)
         known = add_price(fact, self.recorded.state, self._prices)

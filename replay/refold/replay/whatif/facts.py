@@ -15,28 +15,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from refold.reducers import composition
+from refold.reducers import events as ev
 from refold.reducers.errors import PolicyError
-from refold.reducers.events import (
-    Answer,
-    ApprovalAnswered,
-    ContextObserved,
-    Edits,
-    Fact,
-    Failure,
-    Input,
-    InputReceived,
-    ModelFailed,
-    ModelResponded,
-    Opening,
-    Output,
-    PolicyAmended,
-    RunForked,
-    RunStarted,
-    Summary,
-    SummaryReturned,
-    ToolReturned,
-    wordless,
-)
 from refold.reducers.failures import overflows
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
@@ -59,11 +39,13 @@ HIDDEN = Mismatch("redaction", "something here would have been hidden from the l
 class ChangedFact(NamedTuple):
     """A fact in other words than were recorded, and what makes them others."""
 
-    fact: Fact
+    fact: ev.Fact
     parted: Mismatch
 
 
-def reword_response(fact: ModelResponded, said: Answer, new: Policy) -> Fact | ChangedFact | Mismatch:
+def reword_response(
+    fact: ev.ModelResponded, said: ev.Answer, new: Policy
+) -> ev.Fact | ChangedFact | Mismatch:
     """An answer with what the other policy's patterns hide of it. Calls of other names and arguments are other calls."""
     redactor = Redactor(patterns=new.redact, known=False)
     names = (fact.stop_raw, *(call.name for call in fact.calls))
@@ -77,8 +59,8 @@ def reword_response(fact: ModelResponded, said: Answer, new: Policy) -> Fact | C
 
 
 def reword_result(
-    fact: ToolReturned, output: str, derived: RunState, old: Policy
-) -> Fact | ChangedFact | Mismatch:
+    fact: ev.ToolReturned, output: str, derived: RunState, old: Policy
+) -> ev.Fact | ChangedFact | Mismatch:
     """A result of which the whole is recorded, in the words, with the secrets hidden and under the cap of the other policy."""
     new = derived.policy
     said = _reword_output(fact.error, output, old, new)
@@ -144,14 +126,14 @@ Change = Callable[[Policy], Policy]
 """The other policy, given the recorded one: what is asked about may be a change to whatever was in force."""
 
 _Weighed = (
-    RunStarted
-    | RunForked
-    | ContextObserved
-    | ModelResponded
-    | ModelFailed
-    | ToolReturned
-    | InputReceived
-    | SummaryReturned
+    ev.RunStarted
+    | ev.RunForked
+    | ev.ContextObserved
+    | ev.ModelResponded
+    | ev.ModelFailed
+    | ev.ToolReturned
+    | ev.InputReceived
+    | ev.SummaryReturned
 )
 _ERASED = Mismatch(
     "unknown", "what was said here was erased, and the other policy would weigh it or look into it"
@@ -159,51 +141,51 @@ _ERASED = Mismatch(
 
 
 def carry_over(
-    fact: Fact, recorded: RunState, derived: RunState, change: Change, registry: Registry
-) -> Fact | ChangedFact | Mismatch:
+    fact: ev.Fact, recorded: RunState, derived: RunState, change: Change, registry: Registry
+) -> ev.Fact | ChangedFact | Mismatch:
     """The fact for the other run; or in what it parts, `unknown` where the record does not tell.
 
     Both states are those before the fact.
     """
     old, new = recorded.policy, derived.policy
-    if isinstance(fact, RunStarted):
+    if isinstance(fact, ev.RunStarted):
         old, new = fact.policy, change(fact.policy)
     try:
         apart = _check_numbers(fact, recorded, derived)
         carried = apart or _reword(_readdress(fact, derived, change, registry), derived, old, new)
-        return _weigh(carried, old, new) if isinstance(carried, Fact) else carried
+        return _weigh(carried, old, new) if isinstance(carried, ev.Fact) else carried
     except PolicyError as error:  # of a policy that nobody has checked: it came with the log
         return Mismatch("unknown", f"a pattern is not searched for: {error}")
 
 
-def _reword(fact: Fact, derived: RunState, old: Policy, new: Policy) -> Fact | ChangedFact | Mismatch:
+def _reword(fact: ev.Fact, derived: RunState, old: Policy, new: Policy) -> ev.Fact | ChangedFact | Mismatch:
     """The fact in the words in which the other policy would have had it recorded."""
     match fact:
-        case ModelResponded(content=Answer() as said) if old.redact != new.redact:
+        case ev.ModelResponded(content=ev.Answer() as said) if old.redact != new.redact:
             return reword_response(fact, said, new)
-        case ToolReturned(content=Output() as said, cut=False):
+        case ev.ToolReturned(content=ev.Output() as said, cut=False):
             return reword_result(fact, said.output, derived, old)
         case _:
             return _check_redaction(fact, old, new) or _check_record(fact, old, new) or fact
 
 
-def _readdress(fact: Fact, derived: RunState, change: Change, registry: Registry) -> Fact:
-    if isinstance(fact, ModelResponded | ModelFailed | SummaryReturned):
+def _readdress(fact: ev.Fact, derived: RunState, change: Change, registry: Registry) -> ev.Fact:
+    if isinstance(fact, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned):
         pending = derived.request or derived.summary
         return fact if pending is None else replace(fact, request=pending.seq)
-    if isinstance(fact, RunForked):
+    if isinstance(fact, ev.RunForked):
         fact = replace(fact, parent_seq=derived.seq)
-    if not isinstance(fact, RunStarted | RunForked | PolicyAmended) or fact.policy is None:
+    if not isinstance(fact, ev.RunStarted | ev.RunForked | ev.PolicyAmended) or fact.policy is None:
         return fact
     policy = change(fact.policy)
     # Which versions of its guards were installed then is nothing to a run that would have others.
     fact = replace(fact, policy=policy, guards=versions_of(policy, registry))
-    return replace(fact, environment=()) if isinstance(fact, RunStarted) else fact
+    return replace(fact, environment=()) if isinstance(fact, ev.RunStarted) else fact
 
 
-def _check_numbers(fact: Fact, recorded: RunState, derived: RunState) -> Mismatch | None:
+def _check_numbers(fact: ev.Fact, recorded: RunState, derived: RunState) -> Mismatch | None:
     """Whether the fact names messages by numbers that they do not have in the other run."""
-    names = isinstance(fact, ContextObserved) and (fact.kept is not None or fact.after)
+    names = isinstance(fact, ev.ContextObserved) and (fact.kept is not None or fact.after)
     if not names or recorded.messages == derived.messages:
         return None
     return Mismatch(
@@ -211,7 +193,7 @@ def _check_numbers(fact: Fact, recorded: RunState, derived: RunState) -> Mismatc
     )
 
 
-def _check_redaction(fact: Fact, old: Policy, new: Policy) -> Mismatch | None:
+def _check_redaction(fact: ev.Fact, old: Policy, new: Policy) -> Mismatch | None:
     """Whether the policies' own patterns (`redact`) would have hidden something else of what was said."""
     if old.redact == new.redact:
         return None
@@ -223,47 +205,47 @@ def _check_redaction(fact: Fact, old: Policy, new: Policy) -> Mismatch | None:
             return UNHIDDEN
         if redactor.text(text) != text or redactor.json(text) != text:
             return HIDDEN
-    if isinstance(fact, ToolReturned) and fact.cut:
+    if isinstance(fact, ev.ToolReturned) and fact.cut:
         return Mismatch(
             "redaction", "the output was cut, and what would have been hidden of the whole is not known"
         )
     return None
 
 
-def _texts(fact: Fact) -> Iterator[str]:
+def _texts(fact: ev.Fact) -> Iterator[str]:
     """Everything that somebody said here, tools' descriptions included."""
     match fact:
-        case RunStarted(content=Opening() as said) | ContextObserved(content=Opening() as said):
+        case ev.RunStarted(content=ev.Opening() as said) | ev.ContextObserved(content=ev.Opening() as said):
             for message in said.messages:
                 yield from (message.text, message.reasoning, *(call.arguments for call in message.calls))
-        case ModelResponded(content=Answer() as answer):
+        case ev.ModelResponded(content=ev.Answer() as answer):
             yield from (answer.text, answer.reasoning, *answer.arguments)
-        case ModelFailed(content=Failure() as failure):
+        case ev.ModelFailed(content=ev.Failure() as failure):
             yield from (failure.message, failure.partial_text)
-        case ToolReturned(content=Output() as output):
+        case ev.ToolReturned(content=ev.Output() as output):
             yield output.output
-        case InputReceived(content=Input() as put) | RunForked(content=Input() as put):
+        case ev.InputReceived(content=ev.Input() as put) | ev.RunForked(content=ev.Input() as put):
             yield put.text
-        case ApprovalAnswered(content=Edits() as edits):
+        case ev.ApprovalAnswered(content=ev.Edits() as edits):
             yield from edits.arguments.values()
-        case SummaryReturned(content=Summary() as summary):
+        case ev.SummaryReturned(content=ev.Summary() as summary):
             yield summary.text
         case _:
             pass
-    if isinstance(fact, RunStarted):
+    if isinstance(fact, ev.RunStarted):
         yield from (text for tool in fact.tools for text in (tool.description, tool.schema))
 
 
-def _check_record(fact: Fact, old: Policy, new: Policy) -> Mismatch | None:
+def _check_record(fact: ev.Fact, old: Policy, new: Policy) -> Mismatch | None:
     """Whether the other policy would have had another fact recorded, of the same event in the world."""
-    if isinstance(fact, ToolReturned):
+    if isinstance(fact, ev.ToolReturned):
         return _check_output(fact, old, new)
-    if isinstance(fact, ModelFailed):
+    if isinstance(fact, ev.ModelFailed):
         return _check_failure(fact, old.overflow or Overflow(), new.overflow or Overflow())
     return None
 
 
-def _check_output(fact: ToolReturned, old: Policy, new: Policy) -> Mismatch | None:
+def _check_output(fact: ev.ToolReturned, old: Policy, new: Policy) -> Mismatch | None:
     if fact.error is not None:
         keys = (str(fact.error), "in_doubt:happened", "cancelled")
         if any(text_of(old, key) != text_of(new, key) for key in keys):
@@ -286,7 +268,7 @@ def _cap(policy: Policy) -> ToolOutput:
     return policy.tool_output or ToolOutput(max=None)
 
 
-def _check_failure(fact: ModelFailed, old: Overflow, new: Overflow) -> Mismatch | None:
+def _check_failure(fact: ev.ModelFailed, old: Overflow, new: Overflow) -> Mismatch | None:
     if (old.patterns, old.single_patterns) == (new.patterns, new.single_patterns):
         return None
     if fact.content is None:
@@ -300,16 +282,16 @@ def _check_failure(fact: ModelFailed, old: Overflow, new: Overflow) -> Mismatch 
     return None
 
 
-def _weigh(fact: Fact, old: Policy, new: Policy) -> Fact | Mismatch:
+def _weigh(fact: ev.Fact, old: Policy, new: Policy) -> ev.Fact | Mismatch:
     """The fact with what the other policy measures of it."""
     measured_alike = (old.estimator, old.token_caps) == (new.estimator, new.token_caps)
-    if isinstance(fact, ToolReturned) and not _previews(new) and measured_alike:
+    if isinstance(fact, ev.ToolReturned) and not _previews(new) and measured_alike:
         return replace(fact, preview=0) if _previews(old) else fact
     if not isinstance(fact, _Weighed) or _weighs_alike(fact, old, new):
         return fact
     if _is_erased(fact):
         return _ERASED
-    if isinstance(fact, ModelFailed) and fact.content is not None and _patterns(old) != _patterns(new):
+    if isinstance(fact, ev.ModelFailed) and fact.content is not None and _patterns(old) != _patterns(new):
         knob = new.overflow or Overflow()
         over = knob.patterns is not None and overflows(fact.content.message, knob.patterns)
         fact = replace(fact, failure=FailureClass.CONTEXT_OVERFLOW if over else fact.failure)
@@ -320,19 +302,19 @@ def _weighs_alike(fact: _Weighed, old: Policy, new: Policy) -> bool:
     if (old.estimator, old.token_caps) != (new.estimator, new.token_caps):
         return False
     match fact:
-        case ModelFailed():
+        case ev.ModelFailed():
             return _patterns(old) == _patterns(new)
-        case ToolReturned():
+        case ev.ToolReturned():
             return _previews(old) == _previews(new)
-        case SummaryReturned():
+        case ev.SummaryReturned():
             return text_of(old, "summary") == text_of(new, "summary")
         case _:
             return True
 
 
-def _is_erased(fact: Fact) -> bool:
+def _is_erased(fact: ev.Fact) -> bool:
     """Whether something was said that is not here."""
-    return wordless(fact) or (isinstance(fact, ModelFailed | InputReceived) and fact.content is None)
+    return ev.wordless(fact) or (isinstance(fact, ev.ModelFailed | ev.InputReceived) and fact.content is None)
 
 
 def _patterns(policy: Policy) -> tuple[object, ...]:

@@ -19,16 +19,8 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.approvals import Approve, Approver, Gate, Human, Reject, Rule, Rules
-from refold.reducers.events import (
-    Diagnosed,
-    Event,
-    Fact,
-    ModelFailed,
-    ModelResponded,
-    SourceRecorded,
-    ToolReturned,
-)
 from refold.reducers.guards.approvals import argument_rules
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
@@ -62,7 +54,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 """Items that only the provider runs, and the tool that each is a call of. Of other items nobody here knows who ran them."""
 
 
-def find_objection(event: SourceRecorded, one: Policy, other: Policy) -> str | None:
+def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str | None:
     """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if nobody knows what it was.
 
     A policy cannot refuse what the provider ran. If the policies differ in rules over arguments only, such a call is no
@@ -92,7 +84,7 @@ def find_objection(event: SourceRecorded, one: Policy, other: Policy) -> str | N
     return ""
 
 
-def _item(event: SourceRecorded) -> Mapping[str, Any]:
+def _item(event: ev.SourceRecorded) -> Mapping[str, Any]:
     try:
         row: Any = msgspec.json.decode(event.content.text if event.content else "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -128,21 +120,21 @@ class Losses:
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
         self._lost = ""  # what of the source is in no fact
-        self._remarks: list[SourceRecorded] = []  # that are not weighed yet
+        self._remarks: list[ev.SourceRecorded] = []  # that are not weighed yet
         self._behind = self.more = self._failed = self._inferred = False
 
     @property
     def _imported(self) -> bool:
         return bool(self._near.recorded.state.setup.unknown)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: ev.Event) -> None:
         """What of the source is in no fact: said where it stood, or of all of it."""
         gone, in_place = "", True
-        self._inferred = self._inferred or (isinstance(event, Diagnosed) and event.code == INFERRED)
-        if isinstance(event, Diagnosed) and is_lost(event):
+        self._inferred = self._inferred or (isinstance(event, ev.Diagnosed) and event.code == INFERRED)
+        if isinstance(event, ev.Diagnosed) and is_lost(event):
             gone = lost(event.code)
             in_place = event.code in _IN_PLACE
-        elif isinstance(event, SourceRecorded) and event.what in _BESIDE:
+        elif isinstance(event, ev.SourceRecorded) and event.what in _BESIDE:
             self._remarks.append(event)  # a policy is not known before its fact was taken
         self._miss(gone, in_place=in_place)
 
@@ -160,23 +152,23 @@ class Losses:
             self._miss(_BESIDE[event.what] if why is None else why, in_place=True)
         self._remarks.clear()
 
-    def judge(self, seq: int, fact: Fact, *, diverged: bool) -> None:
+    def judge(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """Both runs have taken a fact; `diverged`: they had diverged before it."""
         self._weigh_remarks()
-        if isinstance(fact, ModelResponded) and not diverged:
+        if isinstance(fact, ev.ModelResponded) and not diverged:
             self._judge_calls(seq, fact)
-        if isinstance(fact, ToolReturned) and self._near.reached and self._reads_result_of(fact):
+        if isinstance(fact, ev.ToolReturned) and self._near.reached and self._reads_result_of(fact):
             self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
         # What stands between two responses is recorded in another order than it stood in.
-        self._behind = self._behind or (diverged and isinstance(fact, ModelResponded | ModelFailed))
+        self._behind = self._behind or (diverged and isinstance(fact, ev.ModelResponded | ev.ModelFailed))
         if self._lost and self._near.differs:
             self._report(seq, self._lost, "stops" if self._adds_up() else "rests")
         if self._imported:
             self._judge_pauses(seq, fact, diverged=diverged)
 
-    def _judge_pauses(self, seq: int, fact: Fact, *, diverged: bool) -> None:
+    def _judge_pauses(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """How long an import waited between attempts is not recorded."""
-        failed = isinstance(fact, ModelFailed)
+        failed = isinstance(fact, ev.ModelFailed)
         if failed and self._near.reached and self._hurries():
             self._report(seq, _PAUSES, "asks")
         if self._failed and self._near.found is not None and not diverged and self._has_credit():
@@ -214,12 +206,12 @@ class Losses:
             Uncertainty(min(seq, found.fact) if found else seq, why, effect, self._near.derived.state)
         )
 
-    def _judge_calls(self, seq: int, fact: ModelResponded) -> None:
+    def _judge_calls(self, seq: int, fact: ev.ModelResponded) -> None:
         """A call may be known by its result only, and the other policy ask what was called."""
         if not (self._inferred and any(call.name == UNNAMED for call in fact.calls)):
             return
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
-        watched = any(reading_of(guard).calls for guard in self._observers(ModelResponded))
+        watched = any(reading_of(guard).calls for guard in self._observers(ev.ModelResponded))
         if watched or one.approvals != other.approvals:
             self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
 
@@ -231,16 +223,16 @@ class Losses:
             return "rests"
         return "stops" if found.verdict is Verdict.STOPS else "asks"
 
-    def _reads_result_of(self, fact: ToolReturned) -> bool:
+    def _reads_result_of(self, fact: ev.ToolReturned) -> bool:
         """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output was."""
         if Unknown.RESULT not in fact.unknown:
             return False
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
-        watched = any(self._observers(ToolReturned))
+        watched = any(self._observers(ev.ToolReturned))
         weighed = any(measure_of(limit) == "estimate" for limit in other.limits)
         return watched or weighed or _result_rules(one) != _result_rules(other)
 
-    def _observers(self, kind: type[Fact]) -> Iterator[Any]:
+    def _observers(self, kind: type[ev.Fact]) -> Iterator[Any]:
         """The other policy's guards that observe facts of this kind."""
         guards = (watch.guard for watch in self._near.derived.state.guards)
         return (guard for guard in guards if guard is not None and kind in guard.observes)
@@ -300,26 +292,26 @@ class UnjudgedCalls:
         self._reported = set[str]()
         self._incomplete = dict[str, str]()  # calls of the latest response, and the rule that is about them
 
-    def judge(self, seq: int, fact: Fact) -> None:
+    def judge(self, seq: int, fact: ev.Fact) -> None:
         """Both runs have taken a fact."""
         near = self._near
         if not near.reached:
             return
-        if isinstance(fact, ToolReturned):
+        if isinstance(fact, ev.ToolReturned):
             self._judge_result(seq, fact)
-        elif isinstance(fact, ModelResponded) and fact.content is not None:
+        elif isinstance(fact, ev.ModelResponded) and fact.content is not None:
             if fact.calls and near.differs:
                 self._look_at_patterns(seq, fact)
             self._look_at_gates(seq, fact, fact.content.arguments)
 
-    def _judge_result(self, seq: int, fact: ToolReturned) -> None:
+    def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
         """A call with incomplete arguments may have run all the same."""
         rule = self._incomplete.get(fact.call)
         if rule is not None and fact.error not in _NEVER_RAN:
             why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
-    def _look_at_gates(self, seq: int, fact: ModelResponded, arguments: Sequence[str]) -> None:
+    def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
         """A gate may let a call run of which it does not know whether it is sensitive: each tool is reported once."""
         state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
@@ -337,7 +329,7 @@ class UnjudgedCalls:
             why = f"approvals.chain[{place}]: {not_known([call.name])}"
             self._doubt(Uncertainty(seq, why, "stops" if ends else "asks", state))
 
-    def _look_at_patterns(self, seq: int, fact: ModelResponded) -> None:
+    def _look_at_patterns(self, seq: int, fact: ev.ModelResponded) -> None:
         state = self._near.derived.state
         self._incomplete.clear()
         for found in argument_rules(state.policy):

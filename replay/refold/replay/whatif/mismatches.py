@@ -13,22 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from refold.reducers import events as ev
 from refold.reducers.effects import WaitUntil, next_effects
-from refold.reducers.events import (
-    CallRefused,
-    ClockRead,
-    Decision,
-    Event,
-    Fact,
-    MessageInjected,
-    MessageTrimmed,
-    ModelFailed,
-    ModelRequested,
-    RunForked,
-    RunResumed,
-    SummaryRequested,
-    ToolReturned,
-)
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import FAILED
@@ -58,16 +44,16 @@ class ComparedRun:
 
     def __init__(self, state: RunState) -> None:
         self.state = state
-        self.harness: dict[int, Decision] = {}
+        self.harness: dict[int, ev.Decision] = {}
 
-    def fold(self, event: Event, registry: Registry) -> None:
+    def fold(self, event: ev.Event, registry: Registry) -> None:
         """Fold one event. Raises as `evolve`."""
         self.take((event,), evolve(self.state, event, registry))
 
-    def take(self, events: Sequence[Event], after: RunState) -> None:
+    def take(self, events: Sequence[ev.Event], after: RunState) -> None:
         """Take these events, and the state after them."""
         for seq, event in enumerate(events, self.state.seq + 1):
-            if isinstance(event, Decision) and getattr(event, "content", None) is not None:
+            if isinstance(event, ev.Decision) and getattr(event, "content", None) is not None:
                 self.harness[seq] = event
         self.state = after
 
@@ -75,11 +61,16 @@ class ComparedRun:
         """What the model sees of a message of the window, as a value that is equal where that is."""
         shown, said = ref.shown, self.harness.get(ref.seq)
         framed = ref.gap and (ref.gap.source or ref.sources)
-        if shown is None or framed or not isinstance(said, CallRefused | MessageInjected) or not said.content:
+        if (
+            shown is None
+            or framed
+            or not isinstance(said, ev.CallRefused | ev.MessageInjected)
+            or not said.content
+        ):
             return ref.role, ref.call, ref.size.digest
         # Words of the harness are known on both sides: those that a cut took away may be others.
         trimmed = self.harness.get(shown.seq)
-        markers = trimmed.content if isinstance(trimmed, MessageTrimmed) else None
+        markers = trimmed.content if isinstance(trimmed, ev.MessageTrimmed) else None
         cuts = [(cut.part, cut.head, cut.tail, _cut_text(said.content.texts[0], cut)) for cut in shown.cuts]
         return ref.role, ref.call, cuts, markers
 
@@ -182,15 +173,15 @@ def _compare_requests(recorded: ComparedRun, derived: ComparedRun, windows: Wind
         yield Mismatch("output_limit", "the answer would have had another limit")
 
 
-def _request(state: RunState) -> ModelRequested | None:
+def _request(state: RunState) -> ev.ModelRequested | None:
     return None if state.request is None else state.request.event
 
 
-def _request_texts(request: ModelRequested) -> list[tuple[str, str]]:
+def _request_texts(request: ev.ModelRequested) -> list[tuple[str, str]]:
     return [(text.role, text.size.digest) for text in request.request_only]
 
 
-def _tool_names(state: RunState, request: ModelRequested) -> list[str]:
+def _tool_names(state: RunState, request: ev.ModelRequested) -> list[str]:
     return [tool.name for tool in state.setup.tools if request.tools is None or tool.name in request.tools]
 
 
@@ -206,7 +197,7 @@ def _compare_summaries(recorded: ComparedRun, derived: ComparedRun) -> Iterator[
         yield Mismatch("summary", "a summary would have been asked for, or not, or of other messages")
 
 
-def _summary_key(side: ComparedRun, pending: SummaryRequested) -> tuple[Any, ...]:
+def _summary_key(side: ComparedRun, pending: ev.SummaryRequested) -> tuple[Any, ...]:
     numbers = {number for first, last in pending.messages for number in range(first, last + 1)}
     covered = [side.appearance(ref) for ref in refs(side.state.window) if ref.number in numbers]
     return pending.instructions.digest, covered, pending.max_output
@@ -234,7 +225,7 @@ def _refusal(recorded: ComparedRun, derived: ComparedRun) -> str:
         batch = side.state.batch
         left = {call.id for call in batch.calls if call.result is None} if batch else set[str]()
         for event in other.harness.values():
-            if isinstance(event, CallRefused) and event.call in left:
+            if isinstance(event, ev.CallRefused) and event.call in left:
                 code = f", {event.code}" if event.code else ""
                 return f"call {event.call} {would} have been refused ({event.why} by {by(event.cause, event.name)}{code})"
     return ""
@@ -311,22 +302,24 @@ def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
     )
 
 
-def time_before(fact: Fact) -> int:
+def time_before(fact: ev.Fact) -> int:
     """Until when time passed before the fact: between a place in its parent and a fork there is none."""
-    return fact.at - fact.downtime if isinstance(fact, RunForked) else fact.at
+    return fact.at - fact.downtime if isinstance(fact, ev.RunForked) else fact.at
 
 
-def is_attended(state: RunState, fact: Fact, instant: int) -> bool:
+def is_attended(state: RunState, fact: ev.Fact, instant: int) -> bool:
     """Whether an engine was surely there at an instant before the fact, or it makes no difference that none was.
 
     Where a run waits for a person, whoever takes it up again applies a deadline that has passed all the same.
     """
-    if not isinstance(fact, RunResumed) or state.asked_at is not None:
+    if not isinstance(fact, ev.RunResumed) or state.asked_at is not None:
         return True
     return instant < fact.at - fact.downtime
 
 
-def find_cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | None = None) -> Mismatch | None:
+def find_cut_off(
+    recorded: RunState, derived: RunState, at: int, fact: ev.Fact | None = None
+) -> Mismatch | None:
     """Whether what is under way would not have lasted until the instant `at`, or longer than it did; None: as recorded.
 
     `fact` is what came then.
@@ -344,7 +337,7 @@ def find_cut_off(recorded: RunState, derived: RunState, at: int, fact: Fact | No
     return None
 
 
-def is_expected(recorded: RunState, derived: RunState, clock: ClockRead) -> bool:
+def is_expected(recorded: RunState, derived: RunState, clock: ev.ClockRead) -> bool:
     """Whether a clock that was read is something to the other run: it waits for that, or nobody did."""
     due = [any(instant <= clock.at for instant in _wait_instants(state)) for state in (derived, recorded)]
     return due[0] or not due[1]
@@ -357,11 +350,11 @@ def format_seconds(nanoseconds: int) -> str:
     return f"{nanoseconds // 10**9}.{nanoseconds // 10**6 % 1000:03} s"
 
 
-def _is_timeout(fact: Fact | None) -> bool:
+def _is_timeout(fact: ev.Fact | None) -> bool:
     match fact:
-        case ToolReturned(error=ToolError.TIMEOUT):
+        case ev.ToolReturned(error=ToolError.TIMEOUT):
             return True
-        case ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
+        case ev.ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
             return True  # a policy's pattern takes what it finds for an overflow, a timeout too
         case _:
             return False

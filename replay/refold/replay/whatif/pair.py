@@ -10,21 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.errors import DamagedLog, RefoldError
 from refold.reducers.estimate import MissingTokenizer
-from refold.reducers.events import (
-    ClockRead,
-    Decision,
-    Event,
-    Fact,
-    HistoryPruned,
-    Manifest,
-    MessageTrimmed,
-    ModelResponded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-)
 from refold.reducers.folds import advance
 from refold.reducers.guards import Registry
 from refold.reducers.pending import underway
@@ -94,9 +82,9 @@ class RunPair:
         """The prefix that another run counts, and what it cost."""
         self.recorded, self.derived = ComparedRun(NEW), ComparedRun(NEW)
         self._windows, self.unseen = Windows(), UnobservedChanges()
-        self._tools: tuple[Manifest, ...] = ()
+        self._tools: tuple[ev.Manifest, ...] = ()
         self._given = LatestCalls()
-        self.events: Sequence[Event] = ()
+        self.events: Sequence[ev.Event] = ()
         """What the other run took last."""
         self.found: DivergencePoint | None = None
         self.fact = self.shared = 0
@@ -107,7 +95,7 @@ class RunPair:
         self.more = 0
         self.origins: dict[int, int] = {}
         """Facts whose event number in the other run is another, by that number."""
-        self.changes: list[tuple[int, HistoryPruned | MessageTrimmed]] = []
+        self.changes: list[tuple[int, ev.HistoryPruned | ev.MessageTrimmed]] = []
         """Of the other run's window, by the fact."""
 
     def copy_position(self, other: "RunPair") -> None:
@@ -121,14 +109,14 @@ class RunPair:
         """Whether the other policy is another: what is unknown makes no difference to the same one."""
         return self.recorded.state.policy != self.derived.state.policy
 
-    def pass_by(self, seq: int, event: Event) -> None:
+    def pass_by(self, seq: int, event: ev.Event) -> None:
         """Take an event that changes nothing but the place in the log. Raises `DamagedLog` where it cannot stand."""
         self.follow(seq, event)
         if self.found is None:
             self.derived.fold(event, self._registry)
             self.shared = seq
 
-    def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
+    def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         """Take a fact, with what was decided of it. Raises as `pass_by`."""
         self.fact = seq
         self._given.take(fact)
@@ -148,54 +136,54 @@ class RunPair:
             self.shared = seq
             self._judge(group, derived)
 
-    def _follow_all(self, fact: Fact, group: Sequence[Decision]) -> None:
+    def _follow_all(self, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         for place, event in enumerate((fact, *group)):
             self.follow(self.fact + place, event)
 
-    def follow(self, seq: int, event: Event) -> None:
+    def follow(self, seq: int, event: ev.Event) -> None:
         """Fold an event into the recorded run alone. Raises `DamagedLog` where it cannot stand."""
         try:
             self.recorded.fold(event, _NO_GUARDS)
         except RefoldError as error:
             raise DamagedLog(self.run, seq, str(error)) from error
         # A fork takes back what was asked at its place: its own spending begins behind that.
-        if seq == self._counted or (seq == self._counted + 1 and isinstance(event, RunForked)):
+        if seq == self._counted or (seq == self._counted + 1 and isinstance(event, ev.RunForked)):
             self.before = spend_of(self.recorded.state)
 
-    def _offer_more(self, fact: Fact) -> None:
+    def _offer_more(self, fact: ev.Fact) -> None:
         """A tool that was called existed, whether or not the source lists it: it is judged as one that was offered."""
-        if isinstance(fact, RunStarted):
+        if isinstance(fact, ev.RunStarted):
             self._tools = fact.tools
         setup = self.derived.state.setup if self.derived.state.seq else None
         if setup is None or Unknown.TOOLS not in setup.unknown:
             return
-        if isinstance(fact, RunForked):  # what follows is of an engine of ours: it says what it offers
+        if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours: it says what it offers
             self.offer(self._tools)
-        elif isinstance(fact, ModelResponded):
+        elif isinstance(fact, ev.ModelResponded):
             names = {tool.name for tool in setup.tools}
             new = dict.fromkeys(call.name for call in fact.calls if call.name not in names)
             if new:
-                self.offer((*setup.tools, *(Manifest(name=name) for name in new)))
+                self.offer((*setup.tools, *(ev.Manifest(name=name) for name in new)))
 
-    def offer(self, tools: tuple[Manifest, ...]) -> None:
+    def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
         """Both runs have these tools."""
         for side in (self.recorded, self.derived):
             side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
 
-    def _charge(self, fact: Fact) -> None:
+    def _charge(self, fact: ev.Fact) -> None:
         """What was under way when a clock stopped the run counts as spent, to the end that the record knows."""
         found = self.found
         # Whoever takes up a run that waited for a person ends it a little later than its clock would have.
         if (
             found is None
             or found.verdict is not Verdict.STOPS
-            or (found.exact and not isinstance(fact, RunResumed))
+            or (found.exact and not isinstance(fact, ev.RunResumed))
         ):
             return
         spent = _spend_until(spend_of(self.recorded.state), found.counted)
         self.found = replace(found, counted=spent, exact=False)
 
-    def _pass_time(self, fact: Fact) -> bool:
+    def _pass_time(self, fact: ev.Fact) -> bool:
         """Let the time pass until the fact: a clock that only the other policy set rings first. False: they part there."""
         before = None
         while (instant := next_ring(self.recorded.state, self.derived.state, time_before(fact))) is not None:
@@ -210,10 +198,10 @@ class RunPair:
                 return False
         return True
 
-    def _derive(self, fact: Fact) -> Sequence[Decision] | Mismatch:
+    def _derive(self, fact: ev.Fact) -> Sequence[ev.Decision] | Mismatch:
         """What the other run decides on the fact; or in what the fact itself would have been another."""
         recorded, derived = self.recorded.state, self.derived.state
-        if isinstance(fact, ClockRead) and not is_expected(recorded, derived, fact):
+        if isinstance(fact, ev.ClockRead) and not is_expected(recorded, derived, fact):
             return ()
         cut = find_cut_off(recorded, derived, time_before(fact), fact)
         carried = cut or carry_over(fact, recorded, derived, self._change, self._registry)
@@ -229,19 +217,19 @@ class RunPair:
         except RefoldError as error:
             return Mismatch("fact", f"the other run has no place for it: {error}")
 
-    def _advance(self, fact: Fact) -> Sequence[Decision]:
+    def _advance(self, fact: ev.Fact) -> Sequence[ev.Decision]:
         first = self.derived.state.seq + 1
         state, self.events = advance(self.derived.state, fact, self._registry)
         self.derived.take(self.events, state)
-        if first != self.fact and not isinstance(fact, ClockRead):
+        if first != self.fact and not isinstance(fact, ev.ClockRead):
             self.origins[first] = self.fact
         for event in self.events:
             self._note(event)
-            if isinstance(event, HistoryPruned | MessageTrimmed):
+            if isinstance(event, ev.HistoryPruned | ev.MessageTrimmed):
                 self.changes.append((self.fact, event))
-        return [event for event in self.events if isinstance(event, Decision)]
+        return [event for event in self.events if isinstance(event, ev.Decision)]
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ev.Event) -> None:
         said = spoken(event)
         if said is None:
             return
@@ -251,7 +239,9 @@ class RunPair:
         else:
             self.more += 1
 
-    def _judge(self, group: Sequence[Decision], derived: Sequence[Decision], *, clock: bool = False) -> bool:
+    def _judge(
+        self, group: Sequence[ev.Decision], derived: Sequence[ev.Decision], *, clock: bool = False
+    ) -> bool:
         """Whether the two are still one for the world."""
         other = self.derived.state
         found = find_mismatch(self.recorded, self.derived, self._windows)
@@ -265,7 +255,7 @@ class RunPair:
             self._diverge(told, group, derived)
         return self.found is None
 
-    def _diverge(self, found: Mismatch, group: Sequence[Decision], derived: Sequence[Decision]) -> None:
+    def _diverge(self, found: Mismatch, group: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> None:
         state = self.derived.state
         place, recorded, other = place_of(state, group, derived)
         subject = self._subject(found, group, derived)
@@ -294,7 +284,7 @@ class RunPair:
         )
 
     def _subject(
-        self, found: Mismatch, group: Sequence[Decision], derived: Sequence[Decision]
+        self, found: Mismatch, group: Sequence[ev.Decision], derived: Sequence[ev.Decision]
     ) -> Subject | None:
         """The call that a rule of either policy found, where the two differ by what becomes of a call."""
         if not (found.code in ENDED_BY if found.stops else found.kind in OF_CALLS):
@@ -305,8 +295,8 @@ class RunPair:
         return self._given.subject(self.recorded.state.policy, group)
 
 
-def _read_clock(state: RunState, instant: int) -> ClockRead:
-    return ClockRead(at=max(state.at, instant), due=instant)
+def _read_clock(state: RunState, instant: int) -> ev.ClockRead:
+    return ev.ClockRead(at=max(state.at, instant), due=instant)
 
 
 def _spend_until(spent: Spend, other: Spend) -> Spend:

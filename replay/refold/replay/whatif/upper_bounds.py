@@ -10,16 +10,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    ChildEnded,
-    Fact,
-    Manifest,
-    ModelFailed,
-    ModelResponded,
-    RunStarted,
-    SummaryReturned,
-    ToolReturned,
-)
+from refold.reducers import events as ev
 from refold.reducers.guards import Registry
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import Limit, insists, needs
@@ -50,7 +41,7 @@ _HEAVIEST: Mapping[str, float] = MappingProxyType(
     }  # so much for each tool, and each has one token at least; a tokenizer of bytes makes no more tokens than bytes
 )
 """What estimators make of one token of a tool at most; the others count a quarter of its characters, rounded up."""
-_Charged = ModelResponded | SummaryReturned | ModelFailed | ChildEnded
+_Charged = ev.ModelResponded | ev.SummaryReturned | ev.ModelFailed | ev.ChildEnded
 
 
 class Assumption(msgspec.Struct, frozen=True):
@@ -71,30 +62,30 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     if limits count it, else what follows "the record does not say".
     """
 
-    is_lost: Callable[[Fact], bool]
+    is_lost: Callable[[ev.Fact], bool]
     is_read: Callable[[Policy, Policy], bool]
-    fill: Callable[[Fact, Assumption], Fact]
+    fill: Callable[[ev.Fact, Assumption], ev.Fact]
     words: Callable[[RunState], str]
     raise_before: Callable[[RunState], RunState] = lambda state: state
     limit: tuple[str, str] | None = None
 
 
-def lacks_usage(fact: Fact) -> bool:
+def lacks_usage(fact: ev.Fact) -> bool:
     """Whether it used more tokens than it says, or may have."""
     return isinstance(fact, _Charged) and Unknown.USAGE in fact.unknown
 
 
-def lacks_price(fact: Fact) -> bool:
+def lacks_price(fact: ev.Fact) -> bool:
     """Whether it cost more than it says, or may have. What the engine itself did not know, it decided by."""
     if not isinstance(fact, _Charged) or Unknown.COST in fact.unknown:
         return isinstance(fact, _Charged)
-    charged = not isinstance(fact, ModelFailed) or fact.usage.input or fact.usage.output
+    charged = not isinstance(fact, ev.ModelFailed) or fact.usage.input or fact.usage.output
     return fact.cost_nanousd is None and bool(charged) and Unknown.UNPRICED not in fact.unknown
 
 
-def lacks_time(fact: Fact) -> bool:
+def lacks_time(fact: ev.Fact) -> bool:
     """Whether it may have happened later than it says: nobody knows when, but that what stands before it was before."""
-    return Unknown.TIME in fact.unknown or (isinstance(fact, RunStarted) and not fact.at)
+    return Unknown.TIME in fact.unknown or (isinstance(fact, ev.RunStarted) and not fact.at)
 
 
 def counts(policy: Policy, kind: Unknown) -> bool:
@@ -109,44 +100,44 @@ def _reads_tools(_: Policy, policy: Policy) -> bool:
     return bool(judges) or any(Unknown.TOOLS in step.reads for step in steps)
 
 
-def _spend_most(fact: Fact, _: Assumption) -> Fact:
+def _spend_most(fact: ev.Fact, _: Assumption) -> ev.Fact:
     if not isinstance(fact, _Charged) or not lacks_usage(fact):
         return fact
     return replace(fact, usage=replace(fact.usage, input=MOST))
 
 
-def _cost_most(fact: Fact, _: Assumption) -> Fact:
+def _cost_most(fact: ev.Fact, _: Assumption) -> ev.Fact:
     if not isinstance(fact, _Charged) or not lacks_price(fact):
         return fact
     return replace(fact, cost_nanousd=MOST)
 
 
-def _fail(fact: Fact, assumed: Assumption) -> Fact:
+def _fail(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
     """A call whose end nobody knows failed, so that it makes the most difference between the two policies."""
-    if not isinstance(fact, ToolReturned) or known.failed(fact) is not None:
+    if not isinstance(fact, ev.ToolReturned) or known.failed(fact) is not None:
         return _stop(fact, assumed)  # only a response that ended its turn is held up by failures
     old, new = assumed.recorded, assumed.other
     differing = (each for each in ToolError if text_of(old, each) != text_of(new, each))
     return replace(fact, error=next(differing, ToolError.RAISED))
 
 
-def _stop(fact: Fact, assumed: Assumption) -> Fact:
-    if not isinstance(fact, ModelResponded) or Unknown.STOP not in fact.unknown:
+def _stop(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
+    if not isinstance(fact, ev.ModelResponded) or Unknown.STOP not in fact.unknown:
         return fact
     reason, word = assumed.stop
     return replace(fact, stop=reason, stop_raw=fact.stop_raw or word)
 
 
-def _shrink_context(fact: Fact, assumed: Assumption) -> Fact:
+def _shrink_context(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
     """The context had one token, and the model any name that a step asks for."""
-    if not isinstance(fact, RunStarted):
+    if not isinstance(fact, ev.RunStarted):
         return fact
     names = " ".join(name for step in assumed.other.history for name in step.when.model)
     return replace(fact, context=fact.context or 1, model=fact.model or names)
 
 
-def _add_tools(fact: Fact, assumed: Assumption) -> Fact:
-    if not isinstance(fact, RunStarted):
+def _add_tools(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
+    if not isinstance(fact, ev.RunStarted):
         return fact
     return replace(fact, tools=more_tools(fact.tools, assumed.other, assumed.registry))
 
@@ -173,25 +164,25 @@ def _name_stop(state: RunState) -> str:
 UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
     {
         Unknown.TOOLS: Bound(
-            is_lost=lambda fact: isinstance(fact, RunStarted) and Unknown.TOOLS in fact.unknown,
+            is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.TOOLS in fact.unknown,
             is_read=_reads_tools,
             fill=_add_tools,
             words=lambda _: "which tools there were, what they weighed, or which of them only read",
         ),
         Unknown.CONTEXT: Bound(
-            is_lost=lambda fact: isinstance(fact, RunStarted) and Unknown.CONTEXT in fact.unknown,
+            is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.CONTEXT in fact.unknown,
             is_read=lambda _, policy: any(Unknown.CONTEXT in step.reads for step in policy.history),
             fill=_shrink_context,
             words=_name_context,
         ),
         Unknown.ERRORS: Bound(
-            is_lost=lambda fact: isinstance(fact, ToolReturned) and Unknown.ERRORS in fact.unknown,
+            is_lost=lambda fact: isinstance(fact, ev.ToolReturned) and Unknown.ERRORS in fact.unknown,
             is_read=lambda old, new: bool(new.guards or new.premature_end or new.texts != old.texts),
             fill=_fail,
             words=lambda _: "which calls failed",
         ),
         Unknown.STOP: Bound(
-            is_lost=lambda fact: isinstance(fact, ModelResponded) and Unknown.STOP in fact.unknown,
+            is_lost=lambda fact: isinstance(fact, ev.ModelResponded) and Unknown.STOP in fact.unknown,
             is_read=lambda _, policy: bool(stops_read(policy)),
             fill=_stop,
             words=_name_stop,
@@ -248,7 +239,7 @@ def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
     )
 
 
-def more_tools(tools: Sequence[Manifest], policy: Policy, registry: Registry) -> tuple[Manifest, ...]:
+def more_tools(tools: Sequence[ev.Manifest], policy: Policy, registry: Registry) -> tuple[ev.Manifest, ...]:
     """The tools, all of which only read, and others that the policy speaks of."""
     targets = [
         config.get(reading_of(registry.get(str(config.get("guard")))).target) for config in policy.guards
@@ -257,7 +248,7 @@ def more_tools(tools: Sequence[Manifest], policy: Policy, registry: Registry) ->
     for tier in policy.pressure.tiers if policy.pressure else ():
         named += tier.tools.without if isinstance(tier.tools, Without) else ()
     there = {tool.name for tool in tools}
-    more = [Manifest(name=name) for name in dict.fromkeys(named) if name not in there]
+    more = [ev.Manifest(name=name) for name in dict.fromkeys(named) if name not in there]
     return tuple(replace(tool, replay=Replay.READ_ONLY) for tool in (*tools, *more))
 
 

@@ -9,16 +9,9 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from refold.reducers import events as ev
 from refold.reducers.approvals import Match
 from refold.reducers.errors import Complaint
-from refold.reducers.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    CallRefused,
-    Decision,
-    Fact,
-    ModelResponded,
-)
 from refold.reducers.guards.approvals import UNSEARCHABLE
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.patterns import rule
@@ -79,13 +72,13 @@ class LatestCalls:
     def __init__(self) -> None:
         self._calls: Mapping[str, tuple[str, str | None]] = MappingProxyType({})
 
-    def take(self, fact: Fact) -> None:
+    def take(self, fact: ev.Fact) -> None:
         """Take a fact, before it is judged."""
         match fact:
-            case ModelResponded(calls=calls, content=content):
+            case ev.ModelResponded(calls=calls, content=content):
                 texts = content.arguments if content is not None else [None] * len(calls)
                 self._calls = {call.id: (call.name, text) for call, text in zip(calls, texts, strict=True)}
-            case ApprovalAnswered(content=edits) if edits is not None:
+            case ev.ApprovalAnswered(content=edits) if edits is not None:
                 edited = edits.arguments
                 self._calls = {
                     id_: (name, edited.get(id_, text)) for id_, (name, text) in self._calls.items()
@@ -93,13 +86,13 @@ class LatestCalls:
             case _:
                 pass
 
-    def subject(self, policy: Policy, decisions: Sequence[Decision]) -> Subject | None:
+    def subject(self, policy: Policy, decisions: Sequence[ev.Decision]) -> Subject | None:
         """Return the first call that a guard refused, or asks a person about, in these decisions under this policy."""
         for decision in decisions:
             match decision:
-                case CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
+                case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
                     found = _rule(policy, name, saw.get("link"))
-                case ApprovalRequested(guard=name, calls=(call, *_), approver=approver):
+                case ev.ApprovalRequested(guard=name, calls=(call, *_), approver=approver):
                     link = approver.removeprefix(_LINK).removesuffix("]")
                     found = _rule(
                         policy, name, int(link) if approver.startswith(_LINK) and link.isdecimal() else None

@@ -5,15 +5,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from refold.reducers.events import (
-    Decision,
-    Event,
-    Fact,
-    Manifest,
-    ModelResponded,
-    RetryScheduled,
-    RunStarted,
-)
+from refold.reducers import events as ev
 from refold.reducers.guards import Registry
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -72,12 +64,12 @@ class WorstCase(RunPair):
         for side in (self.recorded, self.derived):
             side.state = UNKNOWNS[kind].raise_before(side.state)
 
-    def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
+    def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         """Take a fact as it is at worst, unless nothing follows from it any more."""
         if self._matters(seq):
             super().take(seq, self._fill(fact), group)
 
-    def pass_by(self, seq: int, event: Event) -> None:
+    def pass_by(self, seq: int, event: ev.Event) -> None:
         """Take an event that changes nothing; raises as `take`."""
         if self._matters(seq):
             super().pass_by(seq, event)
@@ -86,7 +78,7 @@ class WorstCase(RunPair):
         near = self._near.found
         return self.found is None and (near is None or seq <= near.fact)
 
-    def offer(self, tools: tuple[Manifest, ...]) -> None:
+    def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
         """Both runs have these tools, and more."""
         lacks = Unknown.TOOLS in self.unknown
         super().offer(more_tools(tools, self._plain, self._registry) if lacks else tools)
@@ -110,19 +102,19 @@ class WorstCase(RunPair):
             most = None  # the source counts something else than what a request weighs
         return with_room(policy, most)
 
-    def _fill(self, fact: Fact) -> Fact:
-        if isinstance(fact, RunStarted):
+    def _fill(self, fact: ev.Fact) -> ev.Fact:
+        if isinstance(fact, ev.RunStarted):
             self._change(fact.policy)
             self._context = None if fact.context is not None else 1
-        elif isinstance(fact, ModelResponded):
+        elif isinstance(fact, ev.ModelResponded):
             self._learn(fact)
-        old = fact.policy if isinstance(fact, RunStarted) else self.recorded.state.policy
+        old = fact.policy if isinstance(fact, ev.RunStarted) else self.recorded.state.policy
         assumed = Assumption(old, self._plain, self._registry, self._stop)
         for kind in self.unknown:
             fact = UNKNOWNS[kind].fill(fact, assumed)
         return fact
 
-    def _learn(self, fact: ModelResponded) -> None:
+    def _learn(self, fact: ev.ModelResponded) -> None:
         """What the model answered to fits into its context, and held its tools."""
         if Unknown.USAGE in fact.unknown or not fact.usage.input:
             return
@@ -152,7 +144,7 @@ class WorstCaseClock(WorstCase):
     ) -> None:
         super().__init__(near, change, registry, Unknown.TIME)
         self._whose, self._first = whose, first
-        self._deferred: list[tuple[int, Fact | Event, Sequence[Decision]]] = []
+        self._deferred: list[tuple[int, ev.Fact | ev.Event, Sequence[ev.Decision]]] = []
 
     @property
     def settled(self) -> bool:
@@ -164,7 +156,7 @@ class WorstCaseClock(WorstCase):
         if self._whose != "person":
             super().raise_before(kind)
 
-    def take(self, seq: int, fact: Fact, group: Sequence[Decision]) -> None:
+    def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         """Take a fact, or keep it until it is known how late it can have been."""
         if lacks_time(fact):
             self._deferred.append((seq, fact, group))
@@ -172,14 +164,14 @@ class WorstCaseClock(WorstCase):
             self.release(time_before(fact))
             super().take(seq, fact, group)
 
-    def pass_by(self, seq: int, event: Event) -> None:
+    def pass_by(self, seq: int, event: ev.Event) -> None:
         """Take an event that changes nothing, in its turn."""
         if self._deferred:
             self._deferred.append((seq, event, ()))
         else:
             self._pass(seq, event)
 
-    def _pass(self, seq: int, event: Event) -> None:
+    def _pass(self, seq: int, event: ev.Event) -> None:
         at = max(self.recorded.state.at, getattr(event, "at", 0))
         super().pass_by(seq, replace(event, at=at))
 
@@ -188,7 +180,7 @@ class WorstCaseClock(WorstCase):
         deferred, self._deferred = self._deferred, []
         late = False
         for seq, event, group in deferred:
-            if not isinstance(event, Fact):
+            if not isinstance(event, ev.Fact):
                 self._pass(seq, event)
                 continue
             state = self.recorded.state
@@ -201,9 +193,11 @@ class WorstCaseClock(WorstCase):
             super().take(seq, replace(event, at=at), moved)
 
 
-def _is_first_response(fact: Fact, state: RunState) -> bool:
-    return isinstance(fact, ModelResponded) and bool(state.seq) and state.turn.first_response is None
+def _is_first_response(fact: ev.Fact, state: RunState) -> bool:
+    return isinstance(fact, ev.ModelResponded) and bool(state.seq) and state.turn.first_response is None
 
 
-def _postpone(decision: Decision, by: int) -> Decision:
-    return replace(decision, until=decision.until + by) if isinstance(decision, RetryScheduled) else decision
+def _postpone(decision: ev.Decision, by: int) -> ev.Decision:
+    return (
+        replace(decision, until=decision.until + by) if isinstance(decision, ev.RetryScheduled) else decision
+    )
