@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.importers.cuts import ALL, BEGINNING, Cut, Forked, answering, cut_to_summary, only, since
 from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.units import units_of
 from refold.importers.items import Item, Place, Prompted, RunBegan, Unread
+from refold.importers.session_rows import ALL, BEGINNING, Cut, Forked, answering, cut_to_summary, only, since
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from support.told import answered, began, reply, result, returned, said, system, user

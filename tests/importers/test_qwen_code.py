@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from refold.importers.cuts import Cut
 from refold.importers.items import (
     Answered,
     Prompted,
@@ -16,6 +15,7 @@ from refold.importers.items import (
     Said,
     Unread,
 )
+from refold.importers.session_rows import Cut
 from refold.importers.source import Source
 from refold.reducers.events import ModelRequested
 from refold.reducers.messages import Usage

@@ -7,7 +7,7 @@ behind it.
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import count, islice
 from typing import cast
 
@@ -15,17 +15,24 @@ import msgspec
 
 from refold.importers.fields import JSON, instant, json_text, rest, table
 from refold.importers.items import (
+    NO_ROW,
     UNKNOWN_PART,
+    Answered,
     Counted,
     Item,
     Place,
     Remarked,
+    Returned,
+    Said,
     Unread,
     add_counts,
 )
 from refold.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
+from refold.reducers.messages import Message
 from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
 from refold.reducers.text import clean
+from refold.reducers.vocabulary import Ranges, Role
+from refold.reducers.window import ranges_of
 
 MOST_TOGETHER = 200
 """Rows that one remark may hold."""
@@ -302,3 +309,64 @@ def unread_parts(
 def lines(first: int, last: int) -> str:
     """The position of these lines."""
     return f"line {first}" if first == last else f"lines {first}-{last}"
+
+
+BEGINNING = 0
+"""The row of what a run begins with. A source's own are numbered from 1."""
+
+_LAST = 1 << 62
+
+ALL: Ranges = ((NO_ROW, _LAST),)
+"""Every row, and what stands in none."""
+
+
+class Cut(Item, frozen=True, kw_only=True):
+    """From here on the model is shown something else than all that was said: after a compaction, a rollback, …
+
+    First the last `turns` of the person are taken back, with all that followed them. Of the rest stays
+    `head`, then comes what `joins`, then stays `tail`: ranges of rows, first and last included; `between`:
+    and what was said between them. `cleared` has what is left of the words of results, by the providers' ids
+    of their calls. `why` is the source's word for it.
+    """
+
+    why: str
+    turns: int = 0
+    head: Ranges = ()
+    joins: tuple[Said | Answered | Returned, ...] = ()
+    tail: Ranges = ()
+    between: bool = False
+    cleared: Mapping[str, str] = {}
+
+
+class Forked(Item, frozen=True, kw_only=True):
+    """The run of this `key`, which is told later, begins with all that was said in this one up to here."""
+
+    key: str
+
+
+def cut_to_summary(place: Place, summary: str, *, head: Ranges = (), tail: Ranges = ()) -> Cut:
+    """A compaction: `summary` stands for what does not stay. It stands in no row: no later cut names it."""
+    said = Place(place.position).message(summary, "harness")
+    return Cut(*place.common(), why="compaction", head=head, joins=(said,), tail=tail)
+
+
+def since(row: int) -> Ranges:
+    """This row and all behind it."""
+    return ((row, _LAST),)
+
+
+def only(rows: Iterable[int]) -> Ranges:
+    """These rows, in any order."""
+    return ranges_of(sorted(set(rows)))
+
+
+def answering(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages without the results for which no call is open."""
+    kept: list[Message] = []
+    waiting = 0
+    for message in messages:
+        result = message.role is Role.TOOL
+        if waiting or not result:
+            kept.append(message)
+            waiting += len(message.calls) - result
+    return tuple(kept)

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import to_builtins
 
 from refold.importers.content import UnreadCall, unwrapped
-from refold.importers.cuts import answering
 from refold.importers.fields import JSON, json_text
 from refold.importers.items import (
     UNCOUNTED,
@@ -25,6 +24,7 @@ from refold.importers.items import (
     Returned,
 )
 from refold.importers.message_shapes import Read
+from refold.importers.session_rows import answering
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 

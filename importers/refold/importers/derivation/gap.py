@@ -10,7 +10,6 @@ from itertools import chain
 
 import msgspec
 
-from refold.importers.cuts import BEGINNING, Cut, Forked, answering
 from refold.importers.derivation import facts
 from refold.importers.derivation.facts import Open, Paired, paired
 from refold.importers.derivation.log import Writer
@@ -28,6 +27,7 @@ from refold.importers.items import (
     Unread,
     message_of,
 )
+from refold.importers.session_rows import BEGINNING, Cut, Forked, answering
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Ranges, Role
 

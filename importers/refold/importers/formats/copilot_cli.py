@@ -17,7 +17,6 @@ from collections.abc import Iterator
 
 from refold.importers.answers import sum_counts
 from refold.importers.content import take_calls
-from refold.importers.cuts import BEGINNING, cut_to_summary, only, since
 from refold.importers.fields import (
     JSON,
     at,
@@ -33,7 +32,7 @@ from refold.importers.fields import (
 from refold.importers.items import Counted, Item, Place, Quality, RunBegan, RunEnded, Tokens
 from refold.importers.registry import Match
 from refold.importers.session import Draft, End, Session, SessionFormat
-from refold.importers.session_rows import Noise, Row
+from refold.importers.session_rows import BEGINNING, Noise, Row, cut_to_summary, only, since
 from refold.importers.source import Source, fits
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError

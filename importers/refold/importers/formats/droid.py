@@ -10,7 +10,6 @@ Counted: messages by their role, those with results as such.
 
 from collections.abc import Iterator
 
-from refold.importers.cuts import cut_to_summary, since
 from refold.importers.fields import (
     JSON,
     at,
@@ -26,7 +25,7 @@ from refold.importers.items import Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import Match
 from refold.importers.session import Session, SessionFormat
-from refold.importers.session_rows import Noise, Row, unread_parts
+from refold.importers.session_rows import Noise, Row, cut_to_summary, since, unread_parts
 from refold.importers.traces import answer_of
 from refold.reducers.vocabulary import Role
 

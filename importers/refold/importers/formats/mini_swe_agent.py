@@ -22,7 +22,6 @@ import msgspec
 
 from refold.importers.answers import CHAT_TOKENS
 from refold.importers.content import calls_of, unwrapped, words
-from refold.importers.cuts import BEGINNING, Cut
 from refold.importers.documents import beginning, document
 from refold.importers.fields import (
     JSON,
@@ -45,6 +44,7 @@ from refold.importers.fields import (
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, add_counts
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import Match
+from refold.importers.session_rows import BEGINNING, Cut
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import CALL_UNREAD

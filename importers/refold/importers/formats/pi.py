@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from refold.importers.answers import UsageNames
 from refold.importers.content import take_call
-from refold.importers.cuts import cut_to_summary, since
 from refold.importers.fields import (
     JSON,
     at,
@@ -33,7 +32,7 @@ from refold.importers.fields import (
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, RunEnded, Said
 from refold.importers.registry import Match
 from refold.importers.session import Session, SessionFormat
-from refold.importers.session_rows import Noise, Row, unread_parts
+from refold.importers.session_rows import Noise, Row, cut_to_summary, since, unread_parts
 from refold.importers.source import Source
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError

@@ -22,7 +22,6 @@ from copy import deepcopy
 from msgspec.structs import replace
 
 from refold.importers.answers import UsageNames
-from refold.importers.cuts import BEGINNING, Cut
 from refold.importers.fields import (
     JSON,
     at,
@@ -42,7 +41,7 @@ from refold.importers.items import Answered, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import Match
 from refold.importers.session import End, Session, SessionFormat
-from refold.importers.session_rows import Noise, Row, unread_parts
+from refold.importers.session_rows import BEGINNING, Cut, Noise, Row, unread_parts
 from refold.importers.source import Source
 from refold.importers.tallies import count_items
 from refold.reducers.messages import Message, Usage

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 from refold.importers.answers import UsageNames, larger
 from refold.importers.content import read_call
-from refold.importers.cuts import ALL, Cut, Forked, only
 from refold.importers.fields import JSON, Times, at, json_text, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.formats.claude_code.outline import Ending, Outline, is_side
@@ -33,7 +32,7 @@ from refold.importers.formats.claude_code.rows import (
 from refold.importers.formats.claude_code.tree import Branch, reports
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, Quality
 from refold.importers.session import Draft, diagnose_repeat
-from refold.importers.session_rows import Noise, Row, unread_parts
+from refold.importers.session_rows import ALL, Cut, Forked, Noise, Row, only, unread_parts
 from refold.importers.source import fits
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Refuser, Role, ToolError

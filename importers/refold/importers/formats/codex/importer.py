@@ -10,7 +10,6 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from refold.importers.cuts import ALL, BEGINNING, Cut, only
 from refold.importers.fields import JSON, at, json_text, number, rows, table, take_text, text
 from refold.importers.formats.codex.items import (
     ITEMS,
@@ -39,7 +38,7 @@ from refold.importers.formats.codex.items import (
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, RunEnded
 from refold.importers.registry import Match
 from refold.importers.session import Draft, Session, SessionFormat
-from refold.importers.session_rows import Noise, Row, unread_parts
+from refold.importers.session_rows import ALL, BEGINNING, Cut, Noise, Row, only, unread_parts
 from refold.importers.source import Source, fits
 from refold.reducers.messages import Message, Usage
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, CALL_UNREAD, NO_SUMMARY, SYSTEM_LABEL

@@ -15,7 +15,6 @@ Times are milliseconds.
 
 from collections.abc import Iterator
 
-from refold.importers.cuts import ALL, Cut, since
 from refold.importers.documents import ANY, beginning, document
 from refold.importers.fields import (
     JSON,
@@ -39,6 +38,7 @@ from refold.importers.items import (
 )
 from refold.importers.registry import Match
 from refold.importers.session import NOTHING, PROMPT, last_answer, waiting
+from refold.importers.session_rows import ALL, Cut, since
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import count_items
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, PARENT_LABEL

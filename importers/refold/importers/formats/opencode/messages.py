@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from refold.importers.answers import UsageNames
 from refold.importers.content import UnreadCall, arguments, read_call
-from refold.importers.cuts import BEGINNING, Cut
 from refold.importers.fields import (
     JSON,
     at,
@@ -38,6 +37,7 @@ from refold.importers.items import (
     Place,
     Returned,
 )
+from refold.importers.session_rows import BEGINNING, Cut
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError

@@ -19,7 +19,6 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.importers.content import agree, read_call, unread, words
-from refold.importers.cuts import BEGINNING, Cut, only
 from refold.importers.fields import (
     JSON,
     at,
@@ -37,7 +36,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import Answered, Counted, Item, Place, Remarked, Returned, Said, message_of
-from refold.importers.session_rows import diagnose_apart
+from refold.importers.session_rows import BEGINNING, Cut, diagnose_apart, only
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Refuser, Role
 
