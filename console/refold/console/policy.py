@@ -70,7 +70,7 @@ def _refs(kinds: Iterable[type[Any]]) -> list[dict[str, str]]:
 
 def _yaml(data: dict[str, Any], escaped: bool) -> str:  # noqa: FBT001
     _need("yaml", "pyyaml")
-    from refold.engine.policies.strict_yaml import dump
+    from refold.engine.policies.files import dump
 
     return dump(data, escaped=escaped)
 

@@ -77,7 +77,7 @@ def _value(text: str) -> Any:
         pass
     if not text.startswith(("[", "{")):
         return text
-    from refold.engine.policies.strict_yaml import load  # what is written as in a file, without JSON's quotes
+    from refold.engine.policies.files import load  # what is written as in a file, without JSON's quotes
 
     try:
         return load(text)
