@@ -17,8 +17,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from refold.importers.answers import plus, stop_of
-from refold.importers.content import TOOLS, calling
+from refold.importers.content import TOOLS, calling, plus, stop_of
 from refold.importers.fields import JSON, json_text
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify

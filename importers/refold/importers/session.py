@@ -17,7 +17,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.answers import end_of
+from refold.importers.content import end_of
 from refold.importers.fields import JSON, Times, json_text, text
 from refold.importers.items import (
     Answered,

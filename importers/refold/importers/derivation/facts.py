@@ -5,8 +5,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from refold.importers.answers import is_known
-from refold.importers.content import UnreadCall
+from refold.importers.content import UnreadCall, is_known
 from refold.importers.derivation.log import Writer
 from refold.importers.derivation.units import Change, said_message
 from refold.importers.fields import json_text

@@ -10,8 +10,7 @@ leaves out what was cached.
 
 from collections.abc import Iterator
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import plain
+from refold.importers.content import UsageNames, plain
 from refold.importers.documents import ANY, beginning, document
 from refold.importers.fields import (
     JSON,

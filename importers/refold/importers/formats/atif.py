@@ -16,8 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import take_calls, take_tools, words
+from refold.importers.content import UsageNames, take_calls, take_tools, words
 from refold.importers.documents import ANY, beginning, values
 from refold.importers.fields import (
     JSON,

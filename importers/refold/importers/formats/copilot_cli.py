@@ -15,8 +15,7 @@ there was but one such time, and the file ends with it.
 
 from collections.abc import Iterator
 
-from refold.importers.answers import sum_counts
-from refold.importers.content import take_calls
+from refold.importers.content import sum_counts, take_calls
 from refold.importers.fields import (
     JSON,
     at,

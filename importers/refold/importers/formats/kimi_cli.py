@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import calling, take_call, take_calls
+from refold.importers.content import UsageNames, calling, take_call, take_calls
 from refold.importers.fields import (
     JSON,
     at,

@@ -11,8 +11,7 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import call_of, manifests, plain, unwrap, unwrapped
+from refold.importers.content import UsageNames, call_of, manifests, plain, unwrap, unwrapped
 from refold.importers.documents import ANY, Value, values
 from refold.importers.fields import (
     JSON,

@@ -20,8 +20,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from refold.importers.answers import CHAT_TOKENS
-from refold.importers.content import calls_of, unwrapped, words
+from refold.importers.content import CHAT_TOKENS, calls_of, unwrapped, words
 from refold.importers.documents import beginning, document
 from refold.importers.fields import (
     JSON,

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import arguments
+from refold.importers.content import UsageNames, arguments
 from refold.importers.documents import values
 from refold.importers.fields import (
     JSON,

@@ -11,8 +11,7 @@ there on is known exactly.
 import re
 from collections.abc import Iterator
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import take_call
+from refold.importers.content import UsageNames, take_call
 from refold.importers.fields import (
     JSON,
     at,

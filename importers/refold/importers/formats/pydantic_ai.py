@@ -6,8 +6,7 @@ a failed call came back; one that names none is the framework asking for another
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refold.importers.answers import UsageNames, end_of
-from refold.importers.content import take_call
+from refold.importers.content import UsageNames, end_of, take_call
 from refold.importers.documents import ANY, Value, values
 from refold.importers.fields import (
     JSON,

@@ -21,7 +21,7 @@ from copy import deepcopy
 
 from msgspec.structs import replace
 
-from refold.importers.answers import UsageNames
+from refold.importers.content import UsageNames
 from refold.importers.fields import (
     JSON,
     at,

@@ -3,8 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from refold.importers.answers import UsageNames, larger
-from refold.importers.content import read_call
+from refold.importers.content import UsageNames, larger, read_call
 from refold.importers.fields import JSON, Times, at, json_text, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.formats.claude_code.outline import Ending, Outline, is_side

@@ -11,7 +11,7 @@ the calls that were not permitted.
 import re
 from typing import Literal
 
-from refold.importers.answers import UsageNames, end_of
+from refold.importers.content import UsageNames, end_of
 from refold.importers.fields import JSON, at, json_text, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.items import Tokens

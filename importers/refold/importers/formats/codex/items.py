@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from refold.importers.answers import UsageNames, each_of
-from refold.importers.content import read_call, unwrapped
+from refold.importers.content import UsageNames, each_of, read_call, unwrapped
 from refold.importers.fields import (
     JSON,
     at,

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import msgspec
 
-from refold.importers.answers import UsageNames
+from refold.importers.content import UsageNames
 from refold.importers.fields import (
     JSON,
     Times,

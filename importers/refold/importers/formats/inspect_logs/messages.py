@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import take_calls, unread, words
+from refold.importers.content import UsageNames, take_calls, unread, words
 from refold.importers.fields import (
     JSON,
     at,

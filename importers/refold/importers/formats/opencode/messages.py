@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import UnreadCall, arguments, read_call
+from refold.importers.content import UnreadCall, UsageNames, arguments, read_call
 from refold.importers.fields import (
     JSON,
     at,

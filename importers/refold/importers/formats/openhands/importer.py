@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from refold.importers.answers import UsageNames, plus
-from refold.importers.content import take_tools
+from refold.importers.content import UsageNames, plus, take_tools
 from refold.importers.documents import ANY, Document, beginning, document, leading
 from refold.importers.fields import (
     JSON,

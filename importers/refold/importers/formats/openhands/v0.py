@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.answers import CHAT_TOKENS, UsageNames
-from refold.importers.content import agree, calls_of, read_call, unread, words
+from refold.importers.content import CHAT_TOKENS, UsageNames, agree, calls_of, read_call, unread, words
 from refold.importers.fields import (
     JSON,
     at,

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.answers import end_of, sum_counts
-from refold.importers.content import take_tools
+from refold.importers.content import end_of, sum_counts, take_tools
 from refold.importers.fields import JSON, json_text, take_if, text
 from refold.importers.formats.otel import names as otel_names
 from refold.importers.formats.otel import spans as otel_spans

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
-from refold.importers.answers import UsageNames
-from refold.importers.content import arguments, calls_of, plain, unwrapped
+from refold.importers.content import UsageNames, arguments, calls_of, plain, unwrapped
 from refold.importers.fields import JSON, at, nano_usd, number, rows, table, text
 from refold.importers.formats.otel.spans import Attributes, Span
 from refold.importers.message_shapes import Read, instructed, take_messages
