@@ -14,7 +14,7 @@ from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.events import MessageHead, RunStarted
 from refold.reducers.history import Pass, Tail, TokenTail
 from refold.reducers.history.strategy import When
-from refold.reducers.history.summaries import Compact, Digest, Summarise
+from refold.reducers.history.windows import Compact, Digest, Summarise
 from refold.reducers.limits import (
     CostLimit,
     Limit,

@@ -12,7 +12,7 @@ import msgspec
 from refold.reducers import events as ev
 from refold.reducers import parse
 from refold.reducers.errors import WrongUse, nearest
-from refold.reducers.history.summaries import Summarise
+from refold.reducers.history.windows import Summarise
 from refold.reducers.machine import TERMINAL
 from refold.reducers.policy import Policy, Pressure, Tier
 from refold.reducers.presets import PRESETS, preset_data

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from refold.reducers.history.results import AgeResults, PreviewResults, TrimMessages
 from refold.reducers.history.strategy import Plan, Scene, weight, whole_units
-from refold.reducers.history.summaries import Compact, Digest, Summarise
-from refold.reducers.history.windows import DropOldest, Observed, Tail, TokenTail
+from refold.reducers.history.windows import Compact, Digest, DropOldest, Observed, Summarise, Tail, TokenTail
 from refold.reducers.messages import Gap
 from refold.reducers.window import MessageRef, Window, numbers, refs
 

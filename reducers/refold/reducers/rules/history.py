@@ -10,8 +10,7 @@ from refold.reducers import events as ev
 from refold.reducers.estimate import ESTIMATORS, LONGEST
 from refold.reducers.evolution import encoded
 from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, planned
-from refold.reducers.history.summaries import Summarise
-from refold.reducers.history.windows import Observed
+from refold.reducers.history.windows import Observed, Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import Gap, Size
 from refold.reducers.meters import call_deadline
