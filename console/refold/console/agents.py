@@ -11,7 +11,6 @@ from typing import Annotated, cast
 
 import msgspec
 
-from refold.console import claims
 from refold.console.descriptions import next_words, waits_for
 from refold.console.locations import StorePlace, changing
 from refold.console.options import DriveOptions, argument, option

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Problems
-from refold.console.claims import EngineClaim, find_claim
+from refold.console.descriptions import EngineClaim, find_claim
 from refold.console.locations import StorePlace, reads
 from refold.console.options import argument, labels_of, option
 from refold.console.screen import Column, Screen, note

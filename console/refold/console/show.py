@@ -77,8 +77,7 @@ async def _next_step(store: Store, told: Summary, state: RunState, option: str) 
     """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was imported."""
     if told.code or told.damaged or SOURCE_LABEL in told.labels:
         return ""
-    from refold.console.claims import find_claim
-    from refold.console.descriptions import next_words, waits_for
+    from refold.console.descriptions import find_claim, next_words, waits_for
 
     engine = await find_claim(store, told.run, state)
     if engine is not None and engine.standing in ("abandoned", "lost"):
