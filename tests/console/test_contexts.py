@@ -9,7 +9,7 @@ import pytest
 from console.conftest import Refold
 from refold.console.whatif_question import choose_contexts
 from refold.engine.models.prices import list_name
-from refold.engine.policies.files import PolicyFileError
+from refold.engine.policy_files import PolicyFileError
 from support.transcripts import path_of
 
 HALF = 'history=[{"do":"drop_oldest","fraction":0.5,"when":{"tokens":{"share":0.5}}}]'

@@ -13,7 +13,7 @@ from refold.console.main import main
 from refold.console.policy import SENTENCES, Language
 from refold.engine import call, say
 from refold.engine.journal import LOGGER
-from refold.engine.policies.files import PolicyFileError, chosen_policy
+from refold.engine.policy_files import PolicyFileError, chosen_policy
 from refold.reducers.complaints import refuse
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry

@@ -11,7 +11,7 @@ from console.conftest import Refold
 from refold.console.whatif_question import choose_prices
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.engine.models.prices import list_name, listed_nanousd
-from refold.engine.policies.files import PolicyFileError
+from refold.engine.policy_files import PolicyFileError
 from refold.reducers.messages import Usage
 from refold.replay.whatif.tables import PriceQuery
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from refold.console.main import main as refold
-from refold.engine.policies.files import load, with_nulls
+from refold.engine.policy_files import load, with_nulls
 from refold.reducers import PolicyError, parse
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import pytest
 from refold.engine import Agent, ScriptedModel, say
 from refold.engine.compatibility import INSTEAD
 from refold.engine.models.vendors import SETTINGS
-from refold.engine.policies.files import PolicyFileError, chosen_policy
+from refold.engine.policy_files import PolicyFileError, chosen_policy
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import RunStarted
 from refold.reducers.guards import BUILTIN

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fuzz.asking import assert_sound, error_of, examples, refold, within
 from fuzz.mutations import flipped, put, texts, values
 from refold.console.policy import Language, render_policy
-from refold.engine.policies.files import PolicyFileError, chosen_policy
+from refold.engine.policy_files import PolicyFileError, chosen_policy
 from refold.reducers.complaints import warnings
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN

@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 import msgspec
 
-from refold.console.descriptions import next_words, waits_for
+from refold.console.descriptions import next_words, translate_conflicts, waits_for
 from refold.console.locations import StorePlace, changing
 from refold.console.options import DriveOptions, argument, option
 from refold.console.screen import Column, Screen, note
@@ -283,7 +283,7 @@ async def leave(screen: Screen, place: StorePlace, run: Run, means: str = "") ->
 
     Raises `Elsewhere` where an engine has the run.
     """
-    with claims.translate_conflicts(place):
+    with translate_conflicts(place):
         await run.detach()
     tell_left(screen, place, run.state, means)
     return 0

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from refold.console import descriptions
 from refold.console.locations import StorePlace
 from refold.engine import RunResult
 from refold.reducers.errors import WorldFailed
@@ -207,7 +206,7 @@ class Elsewhere(WorldFailed):
         self.run, self.lines = run, lines
 
     def __str__(self) -> str:
-        return "\n".join(map(descriptions.line, self.lines))
+        return "\n".join(map(line, self.lines))
 
 
 @contextmanager

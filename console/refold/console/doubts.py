@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from refold.console import addresses, claims, locations
+from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Oldest, UnreadRuns, sweep, unread_note
 from refold.console.agents import say_and_leave, tell_left
 from refold.console.descriptions import ENDINGS, CallEnding, standing_of
@@ -142,7 +142,7 @@ async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
     """The calls of a run that are or were in doubt. One that an engine has in its hands is not."""
     calls = await doubts(store, run)
     if any(call.standing == "open" for call in calls):
-        claimed = await claims.find_claim(store, run)
+        claimed = await descriptions.find_claim(store, run)
         if claimed is not None and claimed.standing == "driven":
             return [call for call in calls if call.standing != "open"]
     return calls
@@ -204,7 +204,7 @@ async def _note_beside(
         return NoteAdded(at=at, by=label(redactor.text(by)), seq=call.result, content=said)
 
     async with changing(place) as store:
-        with claims.translate_conflicts(place):
+        with descriptions.translate_conflicts(place):
             state = await annotate(store, call.run, make, registry=installed_guards())
     tell_left(screen, place, state)
     note(
@@ -249,7 +249,7 @@ async def cancel_command(
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
     async with changing(place) as store:
-        with claims.translate_conflicts(place):
+        with descriptions.translate_conflicts(place):
             result = await halt(store, run, why, by=by, registry=installed_guards())
         family = await family_of(store, run)
         calls = [call for each in family for call in await in_doubt(store, each)]

@@ -15,7 +15,7 @@ from refold.console import descriptions
 from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
-from refold.engine.policies.files import chosen_policy, without_nulls
+from refold.engine.policy_files import chosen_policy, without_nulls
 from refold.reducers.complaints import notes, warnings
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
@@ -70,7 +70,7 @@ def _refs(kinds: Iterable[type[Any]]) -> list[dict[str, str]]:
 
 def _yaml(data: dict[str, Any], escaped: bool) -> str:  # noqa: FBT001
     _need("yaml", "pyyaml")
-    from refold.engine.policies.files import dump
+    from refold.engine.policy_files import dump
 
     return dump(data, escaped=escaped)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from refold.console import addresses, claims, locations
+from refold.console import addresses, descriptions, locations
 from refold.console.agents import (
     ModelOptions,
     choose_tools,
@@ -37,7 +37,7 @@ from refold.console.watchers import INTERRUPTED, drive, watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import refuse_imported
-from refold.engine.policies.files import chosen_policy
+from refold.engine.policy_files import chosen_policy
 from refold.engine.result import result_of
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
@@ -129,7 +129,7 @@ async def resume_command(
     async with AsyncExitStack() as stack:
         going_on = await take_up(stack, place, state, means)
         if message is not None:
-            with claims.translate_conflicts(place):
+            with descriptions.translate_conflicts(place):
                 await going_on.result()  # the log is read; nothing happens before the answer
             going_on.send(message)
         return await stay(screen, place, going_on, means.typed)

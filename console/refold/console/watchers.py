@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from refold.console import claims, descriptions
+from refold.console import descriptions
 from refold.console.locations import StorePlace
 from refold.console.screen import Screen, fit_text, note
 from refold.engine import Missed, Recorded, Run, RunResult, Streamed, Update
@@ -320,7 +320,9 @@ async def while_heard(
 
 def _halfway(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
     resume = f"refold resume {run.id}{means}{place.option}"
-    return claims.elsewhere(failure, place) or StoppedHalfway(run.id, run.state.seq, resume, str(failure))
+    return descriptions.elsewhere(failure, place) or StoppedHalfway(
+        run.id, run.state.seq, resume, str(failure)
+    )
 
 
 async def _listen(

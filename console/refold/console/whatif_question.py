@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from refold.console.options import Settings, option
 from refold.engine.arguments import BadSyntax
 from refold.engine.compatibility import installed_guards
-from refold.engine.policies.files import chosen_policy, data_of, is_preset, wrong_in
+from refold.engine.policy_files import chosen_policy, data_of, is_preset, wrong_in
 from refold.reducers.errors import PolicyError, RefoldError, WrongUse, refusal, shown
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
@@ -77,7 +77,7 @@ def _value(text: str) -> Any:
         pass
     if not text.startswith(("[", "{")):
         return text
-    from refold.engine.policies.files import load  # what is written as in a file, without JSON's quotes
+    from refold.engine.policy_files import load  # what is written as in a file, without JSON's quotes
 
     try:
         return load(text)

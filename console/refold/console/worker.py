@@ -31,7 +31,7 @@ from refold.console.screen import OutputClosed, Screen, note
 from refold.console.watchers import INTERRUPTED, while_heard
 from refold.engine import Agent, Model, Worker
 from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
-from refold.engine.policies.files import chosen_policy
+from refold.engine.policy_files import chosen_policy
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState

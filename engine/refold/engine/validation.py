@@ -13,7 +13,7 @@ from refold.engine import clock
 from refold.engine.arguments import listed, mapping, text, wrong
 from refold.engine.models.lookup import model_at, resolve_model
 from refold.engine.models.protocol import Model
-from refold.engine.policies.files import chosen_policy
+from refold.engine.policy_files import chosen_policy
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse

@@ -1,5 +1,3 @@
-from .cuts import Cut as Cut
-from .cuts import Forked as Forked
 from .items import Answered as Answered
 from .items import Cancelled as Cancelled
 from .items import Item as Item
@@ -14,5 +12,7 @@ from .items import Said as Said
 from .items import Unread as Unread
 from .registry import Importer as Importer
 from .registry import Match as Match
+from .session_rows import Cut as Cut
+from .session_rows import Forked as Forked
 from .source import BadTranscript as BadTranscript
 from .source import Source as Source

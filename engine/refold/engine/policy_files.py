@@ -210,7 +210,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _yaml(text: str) -> Any:
     if importlib.util.find_spec("yaml") is None:
         raise BadSyntax("is YAML, which needs the package pyyaml: pip install 'refold[cli]'")
-    from refold.engine.policies.files import load
+    from refold.engine.policy_files import load
 
     return load(text)
 

@@ -1,1 +1,0 @@
-"""Policies as files: TOML, YAML and JSON, with presets by name and what the environment sets of them."""
