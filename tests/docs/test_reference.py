@@ -19,7 +19,7 @@ from refold.console.app import COMMANDS as TYPED
 from refold.console.app import app, command_of
 from refold.engine.updates import mermaid
 from refold.reducers import MOVES, AgentState, Policy, RefoldError, vocabulary
-from refold.reducers.approvals import Approvals, Approver, Match, Rule
+from refold.reducers.approvals import ApprovalRule, Approvals, Approver, Match
 from refold.reducers.events import ANNOTATIONS, DECISIONS, FACTS, Content, Event, kind_of
 from refold.reducers.failures import ClassRetry, Fallback, FallbackWhen, Jitter, Retry
 from refold.reducers.guards import BUILTIN
@@ -203,7 +203,7 @@ POLICY = {
     "premature_end": PrematureEnd, "empty": Empty, "progress": Progress, "pressure": Pressure, "pressure.tiers": Tier,
     "pressure.tiers.at": At, "pressure.tiers.tools": Without, "retry": Retry, "jitter": Jitter,
     "retry.by_class": ClassRetry, "retry.fallback": Fallback, "retry.fallback.when": FallbackWhen,
-    "approvals": Approvals, "rule": Rule,
+    "approvals": Approvals, "rule": ApprovalRule,
     **{str(each.__struct_config__.tag): each for each in (*get_args(Pass), *get_args(Approver))},
     "approver: arguments": Match,  # the guard of the same name has the section
     **BUILTIN,

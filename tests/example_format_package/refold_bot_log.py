@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from refold.importers import BadTranscript, Item, Match, Place, RunBegan, Source
+from refold.importers import BadTranscript, FormatMatch, Item, Place, RunBegan, Source
 from refold.reducers import Message, MessageCall, Role
 
 
@@ -19,10 +19,10 @@ class BotLog:
 
     name = "bot_log"
 
-    def match(self, source: Source) -> Match | None:
-        """Match by the first line: only this format has both `bot` and `from`."""
+    def match(self, source: Source) -> FormatMatch | None:
+        """FormatMatch by the first line: only this format has both `bot` and `from`."""
         first = _row(source.head().split(b"\n", 1)[0])
-        return Match(90, "a first line with bot and from") if {"bot", "from"} <= first.keys() else None
+        return FormatMatch(90, "a first line with bot and from") if {"bot", "from"} <= first.keys() else None
 
     def items(self, source: Source) -> Iterator[Item]:
         """Yield the file's one run. A line that cannot be read becomes an `Unread`, and reading goes on."""

@@ -12,8 +12,8 @@ from refold.importers import registry
 from refold.importers.items import Item
 from refold.importers.registry import (
     FORMATS,
+    FormatMatch,
     Importer,
-    Match,
     UnknownFormat,
     candidates,
     detected,
@@ -31,8 +31,8 @@ class Fixed:
     def __init__(self, name: str, score: int) -> None:
         self.name, self.score = name, score
 
-    def match(self, source: Source) -> Match | None:
-        return Match(self.score, f"looks like {self.name}") if self.score else None
+    def match(self, source: Source) -> FormatMatch | None:
+        return FormatMatch(self.score, f"looks like {self.name}") if self.score else None
 
     def items(self, source: Source) -> Iterator[Item]:
         return iter(())

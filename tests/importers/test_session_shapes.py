@@ -9,7 +9,7 @@ from refold.importers.fields import stamp
 from refold.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Unread
 from refold.importers.registry import detected, importer
 from refold.importers.source import Source
-from refold.importers.tallies import Tally
+from refold.importers.tallies import RunCounts
 from refold.importers.transcript import Transcript
 from support.transcribed import tally_of
 
@@ -28,7 +28,7 @@ def lines(*rows: Json) -> bytes:
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 
 
-def counted(name: str, data: bytes) -> Tally:
+def counted(name: str, data: bytes) -> RunCounts:
     """What an importer counts in a file."""
     return tally_of(importer(name).items(Source.of("x", data)))
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from refold.importers import compression, source
 from refold.importers.documents import leading
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
-from refold.importers.registry import Match, UnknownFormat, detected, importer
+from refold.importers.registry import FormatMatch, UnknownFormat, detected, importer
 from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decoded
 from refold.importers.survey import counted
-from refold.importers.tallies import Tally
+from refold.importers.tallies import RunCounts
 from refold.importers.transcript import Transcript, run_id
 from refold.reducers.events import Diagnosed, SourceRecorded
 from support.told import END, answered, began, said
@@ -34,8 +34,8 @@ class Listed:
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = items
 
-    def match(self, source: Source) -> Match | None:
-        return Match(1, "always")
+    def match(self, source: Source) -> FormatMatch | None:
+        return FormatMatch(1, "always")
 
     def items(self, source: Source) -> Iterator[Item]:
         return iter(self._items)
@@ -260,7 +260,7 @@ def test_how_several_ended(name: str, ends: list[str], told: str) -> None:
 
 def test_what_no_format_says_is_no_zero() -> None:
     """A count that no run has is `-`; one that some have is their sum."""
-    tallies = [Tally(messages=2), Tally(messages=3, tool_calls=None)]
+    tallies = [RunCounts(messages=2), RunCounts(messages=3, tool_calls=None)]
     found = counted("inspect", 2, [END, END], tallies)
     assert (5, "-", "-") == (found.messages, found.tool_calls, found.first_timestamp)
 
@@ -271,7 +271,7 @@ def test_times_are_the_earliest_and_the_latest() -> None:
         ("2025-01-01T10:00:00+02:00", "2025-01-01T09:00:00Z"),
         ("2025-01-01T08:30:00Z", "2025-01-01T08:45:00Z"),
     ]
-    tallies = [Tally(first_timestamp=first, last_timestamp=last) for first, last in pairs]
+    tallies = [RunCounts(first_timestamp=first, last_timestamp=last) for first, last in pairs]
     found = counted("inspect", 2, [END, END], tallies)
     assert ("2025-01-01T10:00:00+02:00", "2025-01-01T09:00:00Z") == (
         found.first_timestamp,

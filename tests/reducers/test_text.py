@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.text import (
-    Cut,
+    TextCut,
     clean,
     cut_output,
     hollow,
@@ -56,22 +56,24 @@ def test_label(name: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("output", "maximum", "expected"),
     [
-        pytest.param("abcd", 5, Cut("abcd", 4), id="one below the cap"),
-        pytest.param("abcde", 5, Cut("abcde", 5), id="equal to the cap is untouched"),
-        pytest.param("abcdef", 5, Cut("ab|def", 6, cut=True), id="one above: half, and the bigger half last"),
-        pytest.param("abcdefgh", 4, Cut("ab|gh", 8, cut=True), id="even"),
-        pytest.param("abc", 1, Cut("|c", 3, cut=True), id="a cap of one byte"),
-        pytest.param("", 1, Cut("", 0), id="nothing"),
-        pytest.param("x" * 20000, None, Cut("x" * 20000, 20000), id="no cap"),
-        pytest.param("éé", 4, Cut("éé", 4), id="bytes are counted, not characters"),
-        pytest.param("ééé", 4, Cut("é|é", 6, cut=True), id="between characters"),
-        pytest.param("ééé", 5, Cut("é|é", 6, cut=True), id="half a character is dropped from the tail"),
-        pytest.param("aéééa", 5, Cut("a|éa", 8, cut=True), id="and from the head"),
-        pytest.param("😀😀", 7, Cut("|😀", 8, cut=True), id="four bytes do not fit three"),
-        pytest.param("😀😀", 3, Cut("|", 8, cut=True), id="no character fits"),
+        pytest.param("abcd", 5, TextCut("abcd", 4), id="one below the cap"),
+        pytest.param("abcde", 5, TextCut("abcde", 5), id="equal to the cap is untouched"),
+        pytest.param(
+            "abcdef", 5, TextCut("ab|def", 6, cut=True), id="one above: half, and the bigger half last"
+        ),
+        pytest.param("abcdefgh", 4, TextCut("ab|gh", 8, cut=True), id="even"),
+        pytest.param("abc", 1, TextCut("|c", 3, cut=True), id="a cap of one byte"),
+        pytest.param("", 1, TextCut("", 0), id="nothing"),
+        pytest.param("x" * 20000, None, TextCut("x" * 20000, 20000), id="no cap"),
+        pytest.param("éé", 4, TextCut("éé", 4), id="bytes are counted, not characters"),
+        pytest.param("ééé", 4, TextCut("é|é", 6, cut=True), id="between characters"),
+        pytest.param("ééé", 5, TextCut("é|é", 6, cut=True), id="half a character is dropped from the tail"),
+        pytest.param("aéééa", 5, TextCut("a|éa", 8, cut=True), id="and from the head"),
+        pytest.param("😀😀", 7, TextCut("|😀", 8, cut=True), id="four bytes do not fit three"),
+        pytest.param("😀😀", 3, TextCut("|", 8, cut=True), id="no character fits"),
     ],
 )
-def test_cut_output(output: str, maximum: int | None, expected: Cut) -> None:
+def test_cut_output(output: str, maximum: int | None, expected: TextCut) -> None:
     """Above the cap the first and last half stay, cut between characters, with the text between."""
     capped = cut_output(output, maximum, "|", "look")
     assert expected == capped
@@ -81,25 +83,29 @@ def test_cut_output(output: str, maximum: int | None, expected: Cut) -> None:
 @pytest.mark.parametrize(
     ("output", "maximum", "unit", "keep", "expected"),
     [
-        pytest.param("ééé", 4, "chars", "head_tail", Cut("ééé", 6), id="one character below the cap"),
-        pytest.param("éééé", 4, "chars", "head_tail", Cut("éééé", 8), id="equal to the cap"),
-        pytest.param("éabéc", 4, "chars", "head_tail", Cut("éa|éc", 7, cut=True), id="one character above"),
+        pytest.param("ééé", 4, "chars", "head_tail", TextCut("ééé", 6), id="one character below the cap"),
+        pytest.param("éééé", 4, "chars", "head_tail", TextCut("éééé", 8), id="equal to the cap"),
         pytest.param(
-            "abcdef", 5, "chars", "head_tail", Cut("ab|def", 6, cut=True), id="the bigger half last"
+            "éabéc", 4, "chars", "head_tail", TextCut("éa|éc", 7, cut=True), id="one character above"
         ),
-        pytest.param("abc", 1, "chars", "head_tail", Cut("|c", 3, cut=True), id="a cap of one character"),
-        pytest.param("abc", 4, "chars", "head", Cut("abc", 3), id="head, one below"),
-        pytest.param("abcd", 4, "chars", "head", Cut("abcd", 4), id="head, equal"),
         pytest.param(
-            "abcde", 4, "chars", "head", Cut("abcd|", 5, cut=True), id="head, one above, then the text"
+            "abcdef", 5, "chars", "head_tail", TextCut("ab|def", 6, cut=True), id="the bigger half last"
         ),
-        pytest.param("éééé", 3, "chars", "head", Cut("ééé|", 8, cut=True), id="head, the size is in bytes"),
-        pytest.param("éé", 3, "bytes", "head", Cut("é|", 4, cut=True), id="head, between characters"),
-        pytest.param("abcde", 4, "bytes", "head", Cut("abcd|", 5, cut=True), id="head in bytes"),
-        pytest.param("éa", 3, "bytes", "head", Cut("éa", 3), id="head in bytes, equal"),
+        pytest.param("abc", 1, "chars", "head_tail", TextCut("|c", 3, cut=True), id="a cap of one character"),
+        pytest.param("abc", 4, "chars", "head", TextCut("abc", 3), id="head, one below"),
+        pytest.param("abcd", 4, "chars", "head", TextCut("abcd", 4), id="head, equal"),
+        pytest.param(
+            "abcde", 4, "chars", "head", TextCut("abcd|", 5, cut=True), id="head, one above, then the text"
+        ),
+        pytest.param(
+            "éééé", 3, "chars", "head", TextCut("ééé|", 8, cut=True), id="head, the size is in bytes"
+        ),
+        pytest.param("éé", 3, "bytes", "head", TextCut("é|", 4, cut=True), id="head, between characters"),
+        pytest.param("abcde", 4, "bytes", "head", TextCut("abcd|", 5, cut=True), id="head in bytes"),
+        pytest.param("éa", 3, "bytes", "head", TextCut("éa", 3), id="head in bytes, equal"),
     ],
 )
-def test_units_and_ends(output: str, maximum: int, unit: Unit, keep: Keep, expected: Cut) -> None:
+def test_units_and_ends(output: str, maximum: int, unit: Unit, keep: Keep, expected: TextCut) -> None:
     """The cap counts bytes or characters, and keeps head and tail or the head only."""
     assert expected == cut_output(output, maximum, "|", "look", unit, keep)
 
@@ -115,7 +121,7 @@ def test_never_above_the_cap(output: str, maximum: int, unit: Unit, keep: Keep) 
     capped = cut_output(output, maximum, "\0", "look", unit, keep)
     length = size_of if unit == "bytes" else len
     if length(output) <= maximum:
-        assert Cut(output, size_of(output)) == capped
+        assert TextCut(output, size_of(output)) == capped
         return
     head, _, tail = capped.text.rpartition("\0") if keep == "head" else _halves(output, capped.text)
     assert output.startswith(head)
@@ -137,7 +143,7 @@ def _halves(output: str, cut: str) -> tuple[str, str, str]:
 
 def test_the_marker_names_tool_and_size() -> None:
     """What stands between says which tool it was and how much it had said; it does not count."""
-    assert Cut("a[look 4]d", 4, cut=True) == cut_output("abcd", 2, "[{tool} {size}]", "look")
+    assert TextCut("a[look 4]d", 4, cut=True) == cut_output("abcd", 2, "[{tool} {size}]", "look")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from refold.reducers.errors import DamagedLog, NewerLog
 from refold.reducers.events import DECISIONS, FACTS, SourceRecorded, kind_of
 from refold.reducers.vocabulary import MOST_DIGITS
 from refold.replay.audit import Audit, Auditor
-from refold.replay.parting import Difference
+from refold.replay.parting import DecisionDifference
 from refold.store import MemoryStore
 from refold.store.protocol import Record, Stored
 from support import audits, runs
@@ -93,7 +93,7 @@ def test_a_decision_has_the_instant_of_its_fact(log: list[Record], moved: int) -
         seq = next(n for n, (one, other) in enumerate(zip(log, changed, strict=True), 1) if one is not other)
         found = audited(changed)
         finding = found.findings[0]
-        assert (seq, Difference.CHANGED, ("at",)) == (finding.seq, finding.difference, finding.fields)
+        assert (seq, DecisionDifference.CHANGED, ("at",)) == (finding.seq, finding.difference, finding.fields)
         recorded, derived = json.loads(finding.recorded or ""), json.loads(finding.derived or "")
         assert (changed[seq - 1].at, log[seq - 1].at) == (recorded["at"], derived["at"])
         assert (1, whole.decisions, whole.facts) == (found.differences, found.decisions, found.facts)

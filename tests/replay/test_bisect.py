@@ -12,7 +12,7 @@ from refold.reducers.errors import DamagedLog
 from refold.reducers.events import Event
 from refold.reducers.state import RunState
 from refold.replay import state_at
-from refold.replay.queries.diffs import STRETCH, Seeker, bisect
+from refold.replay.queries.diffs import STRETCH, DifferenceFinder, bisect
 from refold.replay.queries.divergence import divergence
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import state_question
@@ -91,7 +91,7 @@ async def test_a_damaged_log_is_read_up_to_there(store: MemoryStore) -> None:
 
 def first(question: Question[RunState], log: list[Event], *, halving: bool) -> tuple[int, int, int]:
     """The first event, its turn, and how often was asked."""
-    found = looked_at(Seeker("r1", question, halving=halving), kept(log))
+    found = looked_at(DifferenceFinder("r1", question, halving=halving), kept(log))
     return found.seq or 0, found.turn, found.asked
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import audit
-from refold.replay.bulk import Judged, Named, Shard, Totals, audit_all, audit_shard, shards, summed
+from refold.replay.bulk import Judged, RunFinding, Shard, Totals, audit_all, audit_shard, shards, summed
 from refold.store import SqliteStore
 from refold.store.packer import pack
 from support.forging import changed, records_of, write
@@ -98,7 +98,7 @@ async def test_what_was_not_checked_is_named(store: Path) -> None:
     """A worker that dies takes its shard with it, which is named, and no other."""
     work = shards(store, await sizes(store), 1)
     totals = audit_all(work, Dying(), builtin)
-    assert (Named(work[0].name, "the machine went away"),) == totals.unchecked
+    assert (RunFinding(work[0].name, "the machine went away"),) == totals.unchecked
     assert (4, 4) == (totals.runs, totals.clean)
 
 
@@ -121,7 +121,7 @@ async def test_an_executor_may_break_while_it_is_handed_work(store: Path) -> Non
     """What a broken executor no longer takes is named as not checked, and what it did counts."""
     work = shards(store, await sizes(store), 1)
     totals = audit_all(work, Broken(), builtin)
-    assert sorted(Named(shard.name, "a process died") for shard in work[1:]) == list(totals.unchecked)
+    assert sorted(RunFinding(shard.name, "a process died") for shard in work[1:]) == list(totals.unchecked)
     assert (1, 1) == (totals.runs, totals.clean)
 
 
@@ -185,7 +185,7 @@ async def test_a_changed_decision_is_found_among_many(store: Path, tmp_path: Pat
 
 
 def any_totals() -> st.SearchStrategy[Totals]:
-    named = st.lists(st.builds(Named, st.sampled_from("abcd"), st.sampled_from("xy")), max_size=2)
+    named = st.lists(st.builds(RunFinding, st.sampled_from("abcd"), st.sampled_from("xy")), max_size=2)
     counts = st.dictionaries(st.sampled_from("123"), st.integers(1, 9), max_size=2)
     listed = named.map(lambda found: tuple(sorted(found)))
     return st.builds(

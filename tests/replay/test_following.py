@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from refold.reducers.errors import DamagedLog, NewerLog
 from refold.reducers.guards import BUILTIN
 from refold.replay.audit import Auditor
-from refold.replay.doubts import Seeker as DoubtSeeker
+from refold.replay.doubts import DoubtFinder
 from refold.replay.queries.blame import Blamer, look_of
-from refold.replay.queries.diffs import Seeker
+from refold.replay.queries.diffs import DifferenceFinder
 from refold.replay.queries.rows import state_question
 from refold.replay.queries.stats import Counter
 from refold.replay.reader import Follower, Pass, Step, follow, follow_all, found_by, stored_events
@@ -37,9 +37,9 @@ ALL: dict[str, Callable[[], Follower[Any]]] = {
     "summary": lambda: Summing(RUN),
     "turns": lambda: Summing(RUN, Teller(lambda _: None)),
     "stats": Counter,
-    "bisect": lambda: Seeker(RUN, state_question("calls > 2")),
+    "bisect": lambda: DifferenceFinder(RUN, state_question("calls > 2")),
     "blame": lambda: Blamer(RUN, "spent.steps", look_of("spent.steps")),
-    "doubts": lambda: DoubtSeeker(RUN),
+    "doubts": lambda: DoubtFinder(RUN),
     "whatif": lambda: Comparison(RUN, lambda policy: policy),
 }
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Decision, MessageInjected, ModelRequested, differing
 from refold.reducers.state import NEW
-from refold.replay.parting import Difference, agreeing, parting, place_of
+from refold.replay.parting import DecisionDifference, agreeing, parting, place_of
 from support import golden
 
 LOG = [event for name in golden.names() for event in golden.events(name)]
@@ -41,8 +41,8 @@ def test_parting(
     assert found == (how and (how.place, how.difference))
     if how is not None:
         assert agreeing(NEW, recorded, derived) == how.place
-        assert (how.recorded is None) == (how.difference is Difference.MISSING)
-        assert (how.derived is None) == (how.difference is Difference.EXTRA)
+        assert (how.recorded is None) == (how.difference is DecisionDifference.MISSING)
+        assert (how.derived is None) == (how.difference is DecisionDifference.EXTRA)
 
 
 def test_fields() -> None:

@@ -35,7 +35,7 @@ from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState, Trigger
 from refold.reducers.messages import Gap, Size, TokenCut
 from refold.reducers.vocabulary import Cause, FailureClass, Refusal, Role, Verdict
-from refold.replay import Audit, Difference, Finding, audit, verify
+from refold.replay import Audit, DecisionDifference, Finding, audit, verify
 from refold.store import MemoryStore, SqliteStore
 from refold.store.protocol import Record
 from support import runs
@@ -56,10 +56,10 @@ from support.planted import rarer_kinds
 pytestmark = pytest.mark.anyio
 
 CHANGED, MISSING, EXTRA, REORDERED = (
-    Difference.CHANGED,
-    Difference.MISSING,
-    Difference.EXTRA,
-    Difference.REORDERED,
+    DecisionDifference.CHANGED,
+    DecisionDifference.MISSING,
+    DecisionDifference.EXTRA,
+    DecisionDifference.REORDERED,
 )
 
 
@@ -85,7 +85,7 @@ async def audited(log: list[Record]) -> Audit:
     return await audit(store, runs.RUN)
 
 
-def first(found: Audit) -> tuple[int, Difference, str, tuple[str, ...]]:
+def first(found: Audit) -> tuple[int, DecisionDifference, str, tuple[str, ...]]:
     finding: Finding = found.findings[0]
     return finding.seq, finding.difference, finding.kind, finding.fields
 
@@ -337,7 +337,7 @@ async def test_two_decisions_in_the_wrong_order_are_reordered(short_log: list[Re
     ],
 )
 async def test_digests_of_the_state(
-    long_log: list[Record], forgery: Forgery, expected: tuple[int, Difference, str, tuple[str, ...]]
+    long_log: list[Record], forgery: Forgery, expected: tuple[int, DecisionDifference, str, tuple[str, ...]]
 ) -> None:
     """A digest of the state that is missing, doubled, misplaced or wrong is found at event 258."""
     assert "state_digested" == long_log[runs.DIGEST_AT - 1].kind

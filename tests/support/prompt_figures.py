@@ -14,7 +14,7 @@ if __name__ == "__main__":
 
 from refold.importers.derivation.derivation import Derivation, Fit
 from refold.importers.derivation.gap import conversations
-from refold.importers.derivation.log import Origin
+from refold.importers.derivation.log import TranscriptOrigin
 from refold.importers.derivation.units import Key, units_of
 from refold.importers.items import Answered, Item, Prompted, RequestFailed, RunBegan
 from refold.importers.registry import importer
@@ -36,7 +36,7 @@ def measured(file: str) -> Fit:
     found = Fit()
     with path_of(file).open("rb") as opened:
         for items in _runs(conversations(reader.items(Source.opened(file, opened)))):
-            deriving = Derivation("r", Origin(reader.name, file, ""), salts)
+            deriving = Derivation("r", TranscriptOrigin(reader.name, file, ""), salts)
             found = found.plus(_of_run(deriving, items))
     return found
 

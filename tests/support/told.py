@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from refold.importers.derivation.derivation import Derivation
-from refold.importers.derivation.log import Derived, Origin
+from refold.importers.derivation.log import Derived, TranscriptOrigin
 from refold.importers.items import (
     Answered,
     Item,
@@ -24,7 +24,7 @@ from refold.replay.audit import Audit
 from support import audits
 from support.transcripts import salts
 
-ORIGIN = Origin("test", "a.jsonl", "0" * 64)
+ORIGIN = TranscriptOrigin("test", "a.jsonl", "0" * 64)
 END = RunEnded(position="end", end="finished", end_source="it says so")
 
 

@@ -8,7 +8,7 @@ from refold.importers.derivation.gap import conversations
 from refold.importers.items import Item, RunBegan, RunEnded, Unread
 from refold.importers.registry import Importer
 from refold.importers.source import BadTranscript, Source
-from refold.importers.tallies import Count, Tally
+from refold.importers.tallies import Count, RunCounts
 
 Told = TypeVar("Told", bound=Item)
 
@@ -30,9 +30,9 @@ def every(items: Sequence[Item], kind: type[Told]) -> list[Told]:
     return [item for item in items if isinstance(item, kind)]
 
 
-def tallies(items: Iterable[Item]) -> list[Tally]:
+def tallies(items: Iterable[Item]) -> list[RunCounts]:
     """What is counted of each run among the items; of one that is the file's and no run's too."""
-    found: list[Tally] = []
+    found: list[RunCounts] = []
     count = Count()
     for item in items:
         count.take(item)
@@ -42,7 +42,7 @@ def tallies(items: Iterable[Item]) -> list[Tally]:
     return found
 
 
-def tally_of(items: Iterable[Item]) -> Tally:
+def tally_of(items: Iterable[Item]) -> RunCounts:
     """What is counted of the only run among the items."""
     (found,) = tallies(items)
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from refold.importers.derivation.derivation import Fit
-from refold.importers.derivation.log import Derived, Problem
+from refold.importers.derivation.log import Derived, ImportProblem
 from refold.importers.registry import detected, importer
 from refold.importers.source import Source
 from refold.importers.survey import Counts
@@ -29,7 +29,7 @@ class Imported(msgspec.Struct, frozen=True):
     sha256: str
     bytes: int
     counts: Counts
-    problems: tuple[Problem, ...]
+    problems: tuple[ImportProblem, ...]
     audits: tuple[Audit, ...]
     fits: tuple[Fit, ...]
     digest: str

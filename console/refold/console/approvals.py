@@ -35,7 +35,7 @@ _WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls end
 _ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "doubt": "doubts {}"}
 
 
-class PendingCall(msgspec.Struct, frozen=True):
+class QueuedCall(msgspec.Struct, frozen=True):
     """A call about which a person is asked. Secrets in its `arguments` (JSON text) are hidden; "(erased)" where they are gone."""
 
     call: str
@@ -54,7 +54,7 @@ class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: Literal["approval", "message", "doubt"]
     since: int
     until: int | None = None
-    calls: tuple[PendingCall, ...] = ()
+    calls: tuple[QueuedCall, ...] = ()
     text: str = ""
     guard: str = ""
     approver: str = ""
@@ -102,7 +102,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | 
         since=state.at if state.asked_at is None else state.asked_at,
         until=approval.until if approval else None,
         calls=tuple(
-            PendingCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
+            QueuedCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
             for call in (batch.calls if batch else ())
             if call.id in names
         ),

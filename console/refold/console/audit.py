@@ -18,7 +18,7 @@ from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import SHARD, Judged, Named, Shard, Totals, audit_all, shards
+from refold.replay.bulk import SHARD, Judged, RunFinding, Shard, Totals, audit_all, shards
 from refold.replay.certificate import Certificate, Heads, written
 from refold.store.bundles import is_bundle
 from refold.store.files import SigningKey, read_signing_key, written_beside
@@ -123,7 +123,7 @@ def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], job
 
 def code_of(totals: Totals) -> int:
     """The exit code of an audit: that of the worst verdict."""
-    codes: list[tuple[Sequence[Named], int]] = [
+    codes: list[tuple[Sequence[RunFinding], int]] = [
         (totals.damaged, Damaged.exit_code),
         (totals.unchecked, WorldFailed.exit_code),
         (totals.differing, 1),

@@ -12,7 +12,7 @@ from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, WrongUse
 from refold.replay import figures
-from refold.replay.queries.blame import Blame, Change, blame
+from refold.replay.queries.blame import Blame, FieldChange, blame
 from refold.replay.queries.diffs import Diff, Difference, FirstTrue, RunTotals, bisect, diff
 from refold.replay.queries.divergence import Divergence, FieldDifference, divergence
 from refold.replay.queries.rows import state_question
@@ -242,7 +242,7 @@ def _tell_blame(screen: Screen, found: Blame) -> None:
         screen.say(f"and {figures.count(found.count - len(found.changes))} before that")
 
 
-def _value_cells(change: Change) -> list[str]:
+def _value_cells(change: FieldChange) -> list[str]:
     return [
         f"e{change.seq}",
         f"t{change.turn}",

@@ -14,10 +14,10 @@ from refold.reducers.events import Parent, RunStarted
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.doubts import Begun, Named
+from refold.replay.doubts import Begun, NamedDoubt
 from refold.replay.reader import NO_GUARDS, Follower, event_of, follow, stored_events
 from refold.replay.source_words import SourceEnd
-from refold.replay.summary import Summary, goes_on_in, summary
+from refold.replay.summary import RunSummary, goes_on_in, summary
 from refold.store.protocol import Store, UnknownRun
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Conversations:
     async def _named(self, run: str, seq: int) -> Mapping[str, str]:
         place = run, seq
         if place not in self._calls:
-            named = Named()
+            named = NamedDoubt()
             await follow(stored_events(self._store, run), named)
             self._calls[place] = named.result()
         return self._calls[place]
@@ -171,14 +171,14 @@ class Kin:
     """What a run's own log says of its children, while it is followed; then all of them, and its parent."""
 
     def __init__(self) -> None:
-        self.begun, self.named = Begun(), Named()
+        self.begun, self.named = Begun(), NamedDoubt()
 
     @property
     def followers(self) -> tuple[Follower[Any], ...]:
         """Who is to be shown the log."""
         return self.begun, self.named
 
-    async def of(self, store: Store, told: Summary) -> tuple[Parent | None, tuple[ChildRun, ...]]:
+    async def of(self, store: Store, told: RunSummary) -> tuple[Parent | None, tuple[ChildRun, ...]]:
         """What began the run, and the runs that it began, in the order of their beginnings."""
         calls = {run: "" for run in self.begun.result() if (await store.head(run)).seq}
         this = ImportedConversation.of(told.run, told.labels, told.parent)

@@ -26,7 +26,7 @@ from refold.replay import figures
 from refold.replay.kinds.arguments import brief
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.source_words import SourceEnd
-from refold.replay.summary import Summary
+from refold.replay.summary import RunSummary
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 
 # C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl, Zp), but
@@ -98,7 +98,7 @@ def task(text: str | None, most: int = SHOWN) -> str:
     return short(text, most) or "-"
 
 
-def end_text(about: Summary) -> str:
+def end_text(about: RunSummary) -> str:
     """How a run stands, by its source where that says so: `finished`, `MAX_STEPS (step_limit)`."""
     if not about.source_end:
         return standing(about.agent_state, about.code if about.agent_state not in SUCCESSFUL else None)

@@ -23,7 +23,7 @@ from refold.replay.exports.openai import openai_messages
 from refold.replay.exports.otlp import otlp_spans
 from refold.replay.exports.table import ParquetFile, Table, json_lines
 from refold.replay.reader import Steps, stored_events
-from refold.replay.summary import Summary
+from refold.replay.summary import RunSummary
 from refold.store.files import check_free, written_beside
 from refold.store.protocol import Store, UnknownRun
 
@@ -258,7 +258,7 @@ async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> in
         except (CannotJudge, Damaged, UnknownRun) as error:
             trouble.add(run, error)
             told.unwritten[run] = str(error)
-            entries.append(IndexEntry(about=Summary(run=run), wrong=str(error)))
+            entries.append(IndexEntry(about=RunSummary(run=run), wrong=str(error)))
             continue
         one = _write_page(report, folder / name, force=force)
         if not screen.json:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from refold.engine.fork import annotate
-from refold.importers.derivation.log import Derived, Origin
+from refold.importers.derivation.log import Derived, TranscriptOrigin
 from refold.reducers import codec
 from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged
@@ -291,7 +291,7 @@ class EarlierImport:
         return Relation(run=self.run, how=how, upto=self._same)
 
 
-async def record_successor(store: Store, related: Relation, origin: Origin, run: str) -> None:
+async def record_successor(store: Store, related: Relation, origin: TranscriptOrigin, run: str) -> None:
     """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
 
     def note(state: RunState, _: int, __: bytes) -> ev.Annotation:

@@ -19,7 +19,7 @@ from refold.console.locations import StorePlace
 from refold.console.options import argument, option
 from refold.console.screen import Screen, note
 from refold.engine import clock
-from refold.importers.derivation.log import Problem
+from refold.importers.derivation.log import ImportProblem
 from refold.importers.registry import Candidate, UnknownFormat, detected, importer
 from refold.importers.source import Source
 from refold.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
@@ -63,7 +63,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int = 0
     unread: int = 0
-    first: tuple[Problem, ...] = ()
+    first: tuple[ImportProblem, ...] = ()
 
 
 class NotImported(msgspec.Struct, frozen=True, kw_only=True):

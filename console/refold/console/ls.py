@@ -21,7 +21,7 @@ from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
 from refold.replay.reader import NO_GUARDS
-from refold.replay.summary import Summary, summary
+from refold.replay.summary import RunSummary, summary
 from refold.store.protocol import Store, UnknownRun
 
 _TEXT = 70
@@ -31,7 +31,7 @@ _AGO = re.compile(r"([0-9]{1,6})([mhdw])")
 _FILE = "source.file"
 
 
-class RunLine(Summary, frozen=True, kw_only=True):
+class RunLine(RunSummary, frozen=True, kw_only=True):
     """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and its `engine`.
 
     `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a damaged log, or

@@ -16,7 +16,7 @@ from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
 from refold.replay import figures
-from refold.replay.bulk import Named
+from refold.replay.bulk import RunFinding
 from refold.replay.certificate import (
     NO_OTHERS,
     THESE_LOGS,
@@ -260,7 +260,7 @@ def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
     return [("  store", f"{store.store}: {told}"), *is_certificate_file]
 
 
-def _first(runs: Sequence[Named]) -> list[str]:
+def _first(runs: Sequence[RunFinding]) -> list[str]:
     more = [f"and {figures.count(len(runs) - _TOLD)} more"] if len(runs) > _TOLD else []
     return [*(f"{each.name}: {each.why}" for each in runs[:_TOLD]), *more]
 

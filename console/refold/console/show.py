@@ -23,7 +23,7 @@ from refold.replay.kinds.arguments import ERASED, elided
 from refold.replay.kinds.table import sentence
 from refold.replay.reader import NO_GUARDS, Step, event_of
 from refold.replay.source_words import SourceTotals
-from refold.replay.summary import Summary, summary
+from refold.replay.summary import RunSummary, summary
 from refold.replay.timeline import WAITING, CallRow, EffectCounter, Teller, Timeline, TurnRow, timeline, turns
 from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored
@@ -73,7 +73,7 @@ async def show_command(
     return Damaged.exit_code if told.damaged else 0
 
 
-async def _next_step(store: Store, told: Summary, state: RunState, option: str) -> str:
+async def _next_step(store: Store, told: RunSummary, state: RunState, option: str) -> str:
     """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was imported."""
     if told.code or told.damaged or SOURCE_LABEL in told.labels:
         return ""
@@ -95,7 +95,7 @@ async def print_timeline(screen: Screen, place: StorePlace, run: str) -> Timelin
         return (await timeline(store, run))[0]
 
 
-async def _show(screen: Screen, store: Store, run: str) -> tuple[Summary, RunState, TurnRow | None]:
+async def _show(screen: Screen, store: Store, run: str) -> tuple[RunSummary, RunState, TurnRow | None]:
     """Print a run, and tell what it is, its state, and its last turn. One of more turns than a table has is read once more for them."""
     first: list[TurnRow] = []
     teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
@@ -159,7 +159,7 @@ async def _show_events(
 
 async def _document(
     screen: Screen,
-    told: Summary,
+    told: RunSummary,
     rows: AsyncIterator[TurnRow],
     counter: EffectCounter,
     children: Sequence[ChildRun],
@@ -176,7 +176,7 @@ async def _document(
 
 
 async def _text(
-    screen: Screen, told: Summary, rows: AsyncIterator[TurnRow], counter: EffectCounter, spent: str
+    screen: Screen, told: RunSummary, rows: AsyncIterator[TurnRow], counter: EffectCounter, spent: str
 ) -> TurnRow | None:
     """Print the task, the turns and the end. Return the last turn."""
     labels = ", ".join(f"{name}={value}" for name, value in told.labels.items() if name not in LABELS)
@@ -197,7 +197,7 @@ async def _text(
     return last
 
 
-def _end(screen: Screen, told: Summary, counter: EffectCounter, spent: str) -> dict[str, str | None]:
+def _end(screen: Screen, told: RunSummary, counter: EffectCounter, spent: str) -> dict[str, str | None]:
     """Print how the run ended, and return the rows below it."""
     ending = f"{told.agent_state}: {told.reason} ({told.code})" if told.code else told.agent_state
     screen.heading(descriptions.line(told.source_says, _SAID) or ending)
@@ -215,7 +215,7 @@ def _end(screen: Screen, told: Summary, counter: EffectCounter, spent: str) -> d
     }
 
 
-def _lost(told: Summary) -> str:
+def _lost(told: RunSummary) -> str:
     """How much of the source no fact has, and where it is named."""
     lost = figures.counted(told.lost, "place")
     return f"{lost} of the source may be in no fact: refold show {told.run} --filter kind:diagnosed"

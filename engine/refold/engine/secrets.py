@@ -169,7 +169,7 @@ class RedactedStream:
         self._redactor, self._publish = redactor, publish
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
         self._text = RedactedText(redactor)
-        self._calls: dict[int, PendingCall] = {}
+        self._calls: dict[int, StreamedCall] = {}
         self._arrived: Sequence[Delta] = ()
         self._followed = 0
 
@@ -196,7 +196,7 @@ class RedactedStream:
             self._publish(delta)
         elif isinstance(delta, CallDelta):
             self._show(self._text.close())
-            call = self._calls.setdefault(delta.index, PendingCall())
+            call = self._calls.setdefault(delta.index, StreamedCall())
             call.name += delta.name
             call.arguments.append(delta.arguments)
             if delta.arguments:
@@ -233,7 +233,7 @@ def _unheard(_: Delta) -> None:
     """Nobody watched when it came."""
 
 
-class PendingCall(msgspec.Struct):
+class StreamedCall(msgspec.Struct):
     """A call in the making: of its name what was not shown yet, and the pieces of its arguments."""
 
     name: str = ""

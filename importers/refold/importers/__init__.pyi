@@ -10,8 +10,8 @@ from .items import RunBegan as RunBegan
 from .items import RunEnded as RunEnded
 from .items import Said as Said
 from .items import Unread as Unread
+from .registry import FormatMatch as FormatMatch
 from .registry import Importer as Importer
-from .registry import Match as Match
 from .session_rows import Cut as Cut
 from .session_rows import Forked as Forked
 from .source import BadTranscript as BadTranscript

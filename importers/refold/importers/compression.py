@@ -111,7 +111,7 @@ def _gunzipped(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
         note("the gzip stream is cut off")
 
 
-class _Frames(Protocol):
+class _ZstdFrames(Protocol):
     """What Python's and its backport's Zstandard decompressors are to us."""
 
     @property
@@ -124,7 +124,7 @@ class _Frames(Protocol):
 
 
 def _unpacked(
-    pieces: Iterator[bytes], new: Callable[[], _Frames], failed: type[Exception], note: Note
+    pieces: Iterator[bytes], new: Callable[[], _ZstdFrames], failed: type[Exception], note: Note
 ) -> Iterator[bytes]:
     """Every frame of a Zstandard file, one after the other."""
     frames, begun, empty = new(), False, 0
@@ -149,7 +149,7 @@ def _unpacked(
         note("the Zstandard stream is cut off")
 
 
-def zstandard() -> tuple[Callable[[], _Frames], type[Exception]]:
+def zstandard() -> tuple[Callable[[], _ZstdFrames], type[Exception]]:
     """What unpacks one frame of Zstandard, and what it raises. Raises `WrongUse` where it is not installed."""
     try:
         if sys.version_info >= (3, 14):

@@ -220,7 +220,7 @@ def beginning(source: Source) -> JSON:
     return source.known["beginning"]
 
 
-class Value(msgspec.Struct, frozen=True, gc=False):
+class JsonValue(msgspec.Struct, frozen=True, gc=False):
     """A value and where it stands: `$` for a whole document, `$[3]` for an element of its list, `line 3 $` for a line."""
 
     position: str
@@ -232,7 +232,7 @@ class Value(msgspec.Struct, frozen=True, gc=False):
         return Place(self.position)
 
 
-def values(source: Source, *elements: tuple[str, ...]) -> Iterator[Value | Unread]:
+def values(source: Source, *elements: tuple[str, ...]) -> Iterator[JsonValue | Unread]:
     """The values, up to where a document breaks off; `elements` as in `documents`. A list is its elements.
 
     Raises `BadTranscript` where nothing at all is JSON.
@@ -246,9 +246,9 @@ def values(source: Source, *elements: tuple[str, ...]) -> Iterator[Value | Unrea
         return
     if isinstance(whole.value, list):
         for index, value in enumerate(whole.value):
-            yield Value(f"$[{index}]", value)
+            yield JsonValue(f"$[{index}]", value)
     else:
-        yield Value("$", whole.value)
+        yield JsonValue("$", whole.value)
     if whole.problem:
         yield Place(f"bytes {whole.read}-{whole.size}").problem("cut", f"the document {whole.problem}")
 
@@ -262,7 +262,7 @@ def _lines_follow(source: Source) -> bool:
         return False
 
 
-def _lines(source: Source) -> Iterator[Value | Unread]:
+def _lines(source: Source) -> Iterator[JsonValue | Unread]:
     nothing = True
     for line in source.lines():
         position = f"line {line.number}"
@@ -274,6 +274,6 @@ def _lines(source: Source) -> Iterator[Value | Unread]:
             yield Place(position).problem("not_json", str(error))
             continue
         nothing = False
-        yield Value(f"{position} $", value)
+        yield JsonValue(f"{position} $", value)
     if nothing:
         raise BadTranscript(source.name, "", "no JSON document, and no line of it is one")

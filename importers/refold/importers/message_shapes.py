@@ -73,7 +73,7 @@ def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str
     Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is
     in `told` already is taken, too.
     """
-    reader = _Reader(role, told)
+    reader = _ShapeReader(role, told)
     left = reader.value(unwrapped(at(value, *path)))
     if path:
         _put(at(value, *path[:-1]), path[-1], left)
@@ -122,7 +122,7 @@ class _Draft:
         yield from self.results
 
 
-class _Reader:
+class _ShapeReader:
     """A walk over a value of messages. Depth is bounded: nobody nests conversations."""
 
     def __init__(self, role: Role, told: set[str] | None) -> None:

@@ -21,7 +21,7 @@ from refold.importers.source import Source
 from refold.reducers.errors import WrongUse, nearest
 
 
-class Match(msgspec.Struct, frozen=True):
+class FormatMatch(msgspec.Struct, frozen=True):
     """How surely a file is of a format, 0 to 100, and what of it says so. Two equal best ones are refused as a tie."""
 
     score: int
@@ -41,7 +41,7 @@ class Importer(Protocol):
         """The format's name, as in `--format`."""
         ...
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """How surely this is the format, by its content, never by its name. None: it is not."""
         ...
 
@@ -262,7 +262,7 @@ def importer(name: str) -> Importer:
 def candidates(source: Source) -> list[Candidate]:
     """The formats that a source may be of, the surest first; equal ones by name."""
     found = ((name, importer(name).match(source)) for name in formats())
-    matches: list[tuple[str, Match]] = [(name, match) for name, match in found if match is not None]
+    matches: list[tuple[str, FormatMatch]] = [(name, match) for name, match in found if match is not None]
     ranked = sorted(matches, key=lambda each: (-each[1].score, each[0]))
     return [Candidate(name, match.score, match.why) for name, match in ranked]
 

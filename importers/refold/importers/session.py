@@ -32,7 +32,7 @@ from refold.importers.items import (
     Said,
     Unread,
 )
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import Noise, Row, Rows, first_rows, gather, lines
 from refold.importers.source import Source
 from refold.importers.tallies import count_items
@@ -181,7 +181,7 @@ class Session:
         """How the run ended."""
         return place.end(self.ending.end(), self.times.edges())
 
-    def _look_ahead(self) -> tuple["Repeats", frozenset[str]]:
+    def _look_ahead(self) -> tuple["RepeatedRows", frozenset[str]]:
         """Rows whose ids earlier rows have, and the ids of rows on branches on which something was said and that were left."""
         parents: dict[str, str] = {}
         spoke, repeated = set[str](), set[str]()
@@ -253,11 +253,11 @@ class SessionFormat(msgspec.Struct, frozen=True):
 
     name: str
     reading: type[Session]
-    by: Callable[[list[dict[str, JSON]]], Match | None]
-    by_head: Callable[[bytes], Match | None] = lambda _: None
+    by: Callable[[list[dict[str, JSON]]], FormatMatch | None]
+    by_head: Callable[[bytes], FormatMatch | None] = lambda _: None
     rows: int = 20
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """How surely a file is of the format."""
         found = [row.value for row in first_rows(source, self.rows) if isinstance(row, Row)]
         return self.by(found) if found else self.by_head(source.head())
@@ -344,7 +344,7 @@ def _follow(row: str, parents: Mapping[str, str], path: frozenset[str], roots: d
     roots.update(dict.fromkeys(walked, roots.get(row, "")))
 
 
-class Repeats(msgspec.Struct, frozen=True):
+class RepeatedRows(msgspec.Struct, frozen=True):
     """The numbers of rows whose id an earlier row has: `again` say the same as that one, `others` do not."""
 
     again: frozenset[int] = frozenset()
@@ -353,7 +353,7 @@ class Repeats(msgspec.Struct, frozen=True):
 
 def find_repeats(
     rows: Iterable[Row | Noise], name: str, ids: Collection[str], says: Callable[[JSON], JSON]
-) -> Repeats:
+) -> RepeatedRows:
     """Compare the rows that share one of these ids, which stand under `name`, by what each `says`."""
     known: dict[str, set[bytes]] = {}
     again, others = set[int](), set[int]()
@@ -364,7 +364,7 @@ def find_repeats(
         if digests := known.setdefault(id_, set()):
             (again if digest in digests else others).add(row.number)
         digests.add(digest)
-    return Repeats(frozenset(again), frozenset(others))
+    return RepeatedRows(frozenset(again), frozenset(others))
 
 
 def diagnose_repeat(row: Row, name: str) -> Unread:

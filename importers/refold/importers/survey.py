@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from refold.importers.derivation.log import Problem
+from refold.importers.derivation.log import ImportProblem
 from refold.importers.fields import instant
 from refold.importers.items import (
     UNKNOWN_PART,
@@ -32,7 +32,7 @@ from refold.importers.items import (
     message_of,
 )
 from refold.importers.source import BadTranscript, fits
-from refold.importers.tallies import Tally
+from refold.importers.tallies import RunCounts
 from refold.reducers.messages import Message
 
 MOST_ITEMS = 10_000_000
@@ -52,7 +52,7 @@ class Survey:
     def __init__(self, name: str) -> None:
         self.runs = self.said = self.mute = self.known = self.unknown = 0
         self.first_mute = self.first_unknown = self._last_mute = ""
-        self.silent: list[Problem] = []
+        self.silent: list[ImportProblem] = []
         self.size = 0
         self._name = name
         self._count = self._together = self._before = self._unread = 0
@@ -72,15 +72,15 @@ class Survey:
             return f"{of} rows in it are of no known type, the first at {self.first_unknown}"
         return ""
 
-    def problems(self, *, certain: bool) -> list[Problem]:
+    def problems(self, *, certain: bool) -> list[ImportProblem]:
         """What is to be told of it, each once for the whole file."""
-        found = [*self.silent] if self.runs else [Problem("", "nothing_said", "no run in it")]
+        found = [*self.silent] if self.runs else [ImportProblem("", "nothing_said", "no run in it")]
         if problem := self.foreign(certain=certain):
-            found.append(Problem("", "foreign", f"most of it says nothing: {problem}", unread=True))
+            found.append(ImportProblem("", "foreign", f"most of it says nothing: {problem}", unread=True))
         elif self.unknown:
             rows = f"rows of no known type, kept as they are: {self.unknown}"
             unread = not (certain and self.said)
-            found.append(Problem(self.first_unknown, "unknown_rows", rows, unread=unread))
+            found.append(ImportProblem(self.first_unknown, "unknown_rows", rows, unread=unread))
         return found
 
     def take(self, item: Item) -> None:
@@ -122,7 +122,7 @@ class Survey:
     def _ended(self) -> None:
         if self._began is not None and self._heard() == self._before:
             problem = f"run {self._began.key!r}: no message and no answer in it"
-            self.silent.append(Problem(self._began.position, "nothing_said", problem))
+            self.silent.append(ImportProblem(self._began.position, "nothing_said", problem))
         self._began = None
 
     def _bounded(self, item: Item) -> None:
@@ -262,7 +262,7 @@ def counted(
     format: str,  # noqa: A002
     runs: int,
     ends: Sequence[RunEnded],
-    tallies: Sequence[Tally],
+    tallies: Sequence[RunCounts],
     *,
     once: bool = False,
 ) -> Counts:

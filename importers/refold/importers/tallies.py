@@ -25,7 +25,7 @@ _TOKENS = ("input", "cache_read", "cache_write", "output")
 _PROMPT = Counted(user=1)
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RunCounts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was counted in a run, by the rule of its format. None: the format does not say.
 
     Of `unmarked` results it does not say whether they are errors.
@@ -94,7 +94,7 @@ class Count:
         self._answered.add(call)
         return new
 
-    def tally(self) -> Tally:
+    def tally(self) -> RunCounts:
         """All of it."""
         found: dict[str, int | None] = {f"{name}_messages": self._sums[name] for name in _MESSAGES}
         found |= {f"tool_{name}": self._sums[name] for name in _CALLS}
@@ -104,7 +104,7 @@ class Count:
         said = [count for name in _MESSAGES if (count := found[f"{name}_messages"]) is not None]
         first, last = self._ended.times or (None, None)
         return msgspec.structs.replace(
-            Tally(messages=sum(said) if said else None, first_timestamp=first, last_timestamp=last),
+            RunCounts(messages=sum(said) if said else None, first_timestamp=first, last_timestamp=last),
             unmarked=self._unmarked,
             beside=self._sums["beside"],
             **found,

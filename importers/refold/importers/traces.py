@@ -31,7 +31,7 @@ from refold.reducers.vocabulary import Role
 _Key = tuple[Role, str]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TraceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A span of a run, as one of three: a request and its answer, a call of a tool, or what is neither.
 
     An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is
@@ -77,9 +77,9 @@ def time_of(start: int | None, end: int | None) -> tuple[int | None, int]:
 class Trace:
     """One run, its steps in the order in which they are told."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[TraceStep]) -> None:
         self._steps = steps
-        self._talk = Talk(Shown(step.prompt for step in steps))
+        self._talk = Talk(ShownPrompt(step.prompt for step in steps))
 
     def opening(self, otherwise: Sequence[Message] = ()) -> tuple[Message, ...]:
         """What the run begins with: the first prompt that was captured."""
@@ -95,7 +95,7 @@ class Trace:
             elif step.remark:
                 yield step.remark
 
-    def _answer(self, step: Step, answer: Answered, index: int) -> Iterator[Item]:
+    def _answer(self, step: TraceStep, answer: Answered, index: int) -> Iterator[Item]:
         yield from self._talk.prompted(step.prompt, step.place, before=step.before)
         if step.failure and not (answer.text or answer.calls):
             yield step.failure
@@ -110,7 +110,7 @@ class Trace:
         following = takewhile(lambda step: not (step.answer or step.turn), self._steps[index + 1 :])
         return tuple(_called(step.tool, step.arguments) for step in following if step.tool)
 
-    def _tool(self, step: Step, tool: Returned) -> Item:
+    def _tool(self, step: TraceStep, tool: Returned) -> Item:
         call, waiting = tool.id, self._talk.waiting(tool.name)
         if waiting is not None and not (call and step.alone) and not self._talk.asked(call):
             call = (
@@ -123,7 +123,7 @@ class Trace:
         return msgspec.structs.replace(tool, id=call, output=output)
 
 
-class Shown:
+class ShownPrompt:
     """The results as models were shown them: of each id the first, the second … in the order of the prompts.
 
     A tool's span records what the tool gave, in the framework's own wrapping; the prompt after it what the
@@ -149,7 +149,7 @@ class Shown:
 class Talk:
     """What of one run's conversation was told already."""
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: ShownPrompt) -> None:
         self._shown = shown
         self._told: Counter[_Key] = Counter()
         self._spelled: dict[tuple[str, str, str], str] = {}

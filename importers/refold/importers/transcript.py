@@ -16,12 +16,12 @@ import msgspec
 from refold.importers.content import unwrapped
 from refold.importers.derivation.derivation import Derivation, Fit
 from refold.importers.derivation.gap import conversations
-from refold.importers.derivation.log import Derived, Interludes, Origin, Problem, Salts
+from refold.importers.derivation.log import Derived, ImportProblem, Interludes, Salts, TranscriptOrigin
 from refold.importers.items import Item, Place, Remarked, RunBegan, RunEnded, Unread
 from refold.importers.registry import CERTAIN, Candidate, Importer, OtherFormat
 from refold.importers.source import BadTranscript, Source
 from refold.importers.survey import Counts, Survey, counted, warn_of_versions
-from refold.importers.tallies import Count, Tally
+from refold.importers.tallies import Count, RunCounts
 from refold.reducers.events.parts import Parent
 from refold.reducers.source_marks import PARENT_LABEL, lacks_tokens
 from refold.reducers.text import clean
@@ -48,7 +48,7 @@ def run_id(format: str, sha256: str, key: str) -> str:  # noqa: A002
     return f"{format}-{digest[:16]}"
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndOfRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run as it stands in its source, and what was derived of it. `end` is the source's own word; of `uncounted` answers
     not all tokens are known.
     """
@@ -71,7 +71,7 @@ class TranscriptRun:
     """
 
     def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
-        self.run, self.key, self.ended = run, began.key, Ended(run=run, key=began.key)
+        self.run, self.key, self.ended = run, began.key, EndOfRun(run=run, key=began.key)
         self.call_ids: Mapping[str, str] = {}
         self.above = began.parent or began.labels.get(PARENT_LABEL, "")
         begun = bool(began.parent) or PARENT_LABEL in began.labels
@@ -104,7 +104,7 @@ class TranscriptRun:
             if derived:
                 yield derived
         state = str(deriving.state.agent_state)
-        self.ended = Ended(
+        self.ended = EndOfRun(
             run=self.run,
             key=self.key,
             end=end,
@@ -124,8 +124,8 @@ class Transcript:
     def __init__(self, source: Source, importer: Importer, closest: Candidate | None = None) -> None:
         self.format = importer.name
         self.sha256, self.bytes = source.sha256()
-        self.origin = Origin(importer.name, _last_part(source.name), self.sha256)
-        self.problems: list[Problem] = []
+        self.origin = TranscriptOrigin(importer.name, _last_part(source.name), self.sha256)
+        self.problems: list[ImportProblem] = []
         self.odd = self.unread = 0
         self._importer, self._closest = importer, closest
         self._source = source
@@ -138,7 +138,7 @@ class Transcript:
         self._runs, self._ends = 0, list[RunEnded]()
         self._children, self._child = 0, False
         self._told_runs: dict[str, TranscriptRun] = {}
-        self._tallies: list[Tally] = []
+        self._tallies: list[RunCounts] = []
 
     def runs(self) -> Iterator[TranscriptRun]:
         """The runs one after the other; what is left of one is passed over before the next.
@@ -191,7 +191,7 @@ class Transcript:
                 yield from self._early
                 self._early = []
 
-    def found(self, problems: list[Problem]) -> None:
+    def found(self, problems: list[ImportProblem]) -> None:
         """Count what was found odd, and empty the list."""
         self.odd += len(problems)
         self.unread += sum(problem.unread for problem in problems)
@@ -232,7 +232,7 @@ class Transcript:
         if key in self._keys:
             key = f"{key}#{self._runs + 1}"
             problem = f"another run has the key {item.key!r}: this one is called {key!r}"
-            self.found([Problem(item.position, "key_repeated", problem)])
+            self.found([ImportProblem(item.position, "key_repeated", problem)])
         self._keys.add(key)
         self._runs += 1
         self._children += bool(item.parent)
@@ -287,13 +287,13 @@ class Transcript:
     def _left_over(self) -> None:
         for item in self._early:
             if isinstance(item, Unread):
-                self.found([Problem(item.position, item.code, item.problem, unread=True)])
+                self.found([ImportProblem(item.position, item.code, item.problem, unread=True)])
         beside = [item for item in self._early if not isinstance(item, Unread)]
         if beside and self._runs:
             problem = f"{len(beside)} items behind the last run are in no log"
-            self.found([Problem(beside[0].position, "beside", problem)])
+            self.found([ImportProblem(beside[0].position, "beside", problem)])
         if self._source.problem and not self._runs:
-            self.found([Problem("the end", "cut_off", self._source.problem, unread=True)])
+            self.found([ImportProblem("the end", "cut_off", self._source.problem, unread=True)])
 
 
 def _broken_off(end: RunEnded, problem: str) -> RunEnded:

@@ -165,7 +165,7 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
         return self.then if held else self.otherwise
 
 
-class Rule(Knob, frozen=True, kw_only=True):
+class ApprovalRule(Knob, frozen=True, kw_only=True):
     """What is said of calls to the tools that a glob matches."""
 
     tool: str
@@ -175,7 +175,7 @@ class Rule(Knob, frozen=True, kw_only=True):
 class Rules(_Approver, frozen=True, kw_only=True, tag="rules"):
     """The first rule whose glob matches the whole name decides; none escalates."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ApprovalRule, ...]
 
 
 class Human(_Approver, frozen=True, kw_only=True, tag="human"):

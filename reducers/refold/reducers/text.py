@@ -128,7 +128,7 @@ def framed(template: str, name: str, values: Mapping[str, str | int]) -> tuple[s
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
-class Cut(msgspec.Struct, frozen=True):
+class TextCut(msgspec.Struct, frozen=True):
     """A tool output after the cap: the text for the model, and the size in UTF-8 bytes before."""
 
     text: str
@@ -177,7 +177,7 @@ def cut_output(
     tool: str,
     unit: Literal["bytes", "chars"] = "bytes",
     keep: Literal["head_tail", "head"] = "head_tail",
-) -> Cut:
+) -> TextCut:
     """Cap a tool's output to `maximum` UTF-8 bytes or characters: its first half and its last, or its head only.
 
     Equal to the maximum is untouched; None is no cap. The `output_cut` text stands between the halves, or after
@@ -187,7 +187,7 @@ def cut_output(
     size = size_of(output)
     length = size if unit == "bytes" else len(output)
     if maximum is None or length <= maximum:
-        return Cut(output, size)
+        return TextCut(output, size)
     head = maximum if keep == "head" else maximum // 2
     if unit == "chars":
         first, last = output[:head], output[length - (maximum - head) :]
@@ -197,7 +197,7 @@ def cut_output(
         # What the head could not use of its half, because a character does not end there, is the tail's.
         room = maximum - head if keep == "head" else maximum - len(first.encode())
         last = data[length - room :].decode(errors="ignore")
-    return Cut(first + render(marker, {"tool": tool, "size": size}) + last, size, cut=True)
+    return TextCut(first + render(marker, {"tool": tool, "size": size}) + last, size, cut=True)
 
 
 def without_thinking(text: str) -> str:

@@ -6,7 +6,7 @@ from .cuts import NoCut as NoCut
 from .cuts import cut as cut
 from .doubts import DoubtfulCall as DoubtfulCall
 from .doubts import doubts as doubts
-from .parting import Difference as Difference
+from .parting import DecisionDifference as DecisionDifference
 from .queries.blame import Blame as Blame
 from .queries.blame import blame as blame
 from .queries.diffs import Diff as Diff

@@ -23,7 +23,7 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.parting import Difference, Parting, parting, unjudged
+from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -48,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seq: int
-    difference: Difference
+    difference: DecisionDifference
     fact: int
     kind: str
     recorded: str | None
@@ -225,7 +225,7 @@ class Auditor(Follower[Audit]):
         header = {"kind": stored.kind, "at": stored.at}
         finding = Finding(
             seq=stored.seq,
-            difference=Difference.CHANGED,
+            difference=DecisionDifference.CHANGED,
             fact=self._fact_seq,
             kind=stored.kind,
             recorded=encoded(header).decode(),
@@ -249,7 +249,7 @@ class Auditor(Follower[Audit]):
         state = derived[found.place - 1][1] if found.place else before
         if unjudged(before, (*group, *(decision for decision, _ in derived))):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
-            unknown = replace(finding, difference=Difference.UNREPLAYABLE, why=why)
+            unknown = replace(finding, difference=DecisionDifference.UNREPLAYABLE, why=why)
             self._unjudged += 1
             self._keep(self._unreplayable, unknown, state)
             return

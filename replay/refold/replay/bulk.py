@@ -211,7 +211,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return "differs" if self.audit.differences else "clean" if self.audit.clean else "unjudged"
 
 
-class Named(msgspec.Struct, frozen=True, order=True):
+class RunFinding(msgspec.Struct, frozen=True, order=True):
     """A run, or a shard, and what is to be said of it."""
 
     name: str
@@ -231,10 +231,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     facts: int = 0
     decisions: int = 0
     imported: int = 0
-    differing: tuple[Named, ...] = ()
-    unjudged: tuple[Named, ...] = ()
-    damaged: tuple[Named, ...] = ()
-    unchecked: tuple[Named, ...] = ()
+    differing: tuple[RunFinding, ...] = ()
+    unjudged: tuple[RunFinding, ...] = ()
+    damaged: tuple[RunFinding, ...] = ()
+    unchecked: tuple[RunFinding, ...] = ()
     verdicts: dict[str, int] = {}
     rules: dict[str, int] = {}
     policies: dict[str, int] = {}
@@ -257,7 +257,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _first(some: tuple[Named, ...], others: tuple[Named, ...] = ()) -> tuple[Named, ...]:
+def _first(some: tuple[RunFinding, ...], others: tuple[RunFinding, ...] = ()) -> tuple[RunFinding, ...]:
     return tuple(sorted((*some, *others))[:KEPT])
 
 
@@ -314,9 +314,9 @@ def summed(judged: Iterable[Judged]) -> Totals:
     """What these runs come to."""
     every = list(judged)
     audits = [each.audit for each in every if each.audit is not None]
-    found: dict[str, list[Named]] = {"clean": [], "differs": [], "unjudged": [], "damaged": []}
+    found: dict[str, list[RunFinding]] = {"clean": [], "differs": [], "unjudged": [], "damaged": []}
     for each in every:
-        found[each.verdict].append(Named(each.run, _why(each)))
+        found[each.verdict].append(RunFinding(each.run, _why(each)))
     return Totals(
         runs=len(every),
         clean=len(found["clean"]),
@@ -370,7 +370,9 @@ def audit_all(
             continue
         if each.problem:
             judged = []
-            totals += Totals(unchecked=(Named(each.shard.name, each.problem),), verdicts={"unchecked": 1})
+            totals += Totals(
+                unchecked=(RunFinding(each.shard.name, each.problem),), verdicts={"unchecked": 1}
+            )
         totals += summed(judged)
         if seen is not None:
             seen(each.shard, judged)

@@ -11,7 +11,7 @@ from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import RULES
 from refold.replay import figures
-from refold.replay.bulk import Judged, Named, Totals
+from refold.replay.bulk import Judged, RunFinding, Totals
 from refold.replay.verification import verify
 from refold.store.files import SigningKey
 from refold.store.protocol import Head, Store, UnknownRun
@@ -180,9 +180,9 @@ class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     same: int
-    grown: tuple[Named, ...] = ()
-    differing: tuple[Named, ...] = ()
-    unjudged: tuple[Named, ...] = ()
+    grown: tuple[RunFinding, ...] = ()
+    differing: tuple[RunFinding, ...] = ()
+    unjudged: tuple[RunFinding, ...] = ()
     others: int = 0
 
 
@@ -190,10 +190,10 @@ async def compare(
     certificate: Certificate, store: Store, path: str, registry: Registry = BUILTIN
 ) -> ComparedStore:
     """Verify each run that the certificate names in `store`, from its first event to its last, and compare its head."""
-    found: dict[str, list[Named]] = {"same": [], "grown": [], "differing": [], "unjudged": []}
+    found: dict[str, list[RunFinding]] = {"same": [], "grown": [], "differing": [], "unjudged": []}
     for each in certificate.runs:
         how, why = await _compare(each, store, registry)
-        found[how].append(Named(each.run, why))
+        found[how].append(RunFinding(each.run, why))
     named = {each.run for each in certificate.runs}
     others = 0
     async for chunk in store.runs():

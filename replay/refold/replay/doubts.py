@@ -89,10 +89,10 @@ async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
     was stopped before it was. Reads no more than a few kinds of event, and the content of notes alone: erased, a note
     says nothing any more. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
-    return await found_by(Seeker(run), store, run)
+    return await found_by(DoubtFinder(run), store, run)
 
 
-class Seeker(Follower[tuple[DoubtfulCall, ...]]):
+class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
     """Tells the calls in doubt."""
 
     def __init__(self, run: str) -> None:
@@ -211,7 +211,7 @@ class Begun(Follower[Sequence[str]]):
         return tuple(self._runs)
 
 
-class Named(Follower[Mapping[str, str]]):
+class NamedDoubt(Follower[Mapping[str, str]]):
     """The calls of an imported run that began others, by the keys of those in the source: where several calls name a
     run, the first began it, and the others went on with it.
     """

@@ -29,7 +29,7 @@ LABELS: Mapping[str, Item] = MappingProxyType(
 """The labels of imported runs that are items of the environment."""
 
 
-class Value(msgspec.Struct, frozen=True):
+class RecordedValue(msgspec.Struct, frozen=True):
     """A value of an item, and the event from which on it held; 0: from the beginning, as far as is known."""
 
     seq: int
@@ -47,13 +47,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     began: int = 0
     ended: int = 0
     imported: bool = False
-    cwd: tuple[Value, ...] = ()
-    branch: tuple[Value, ...] = ()
-    user: tuple[Value, ...] = ()
-    host: tuple[Value, ...] = ()
-    permission_mode: tuple[Value, ...] = ()
-    client: tuple[Value, ...] = ()
-    version: tuple[Value, ...] = ()
+    cwd: tuple[RecordedValue, ...] = ()
+    branch: tuple[RecordedValue, ...] = ()
+    user: tuple[RecordedValue, ...] = ()
+    host: tuple[RecordedValue, ...] = ()
+    permission_mode: tuple[RecordedValue, ...] = ()
+    client: tuple[RecordedValue, ...] = ()
+    version: tuple[RecordedValue, ...] = ()
 
     @property
     def when(self) -> str:
@@ -69,24 +69,24 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         lacking = [item.replace("_", " ") for item in _WANTED if self.imported and not self.values(item)]
         return [*told, *([("not recorded", ", ".join(lacking))] if lacking else [])]
 
-    def values(self, item: Item) -> tuple[Value, ...]:
+    def values(self, item: Item) -> tuple[RecordedValue, ...]:
         """The values of an item, in order."""
-        found: tuple[Value, ...] = getattr(self, item)
+        found: tuple[RecordedValue, ...] = getattr(self, item)
         return found
 
 
-def spelled(values: tuple[Value, ...]) -> str:
+def spelled(values: tuple[RecordedValue, ...]) -> str:
     """The values of an item in a line: `default, bypassPermissions from e30`."""
     return ", ".join(f"{each.value} from e{each.seq}" if each.seq else each.value for each in values)
 
 
-class Reading:
+class EnvironmentReader:
     """Reads the environment of a run off its events, one after the other."""
 
     def __init__(self) -> None:
         self._began = self._ended = 0
         self._imported = self._answered = False
-        self._found: dict[Item, list[Value]] = {}
+        self._found: dict[Item, list[RecordedValue]] = {}
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.event`."""
@@ -110,7 +110,7 @@ class Reading:
     def _put(self, seq: int, item: Item, value: str) -> None:
         values = self._found.setdefault(item, [])
         if (not values or values[-1].value != value) and len(values) < _MOST:
-            values.append(Value(seq if values or self._answered else 0, value))
+            values.append(RecordedValue(seq if values or self._answered else 0, value))
 
 
 def stated(event: SourceRecorded) -> Mapping[Item, str]:
@@ -138,7 +138,7 @@ def _texts(items: Iterable[tuple[Item, Any]]) -> Iterator[tuple[Item, str]]:
             yield item, " ".join(value[:_LONGEST].split())
 
 
-class _Row(msgspec.Struct):
+class _EnvironmentRow(msgspec.Struct):
     """A row of Claude Code, and of those that write as it does."""
 
     cwd: Any = None
@@ -159,7 +159,7 @@ class _Payload(msgspec.Struct):
     git: _Git | None = None
 
 
-class _Codex(msgspec.Struct):
+class _CodexRow(msgspec.Struct):
     payload: _Payload | None = None
 
 
@@ -181,14 +181,14 @@ class _At(msgspec.Struct):
     cwd: Any = None
 
 
-class _Info(msgspec.Struct):
+class _RowInfo(msgspec.Struct):
     path: _At | None = None
     directory: Any = None
     version: Any = None
 
 
 class _OpenCode(msgspec.Struct):
-    info: _Info | None = None
+    info: _RowInfo | None = None
 
 
 class _Environment(msgspec.Struct):
@@ -205,8 +205,8 @@ class _Mini(msgspec.Struct):
 
 
 _FLAT, _CODEX, _COPILOT, _OPENCODE, _MINI = (
-    msgspec.json.Decoder(_Row),
-    msgspec.json.Decoder(_Codex),
+    msgspec.json.Decoder(_EnvironmentRow),
+    msgspec.json.Decoder(_CodexRow),
     msgspec.json.Decoder(_Copilot),
     msgspec.json.Decoder(_OpenCode),
     msgspec.json.Decoder(_Mini),
@@ -238,7 +238,7 @@ def _copilot(text: str) -> Row:
 
 
 def _opencode(text: str) -> Row:
-    info = _OPENCODE.decode(text).info or _Info()
+    info = _OPENCODE.decode(text).info or _RowInfo()
     return {"cwd": (info.path.cwd if info.path else None) or info.directory, "version": info.version}
 
 

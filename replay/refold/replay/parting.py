@@ -21,7 +21,7 @@ from refold.reducers.vocabulary import Cause, Verdict
 
 
 @unique
-class Difference(StrEnum):
+class DecisionDifference(StrEnum):
     """How a recorded decision and the derived one part."""
 
     CHANGED = "changed"
@@ -35,7 +35,7 @@ class Parting(NamedTuple):
     """The first place, from 0, at which recorded decisions and derived ones part, how, and the two; None where a side lacks it."""
 
     place: int
-    difference: Difference
+    difference: DecisionDifference
     recorded: ev.Decision | None
     derived: ev.Decision | None
 
@@ -64,8 +64,8 @@ def parting(
     return Parting(
         place,
         difference,
-        left[0] if left and difference is not Difference.MISSING else None,
-        right[0] if right and difference is not Difference.EXTRA else None,
+        left[0] if left and difference is not DecisionDifference.MISSING else None,
+        right[0] if right and difference is not DecisionDifference.EXTRA else None,
     )
 
 
@@ -78,19 +78,19 @@ def agreeing(state: RunState, recorded: Sequence[ev.Decision], derived: Sequence
     )
 
 
-def _difference(recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> Difference:
+def _difference(recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> DecisionDifference:
     if not recorded:
-        return Difference.MISSING
+        return DecisionDifference.MISSING
     if not derived:
-        return Difference.EXTRA
+        return DecisionDifference.EXTRA
     left, right = list(map(encoded, recorded)), list(map(encoded, derived))
     if sorted(left) == sorted(right):
-        return Difference.REORDERED
+        return DecisionDifference.REORDERED
     if left[0] in right[1:] and right[0] not in left:
-        return Difference.MISSING
+        return DecisionDifference.MISSING
     if right[0] in left[1:] and left[0] not in right:
-        return Difference.EXTRA
-    return Difference.CHANGED
+        return DecisionDifference.EXTRA
+    return DecisionDifference.CHANGED
 
 
 def _agree(state: RunState, recorded: ev.Decision, derived: ev.Decision) -> bool:

@@ -51,7 +51,7 @@ _QUOTED, _MESSAGES = 80, 5  # characters of a message, messages of one observati
 _NAMED = frozenset({"score", "unmapped"})  # what follows their colon is the source's own word
 
 
-class _Row(msgspec.Struct):
+class _SourceRow(msgspec.Struct):
     content: str
 
 
@@ -90,7 +90,7 @@ def quoted(said: str) -> str:
 
 def _content(row: str) -> str:
     try:
-        return str(msgspec.json.decode(row.partition("\n")[0], type=_Row).content)
+        return str(msgspec.json.decode(row.partition("\n")[0], type=_SourceRow).content)
     except msgspec.DecodeError:
         return row
 
@@ -109,7 +109,7 @@ class SourceTotals(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = msgspec.field(default=None, name="instance_cost")
 
 
-class _Info(msgspec.Struct, frozen=True, kw_only=True):
+class _SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     model_stats: SourceTotals | None = None
 
 
@@ -125,7 +125,7 @@ def source_totals(event: ev.Event, before: SourceTotals | None = None) -> Source
 def _totals(line: str) -> SourceTotals | None:
     """The totals in a line that an import kept, which may be JSON of anything. 0 is no count."""
     try:
-        stats = msgspec.json.decode(line, type=_Info).model_stats
+        stats = msgspec.json.decode(line, type=_SourceInfo).model_stats
     except (msgspec.MsgspecError, RecursionError):
         return None
     told = {name: value for name, value in msgspec.structs.asdict(stats).items() if value} if stats else {}

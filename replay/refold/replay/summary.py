@@ -13,7 +13,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.source_marks import lacks_tokens
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
-from refold.replay.environment import Environment, Reading
+from refold.replay.environment import Environment, EnvironmentReader
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.replay.source_words import SourceEnd, SourceTotals, is_lost, source_end, source_totals, told_of
 from refold.store.protocol import Store
@@ -24,7 +24,7 @@ EXCERPT = 400
 """Characters of a text that is kept of it: it is for skimming, and a run may be long."""
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A run without its turns: what was asked, and how it stands.
 
     `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on; `provider_error` is what the provider said of the request that ended it; `limit` is set if one ended it. `task` is the first
@@ -75,7 +75,7 @@ async def summary(
     upto: int | None = None,
     registry: Registry = BUILTIN,
     *others: Follower[Any],
-) -> tuple[Summary, RunState]:
+) -> tuple[RunSummary, RunState]:
     """What a run is up to event `upto`, and the state there. A damaged log is told as far as it can be read.
 
     `others` are shown what is told of. Raises `UnknownRun` and `NewerLog`.
@@ -87,7 +87,7 @@ async def summary(
     return summing.result(), summing.state
 
 
-class Summing(Follower[Summary]):
+class Summing(Follower[RunSummary]):
     """Sums up what can be folded, and shows that to others. Of the task so many characters are kept, None: all."""
 
     folds = True
@@ -106,7 +106,7 @@ class Summing(Follower[Summary]):
         self._ended = SourceEnd()
         self._totals: SourceTotals | None = None
         self._failed = ""
-        self._environment = Reading()
+        self._environment = EnvironmentReader()
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.after`."""
@@ -130,11 +130,11 @@ class Summing(Follower[Summary]):
         for other in self._others:
             other.take(step)
 
-    def result(self) -> Summary:
+    def result(self) -> RunSummary:
         """How the run stands after the last event that was taken; `damaged` where it is not the last of the log."""
         state = self.state
         spent, outcome = state.spent, state.outcome
-        return Summary(
+        return RunSummary(
             run=self._run,
             agent=state.setup.agent,
             model=state.setup.model,

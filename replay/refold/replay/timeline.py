@@ -16,7 +16,7 @@ from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elided, is
 from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import Follower, Step, Steps, stored_events
 from refold.replay.source_words import cuts
-from refold.replay.summary import EXCERPT, Summary, summary
+from refold.replay.summary import EXCERPT, RunSummary, summary
 from refold.store.protocol import Store
 
 _BESIDE = 20  # remarks of one turn about the source that it was imported from
@@ -95,7 +95,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str = "step"
 
 
-class Timeline(Summary, frozen=True, kw_only=True):
+class Timeline(RunSummary, frozen=True, kw_only=True):
     """A run with all its turns. Of a long run that is much: `turns` tells them one after the other."""
 
     turns: tuple[TurnRow, ...]

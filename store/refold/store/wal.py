@@ -122,7 +122,7 @@ def _scan(file: int, size: int) -> Damage | None:
     order = _ORDERS.get(magic, "")
     if not order or _add((0, 0), _words(header[:24], order)) != tuple(sums):
         return _damage(header, "the header of its -wal is not what SQLite wrote")
-    log = _Frames(file, order, FRAME + page, (size - HEADER) // (FRAME + page), header[16:24])
+    log = _WalFrames(file, order, FRAME + page, (size - HEADER) // (FRAME + page), header[16:24])
     stop = log.find_end((sums[0], sums[1]))
     if stop.number == log.total:
         return None
@@ -140,7 +140,7 @@ def _damage(header: bytes, what: str) -> Damage:
     )
 
 
-class _Frames(NamedTuple):
+class _WalFrames(NamedTuple):
     """The frames of a log: `length` bytes each, `salts` those of its header."""
 
     file: int

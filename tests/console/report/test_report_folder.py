@@ -16,7 +16,7 @@ from console.test_listings import tamper
 from refold.console.report.page import IndexEntry, index, page_name
 from refold.engine import say
 from refold.reducers.events import Parent
-from refold.replay.summary import Summary
+from refold.replay.summary import RunSummary
 from refold.replay.timeline import Effects
 from refold.store import SqliteStore
 from support.families import CHILD, PARENT, boss, hand_on, writer
@@ -44,7 +44,7 @@ def test_the_index_names_what_was_changed(tmp_path: Path) -> None:
     changes = Effects(calls=3, made=(("git push", 1, 5), ("> a", 2, 6)), harmful=1)
     runs = {"pushed": changes, "idle": Effects(), "unread": None}
     entries = [
-        IndexEntry(about=Summary(run=run, agent_state="COMPLETED"), changes=made)
+        IndexEntry(about=RunSummary(run=run, agent_state="COMPLETED"), changes=made)
         for run, made in runs.items()
     ]
     file = tmp_path / "index.html"
@@ -217,7 +217,7 @@ def test_runs_that_began_each_other_are_all_listed() -> None:
     """A log may claim any parent: each run has its row all the same, once, and what is damaged stands first."""
 
     def entry(run: str, parent: str, wrong: str = "") -> IndexEntry:
-        return IndexEntry(about=Summary(run=run, parent=Parent(run=parent, call="c1")), wrong=wrong)
+        return IndexEntry(about=RunSummary(run=run, parent=Parent(run=parent, call="c1")), wrong=wrong)
 
     entries = [
         entry("a", "b"),

@@ -33,7 +33,7 @@ from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
 from refold.replay.reader import Follower, Records, Step, follow
 from refold.replay.seen import Views
-from refold.replay.summary import Summary, Summing
+from refold.replay.summary import RunSummary, Summing
 from refold.replay.timeline import EffectCounter, Teller, TurnRow, tally
 from refold.replay.verification import Verifier
 from refold.replay.why import ALLOWED, Opinion, asked, state_changes
@@ -249,7 +249,7 @@ def _ends(event: ev.Event) -> bool:
     return isinstance(event, ev.StateChanged) and event.target.terminal
 
 
-def _figures(state: RunState, about: Summary, turns: Sequence[TurnRow]) -> Figures:
+def _figures(state: RunState, about: RunSummary, turns: Sequence[TurnRow]) -> Figures:
     counter, stands = EffectCounter(), state.agent_state
     for turn in turns:
         counter.take(turn)

@@ -18,7 +18,7 @@ from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.conditions import Field
 from refold.replay.queries.rows import Side
 from refold.replay.seen import ShownMessage
-from refold.replay.summary import Summary
+from refold.replay.summary import RunSummary
 from refold.replay.timeline import Effects
 from refold.replay.verification import Verification
 from refold.replay.why import Changes
@@ -206,7 +206,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     refold: str
     partial: bool
-    about: Summary
+    about: RunSummary
     figures: Figures
     imported: SourceRecorded | None
     children: tuple[ChildRun, ...]

@@ -19,7 +19,7 @@ from refold.console import descriptions
 from refold.console.report.data import ENCODER, PackedValues, Report
 from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures, known
-from refold.replay.summary import Summary
+from refold.replay.summary import RunSummary
 from refold.replay.timeline import Effects
 
 _FOLDER = files("refold.console.report") / "assets"
@@ -211,7 +211,7 @@ class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
     `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they changed.
     """
 
-    about: Summary
+    about: RunSummary
     did: str = ""
     failed: int | None = None
     changes: Effects | None = None
@@ -323,19 +323,19 @@ def _state(entry: IndexEntry) -> str:
     )
 
 
-def _is_failure(about: Summary) -> bool:
+def _is_failure(about: RunSummary) -> bool:
     """Whether an error or a limit ended it, by its source where that says so."""
     if about.source_end:
         return about.source_end.partition(":")[0] in ("error", "limit", "guardrail", "cancelled")
     return bool(about.code) and about.agent_state not in SUCCESSFUL
 
 
-def _where(about: Summary) -> str:
+def _where(about: RunSummary) -> str:
     told = dict(about.environment.pairs())
     return ", ".join(f"{name} {told[name]}" for name in ("cwd", "branch", "permission mode") if name in told)
 
 
-def _kin(about: Summary, pages: Mapping[str, str]) -> str:
+def _kin(about: RunSummary, pages: Mapping[str, str]) -> str:
     told = [("child of", about.parent.run)] if about.parent else []
     told += [("forked from", about.forked_from)] if about.forked_from else []
     return "".join(

@@ -14,16 +14,24 @@ import msgspec
 
 from refold.importers.derivation import facts
 from refold.importers.derivation.facts import refused_calls, without_call
-from refold.importers.derivation.gap import Gap, Reply, beside, bridged, is_persons
+from refold.importers.derivation.gap import PromptGap, Reply, beside, bridged, is_persons
 from refold.importers.derivation.log import (
     Derived,
+    ImportProblem,
     Interludes,
-    Origin,
-    Problem,
     Salts,
+    TranscriptOrigin,
     Writer,
 )
-from refold.importers.derivation.units import Plan, Unit, aligned, key_of, said_message, units_of, words_of
+from refold.importers.derivation.units import (
+    Unit,
+    WindowPlan,
+    aligned,
+    key_of,
+    said_message,
+    units_of,
+    words_of,
+)
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -50,7 +58,7 @@ from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown, shared
 
 
-class Opening(msgspec.Struct, frozen=True):
+class FirstWindow(msgspec.Struct, frozen=True):
     """The messages of the first request. `task` is the index of the person's first one, None: nobody knows better.
 
     `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls
@@ -64,7 +72,7 @@ class Opening(msgspec.Struct, frozen=True):
     orphans: tuple[Returned, ...]
 
 
-def opened(items: Iterable[Item]) -> Opening:
+def opened(items: Iterable[Item]) -> FirstWindow:
     """What these items, up to the first answer, make of a run's beginning. A recorded prompt has the last word."""
     said: list[Message] = []
     shown: list[Message] = []
@@ -89,7 +97,7 @@ def opened(items: Iterable[Item]) -> Opening:
                 pass
     units = units_of(shown)
     lawful = tuple(message for unit in units for message in unit.lawful())
-    return Opening(
+    return FirstWindow(
         messages=lawful,
         task=None if task is None else _place(lawful, task),
         hidden=tuple(_left_out(units_of(said), units)),
@@ -188,13 +196,13 @@ class Derivation:
     def __init__(
         self,
         run: str,
-        origin: Origin,
+        origin: TranscriptOrigin,
         salts: Salts,
         between: Interludes = MappingProxyType({}),
         parent: Parent | None = None,
     ) -> None:
         self.fit = Fit()
-        self.problems: list[Problem] = []
+        self.problems: list[ImportProblem] = []
         self._run, self._origin, self._parent = run, origin, parent
         self._log = Writer(origin, salts, self.problems.append, between)
         self._gap: list[Item] = []
@@ -257,12 +265,12 @@ class Derivation:
                 facts.cancel(self._log, cancel)
                 facts.cancelled_request(self._log, cancel)
             return
-        gap = Gap(items, asked, cancel)
+        gap = PromptGap(items, asked, cancel)
         plan = bridged(self._log, gap)
         if gap.prompt is not None:
             self._compare(gap.prompt, plan, asked)
 
-    def _compare(self, prompt: Prompted, plan: Plan, asked: Reply | None) -> None:
+    def _compare(self, prompt: Prompted, plan: WindowPlan, asked: Reply | None) -> None:
         """Say whether what is shown now is what the source's prompt says was shown."""
         shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
         verdict = "changed" if plan.change else "equal"
@@ -315,7 +323,9 @@ class Derivation:
         self._halves.add(unit.rest)
         return "" if told else unit.rest
 
-    def _started(self, began: RunBegan, at: int, model: str, start: Opening, *, unasked: bool) -> RunStarted:
+    def _started(
+        self, began: RunBegan, at: int, model: str, start: FirstWindow, *, unasked: bool
+    ) -> RunStarted:
         labels = {
             SOURCE_LABEL: self._origin.format,
             "source.file": self._origin.file,

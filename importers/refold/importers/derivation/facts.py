@@ -7,7 +7,7 @@ import msgspec
 
 from refold.importers.content import UnreadCall, is_known
 from refold.importers.derivation.log import Writer
-from refold.importers.derivation.units import Change, said_message
+from refold.importers.derivation.units import WindowChange, said_message
 from refold.importers.fields import json_text
 from refold.importers.items import (
     UNKNOWN_PART,
@@ -288,7 +288,7 @@ def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) ->
         log.record(item, seq)
 
 
-def change(log: Writer, made: Change, item: Item, why: str, *, goes_on: bool, unasked: bool) -> None:
+def change(log: Writer, made: WindowChange, item: Item, why: str, *, goes_on: bool, unasked: bool) -> None:
     """The source's harness changed what the model is shown; `goes_on` and `unasked` as in `said`."""
     seq = log.tell(
         lambda state, at, salt: observed(

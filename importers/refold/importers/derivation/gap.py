@@ -13,7 +13,7 @@ import msgspec
 from refold.importers.derivation import facts
 from refold.importers.derivation.facts import Open, Paired, paired
 from refold.importers.derivation.log import Writer
-from refold.importers.derivation.units import Plan, key_of, planned
+from refold.importers.derivation.units import WindowPlan, key_of, planned
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -34,7 +34,7 @@ from refold.reducers.vocabulary import Ranges, Role
 Reply = Answered | RequestFailed
 
 
-class Gap:
+class PromptGap:
     """The items between two answers. `asked` is what answers the request that comes next, None: the source ends here.
 
     `cancel`: a person stopped the run at the end. The first `before` of `said` came before the last `prompt`;
@@ -88,7 +88,7 @@ class Results(msgspec.Struct, frozen=True):
     parted: int | None = None
 
 
-def bridged(log: Writer, gap: Gap) -> Plan:
+def bridged(log: Writer, gap: PromptGap) -> WindowPlan:
     """Tell a gap. Afterwards the request that `gap.asked` answers is open; where the source ends, none is."""
     results = _results(log, gap)
     _tell_beside(log, gap, results)
@@ -116,7 +116,7 @@ def bridged(log: Writer, gap: Gap) -> Plan:
     return plan
 
 
-def _results(log: Writer, gap: Gap) -> Results:
+def _results(log: Writer, gap: PromptGap) -> Results:
     batch = log.state.batch
     waiting = [
         Open(call.id, call.name, log.provider_ids.get(call.id, ""))
@@ -136,7 +136,7 @@ def _results(log: Writer, gap: Gap) -> Results:
     return Results(pairs, missing, None if missing else last, None if early else last, parted)
 
 
-def _tell_beside(log: Writer, gap: Gap, results: Results) -> None:
+def _tell_beside(log: Writer, gap: PromptGap, results: Results) -> None:
     """The results but the one that is held, and what is beside the conversation, in the source's order."""
     for place, item in enumerate(gap.items):
         if place == results.parted:
@@ -177,7 +177,7 @@ def is_persons(item: Item) -> bool:
     return isinstance(item, Said) and item.by == "user"
 
 
-def _plan(log: Writer, gap: Gap, results: Results) -> Plan:
+def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
     state = log.state
     keys = {
         pair.call: key_of(Message(role=Role.TOOL, text=item.output))
@@ -198,7 +198,7 @@ def _plan(log: Writer, gap: Gap, results: Results) -> Plan:
     )
 
 
-def _tell_context(log: Writer, gap: Gap, plan: Plan) -> None:
+def _tell_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:
     waits = log.state.agent_state.awaits_operator
     goes_on = waits and gap.wants and plan.asker is None
     if plan.said:
@@ -216,7 +216,7 @@ _UNTOLD = (
 )
 
 
-class Spoken(msgspec.Struct, frozen=True, gc=False):
+class SpokenMessage(msgspec.Struct, frozen=True, gc=False):
     """A message, the row in which it stood, and whether a turn of the person begins with it."""
 
     row: int
@@ -226,14 +226,14 @@ class Spoken(msgspec.Struct, frozen=True, gc=False):
 
 def conversations(items: Iterable[Item]) -> Iterator[Item]:
     """The items of a file, each cut told as a prompt; a run that forks from another begins with what was said there."""
-    talk, forks = _Conversation(0), dict[str, tuple[Sequence[Spoken], int]]()
+    talk, forks = _MatchedConversation(0), dict[str, tuple[Sequence[SpokenMessage], int]]()
     for item in items:
         match item:
             case RunBegan():
                 said, upto = forks.pop(item.key, ((), 0))
                 began = msgspec.structs.replace(item, messages=_messages(said[:upto])) if upto else item
-                talk = _Conversation(
-                    item.cuts, said[:upto] or [Spoken(BEGINNING, message) for message in item.messages]
+                talk = _MatchedConversation(
+                    item.cuts, said[:upto] or [SpokenMessage(BEGINNING, message) for message in item.messages]
                 )
                 yield began
             case Said() | Answered() | Returned():
@@ -250,10 +250,10 @@ def conversations(items: Iterable[Item]) -> Iterator[Item]:
                 yield item
 
 
-class _Conversation:
+class _MatchedConversation:
     """Messages in order. `cuts` are to come, forks among them, None if nobody knows how many: without any, nothing is held."""
 
-    def __init__(self, cuts: int | None, said: Sequence[Spoken] = ()) -> None:
+    def __init__(self, cuts: int | None, said: Sequence[SpokenMessage] = ()) -> None:
         self._cuts = cuts
         self._said = [*said] if cuts != 0 else []
 
@@ -266,10 +266,10 @@ class _Conversation:
         """What was recorded as shown is what the next cut begins with."""
         if self._cuts != 0:
             self._said = [
-                Spoken(prompt.row, message, message.role is Role.USER) for message in prompt.messages
+                SpokenMessage(prompt.row, message, message.role is Role.USER) for message in prompt.messages
             ]
 
-    def fork(self) -> tuple[Sequence[Spoken], int]:
+    def fork(self) -> tuple[Sequence[SpokenMessage], int]:
         """What was said up to here: the first so many, to which more may be added."""
         fork = self._said, len(self._said)
         self._counted(self._said)
@@ -289,23 +289,25 @@ class _Conversation:
             yield Prompted(cut.position, cut.at, cut.rest, cut.counts, messages=_messages(kept), why=cut.why)
         self._counted(kept)
 
-    def _before(self, turns: int) -> Sequence[Spoken]:
+    def _before(self, turns: int) -> Sequence[SpokenMessage]:
         """What was said before the last `turns` of the person, and what the run begins with."""
         begins = [place for place, each in enumerate(self._said) if each.turn]
         upto = len(self._said) if not turns else begins[-turns] if turns <= len(begins) else 0
         return [each for place, each in enumerate(self._said) if place < upto or each.row == BEGINNING]
 
-    def _counted(self, said: list[Spoken]) -> None:
+    def _counted(self, said: list[SpokenMessage]) -> None:
         """One of what is to come less. What forks stay what they were: another list is begun."""
         self._cuts = self._cuts - 1 if self._cuts else self._cuts
         self._said = said if self._cuts != 0 else []
 
 
-def _spoken(item: Said | Answered | Returned) -> Spoken:
-    return Spoken(item.row, message_of(item), is_persons(item))
+def _spoken(item: Said | Answered | Returned) -> SpokenMessage:
+    return SpokenMessage(item.row, message_of(item), is_persons(item))
 
 
-def _within(said: Sequence[Spoken], ranges: Ranges, *, between: bool = False) -> Sequence[Spoken]:
+def _within(
+    said: Sequence[SpokenMessage], ranges: Ranges, *, between: bool = False
+) -> Sequence[SpokenMessage]:
     """Those in these ranges of rows, or all from the first of them to the last."""
     firsts = [first for first, _ in ranges]
     found = ((place, each.row, bisect(firsts, each.row)) for place, each in enumerate(said))
@@ -313,12 +315,12 @@ def _within(said: Sequence[Spoken], ranges: Ranges, *, between: bool = False) ->
     return said[places[0] : places[-1] + 1] if between and places else [said[place] for place in places]
 
 
-def _result_ids(said: Iterable[Spoken]) -> set[str | None]:
+def _result_ids(said: Iterable[SpokenMessage]) -> set[str | None]:
     """The calls of which there is a result."""
     return {each.message.call for each in said if each.message.role is Role.TOOL}
 
 
-def _left(spoken: Spoken, gone: Collection[str | None], cleared: Mapping[str, str]) -> Spoken:
+def _left(spoken: SpokenMessage, gone: Collection[str | None], cleared: Mapping[str, str]) -> SpokenMessage:
     """What a cut leaves of a message: no call whose result left with it, and of a result that was cleared other words."""
     message = spoken.message
     if (words := cleared.get(message.call or "")) is not None:
@@ -329,5 +331,5 @@ def _left(spoken: Spoken, gone: Collection[str | None], cleared: Mapping[str, st
     return spoken if message is spoken.message else msgspec.structs.replace(spoken, message=message)
 
 
-def _messages(said: Iterable[Spoken]) -> tuple[Message, ...]:
+def _messages(said: Iterable[SpokenMessage]) -> tuple[Message, ...]:
     return answering(each.message for each in said)

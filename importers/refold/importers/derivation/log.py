@@ -29,7 +29,7 @@ Make = Callable[[RunState, int, bytes], ev.Fact]
 """(state, at, salt) -> the fact that comes next."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class TranscriptOrigin(msgspec.Struct, frozen=True):
     """Where a run comes from: the format's name, the file's name without its folders, its SHA-256 in hex."""
 
     format: str
@@ -46,7 +46,7 @@ class Derived(msgspec.Struct, frozen=True, gc=False):
     salt: bytes
 
 
-class Problem(msgspec.Struct, frozen=True, gc=False):
+class ImportProblem(msgspec.Struct, frozen=True, gc=False):
     """What was odd in a source, and where. `unread`: it could not be read, or not be trusted."""
 
     position: str
@@ -62,7 +62,11 @@ class Writer:
     """
 
     def __init__(
-        self, origin: Origin, salts: Salts, odd: Callable[[Problem], None], between: Interludes
+        self,
+        origin: TranscriptOrigin,
+        salts: Salts,
+        odd: Callable[[ImportProblem], None],
+        between: Interludes,
     ) -> None:
         self.state: RunState = NEW
         self._between = between
@@ -155,7 +159,7 @@ class Writer:
         self._pass_over()
         position = "" if item is None else clean(item.position)
         problem = clean(problem)
-        self._odd(Problem(position, code, problem, unread))
+        self._odd(ImportProblem(position, code, problem, unread))
         where = f"{position}: {problem}" if position else problem
         self._annotate(lambda at: ev.Diagnosed(at=at, code=clean(code), problem=where, seq=seq), text)
 

@@ -181,7 +181,7 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     keys: Keys
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class WindowChange(msgspec.Struct, frozen=True, kw_only=True):
     """What the harness did besides: `messages` joined, each behind the one that `after` names; `kept` stayed."""
 
     messages: tuple[Message, ...] = ()
@@ -189,7 +189,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     kept: Ranges | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class WindowPlan(msgspec.Struct, frozen=True, kw_only=True):
     """In order: `said` joins at the end, `change` is made, `asker` is said by somebody who waits for an answer.
 
     `keys` is what the request must show then, None where nothing recorded it; `halves` are pairs that it had
@@ -197,7 +197,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     said: tuple[Said, ...] = ()
-    change: Change | None = None
+    change: WindowChange | None = None
     asker: Said | None = None
     keys: Keys | None = None
     halves: tuple[Unit, ...] = ()
@@ -212,7 +212,7 @@ def planned(
     *,
     wanted: bool,
     under_way: bool = False,
-) -> Plan:
+) -> WindowPlan:
     """How to get from the window to what the next request showed.
 
     `messages` is the number of the run's last message, reserved ones included. `said` is what was said
@@ -222,7 +222,7 @@ def planned(
     """
     if prompt is None:
         asker = said[-1] if wanted and said and said[-1].role is Role.USER else None
-        return Plan(said=tuple(said if asker is None else said[:-1]), asker=asker)
+        return WindowPlan(said=tuple(said if asker is None else said[:-1]), asker=asker)
     later = [Unit((said_message(each),), (key_of(said_message(each)),)) for each in said[after:]]
     units = units_of(prompt.messages)
     target = [*(_settled(units, window) if under_way else units), *later]
@@ -233,7 +233,7 @@ def planned(
     last = found[:-1] if asker is not None else found
     numbered = _numbered(window, messages, said, its)
     change = _change(numbered, messages + len(plain), target[: len(last)], last)
-    return Plan(
+    return WindowPlan(
         said=tuple(plain),
         change=change,
         asker=asker,
@@ -288,7 +288,7 @@ def _change(
     messages: int,
     target: Sequence[Unit],
     found: Sequence[int | None],
-) -> Change | None:
+) -> WindowChange | None:
     stays = {place for place in found if place is not None}
     kept = [number for place, numbers in enumerate(numbered) if place in stays for number in numbers]
     leaves = any(numbers for place, numbers in enumerate(numbered) if place not in stays)
@@ -305,4 +305,4 @@ def _change(
             last = messages + len(joined)
     if not joined and not leaves:
         return None
-    return Change(messages=tuple(joined), after=tuple(after), kept=ranges_of(kept) if leaves else None)
+    return WindowChange(messages=tuple(joined), after=tuple(after), kept=ranges_of(kept) if leaves else None)

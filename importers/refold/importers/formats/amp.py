@@ -41,7 +41,7 @@ from refold.importers.items import (
     RunBegan,
 )
 from refold.importers.message_shapes import take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import End, Ending, last_answer
 from refold.importers.session_rows import Noise
 from refold.importers.source import BadTranscript, Source
@@ -68,16 +68,16 @@ class Amp:
 
     name = "amp"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By the id of a thread, or by messages with numbers whose results name their calls as only Amp does."""
         head = source.head()
         found = beginning(source) if b'"messages"' in head else None
         if text(found, "id").startswith("T-") and (
             "messageId" in table(found, "messages", 0) or "v" in table(found)
         ):
-            return Match(96, "a thread, by its id T-…")
+            return FormatMatch(96, "a thread, by its id T-…")
         if "messageId" in table(found, "messages", 0) and (b'"toolUseID"' in head or b'"agentMode"' in head):
-            return Match(90, "messages with messageId, as Amp numbers them")
+            return FormatMatch(90, "messages with messageId, as Amp numbers them")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:

@@ -39,7 +39,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, add_counts
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import diagnose_apart
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message, MessageCall
@@ -56,15 +56,15 @@ class Atif(msgspec.Struct, frozen=True):
 
     name: str = "atif"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """Its own name in `schema_version`, or steps of a system, a user and an agent."""
         head = beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         version = text(found, "schema_version")
         if version.upper().startswith("ATIF"):
-            return Match(98, f"names its schema {version[:20]}")
+            return FormatMatch(98, f"names its schema {version[:20]}")
         if {"step_id", "source"} <= table(found, "steps", 0).keys():
-            return Match(80, "numbered steps with a source")
+            return FormatMatch(80, "numbered steps with a source")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:

@@ -29,7 +29,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import Counted, Item, Place, Quality, RunBegan, RunEnded, Tokens
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, End, Session, SessionFormat
 from refold.importers.session_rows import BEGINNING, Noise, Row, cut_to_summary, only, since
 from refold.importers.source import Source, fits
@@ -279,14 +279,14 @@ def _is_main(row: Row) -> bool:
     return not (text(row.value, "agentId") or text(row.value, "data", "parentToolCallId"))
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By its header, or by events of its types that hold data."""
     if any(text(row, "data", "producer") == "copilot-agent" for row in found):
-        return Match(98, "a session.start of copilot-agent")
+        return FormatMatch(98, "a session.start of copilot-agent")
     if any(
         text(row, "type") in _EVENTS and isinstance(row.get("data"), dict) and "id" in row for row in found
     ):
-        return Match(85, "events with data, as assistant.message")
+        return FormatMatch(85, "events with data, as assistant.message")
     return None
 
 

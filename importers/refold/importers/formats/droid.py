@@ -23,7 +23,7 @@ from refold.importers.fields import (
 )
 from refold.importers.items import Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, cut_to_summary, since, unread_parts
 from refold.importers.traces import answer_of
@@ -119,14 +119,14 @@ def _take_result(block: JSON) -> tuple[str, str, bool]:
     return take_text(block, "tool_use_id"), take_words(block, "content"), failed
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By its header, or by what it notes beside its messages."""
     heads = (row for row in found if text(row, "type") == "session_start" and text(row, "id"))
     if any({"cwd", "owner", "title", "sessionTitle"} & row.keys() for row in heads):
-        return Match(92, "a session_start with its folder or title")
+        return FormatMatch(92, "a session_start with its folder or title")
     noted = any(text(row, "type") in ("todo_state", "compaction_state") for row in found)
     spoke = any(isinstance(at(row, "message", "content"), list) for row in found)
-    return Match(82, "messages beside the state of a list of to-dos") if noted and spoke else None
+    return FormatMatch(82, "messages beside the state of a list of to-dos") if noted and spoke else None
 
 
 DROID = SessionFormat("droid", _Droid, _match)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from refold.importers.content import take_calls
 from refold.importers.fields import JSON, take_each, take_if, take_text, take_words, text
 from refold.importers.items import Item, RunBegan
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, Session, SessionFormat
 from refold.importers.session_rows import Noise, Row
 from refold.importers.source import Source, fits
@@ -106,11 +106,13 @@ class _GrokCli(Session):
         yield row.place.message(said, by, role=Role(role), rest=row.rest())
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By what no other format's rows have: the model's id in an answer, why a message was put in, its prompt's number."""
     typed = [row for row in found if text(row, "type") in ("user", "assistant") and "content" in row]
     if any(name in row for row in typed for name in _OWN):
-        return Match(85, "rows of type user or assistant with content, and a prompt's number or a model's id")
+        return FormatMatch(
+            85, "rows of type user or assistant with content, and a prompt's number or a model's id"
+        )
     return None
 
 

@@ -32,7 +32,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import Counted, Item, Place, RequestFailed, RunBegan, RunEnded
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, End, Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, lines
 from refold.importers.source import Source, fits
@@ -68,7 +68,7 @@ _KINDS = frozenset({
 })  # fmt: skip
 
 
-class _Step(Draft):
+class _KimiStep(Draft):
     """A step of which rows may follow, and what came between them: results, remarks."""
 
     def __init__(self, first: Row) -> None:
@@ -112,7 +112,7 @@ class _KimiCli(Session):
         self.first: Row | None = None
         self.wire = False
         super().__init__(source)
-        self.step: _Step | None = None
+        self.step: _KimiStep | None = None
         self.names: dict[str, str] = {}
         self.moments: list[float] = []
 
@@ -185,11 +185,11 @@ class _KimiCli(Session):
             self.moments = [min([*self.moments, written]), max([*self.moments, written])]
         match kind:
             case "ContentPart" | "ToolCall" | "ToolCallPart":
-                self.step = self.step or _Step(row)
+                self.step = self.step or _KimiStep(row)
                 self.step.add(row, kind, said)
                 self.names |= {call.id: call.name for call in self.step.calls[-1:]}
             case "StatusUpdate" if table(said, "token_usage"):
-                self.step = self.step or _Step(row)
+                self.step = self.step or _KimiStep(row)
                 self.step.add(row, kind, said)
             case "ToolResult":
                 yield from self.beside(self._returned(row, said))
@@ -235,7 +235,7 @@ class _KimiCli(Session):
             self.step = None
             where = replace(row.place, position=lines(step.first.line, row.line)) if step else row.place
             partial, between = (step.message().text, step.between) if step else ("", ())
-            step = step or _Step(row)
+            step = step or _KimiStep(row)
             step.left += [json_text({"think": thought}) for thought in step.thoughts]
             step.grow(row, _left_of(row))
             yield where.failure(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
@@ -273,14 +273,14 @@ def _take_shown(said: JSON, *, failed: bool) -> str:
     return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By messages of the wire, or by the marks of a context."""
     if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
-        return Match(95, "messages of the wire")
+        return FormatMatch(95, "messages of the wire")
     if any(text(row, "role") in _MARKS for row in found):
-        return Match(95, "a context with checkpoints")
+        return FormatMatch(95, "a context with checkpoints")
     bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
-    return Match(60, "the header of the wire") if bare else None
+    return FormatMatch(60, "the header of the wire") if bare else None
 
 
 KIMI_CLI = SessionFormat("kimi_cli", _KimiCli, _match)

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from refold.importers.content import UsageNames, call_of, manifests, plain, unwrap, unwrapped
-from refold.importers.documents import ANY, Value, values
+from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
     Times,
@@ -35,9 +35,9 @@ from refold.importers.fields import (
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
 from refold.importers.message_shapes import Read, instructed, take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
-from refold.importers.traces import Step, Trace, answer_of, time_of
+from refold.importers.traces import Trace, TraceStep, answer_of, time_of
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import Role
@@ -95,14 +95,16 @@ class Langfuse:
 
     name = "langfuse"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By the names that observations have and nothing else has."""
         head = source.head()
         if b'"observations"' in head and b'"trace"' in head:
-            return Match(95, "a trace with observations")
+            return FormatMatch(95, "a trace with observations")
         if b'"parentObservationId"' in head or (b'"observations"' in head and b'"traceId"' in head):
-            return Match(90, "observations")
-        return Match(70, "a trace of Langfuse") if b'"trace"' in head and b'"projectId"' in head else None
+            return FormatMatch(90, "observations")
+        return (
+            FormatMatch(70, "a trace of Langfuse") if b'"trace"' in head and b'"projectId"' in head else None
+        )
 
     def items(self, source: Source) -> Iterator[Item]:
         """One run a trace."""
@@ -115,14 +117,14 @@ class Langfuse:
                 place = f"{value.position}.observations"
                 listed = take_rows(value.value, "observations")
                 observed = [Observation(f"{place}[{index}]", row) for index, row in enumerate(listed)]
-                yield from _Run(observed, value, keys).items()
+                yield from _TraceRun(observed, value, keys).items()
             elif "type" in table(value.value) and "startTime" in table(value.value):
                 own = loose.setdefault(text(value.value, "traceId"), [])
                 own.append(Observation(value.position, value.value))
             else:
                 yield value.place.problem("no_trace", "no trace with observations", value.value)
         for trace, own in loose.items():
-            yield from _Run(own, Value(own[0].position, {"trace": {"id": trace}}), keys).items()
+            yield from _TraceRun(own, JsonValue(own[0].position, {"trace": {"id": trace}}), keys).items()
         if not keys:
             raise BadTranscript(source.name, "", "no trace with observations in it")
 
@@ -130,10 +132,10 @@ class Langfuse:
 LANGFUSE = Langfuse()
 
 
-class _Run:
+class _TraceRun:
     """One trace, told by the starts of its observations."""
 
-    def __init__(self, listed: Sequence[Observation], value: Value, keys: set[str]) -> None:
+    def __init__(self, listed: Sequence[Observation], value: JsonValue, keys: set[str]) -> None:
         self.position = value.position
         self.around = table(value.value)
         self.trace = table(self.around, "trace") or self.around
@@ -228,7 +230,7 @@ class _Run:
         new = [row for row, id_ in zip(copied, ids, strict=True) if row != {"id": id_}]
         return {"ids": [*ids], "more": new} if copied else {}
 
-    def _step(self, one: Observation) -> Step:
+    def _step(self, one: Observation) -> TraceStep:
         start = Place(one.position, one.moment("startTime"))
         done, took = time_of(start.at, one.moment("endTime"))
         place, problem = Place(one.position, done), text(one.row, "statusMessage")
@@ -242,11 +244,11 @@ class _Run:
             tool = place.result(
                 call, output, name=name, failed=failed, duration=took, rest=json_text(one.row)
             )
-            return Step(tool=tool, problem=problem)
+            return TraceStep(tool=tool, problem=problem)
         kind = one.kind.lower() or "observation"
-        return Step(remark=start.remark(known_or(kind, _KINDS), one.row, known=kind in _KINDS))
+        return TraceStep(remark=start.remark(known_or(kind, _KINDS), one.row, known=kind in _KINDS))
 
-    def _request(self, one: Observation, start: Place, place: Place, took: int) -> Step:
+    def _request(self, one: Observation, start: Place, place: Place, took: int) -> TraceStep:
         counts = Counted(assistant=1, usage=_TOKENS.of(at(one.row, "usageDetails")))
         place, whole = place.with_counts(counts), rest(one.row) if one.failed else ""
         failure = place.failure(text(one.row, "statusMessage"), rest=whole) if one.failed else None
@@ -264,7 +266,7 @@ class _Run:
             rest=rest({**table(one.row), "beside": beside}),
         )
         prompt = self.prompts[id(one)].messages
-        return Step(place=start, prompt=prompt, answer=told, failure=failure, unknown=output.unknown)
+        return TraceStep(place=start, prompt=prompt, answer=told, failure=failure, unknown=output.unknown)
 
     def _end(self) -> tuple[str, str]:
         failed = next((one for one in self.all if one.failed), None)

@@ -42,7 +42,7 @@ from refold.importers.fields import (
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, add_counts
 from refold.importers.message_shapes import take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import BEGINNING, Cut
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message, MessageCall
@@ -224,25 +224,25 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
 
     name: str = "mini_swe_agent"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """Its own name in the document, or a bare message list whose answers are one fenced command."""
         found = beginning(source)
         if text(found, "trajectory_format").startswith("mini-swe-agent") or text(
             found, "info", "mini_version"
         ):
-            return Match(98, "names its format mini-swe-agent")
+            return FormatMatch(98, "names its format mini-swe-agent")
         if isinstance(found, list):
             messages = rows(found)
             answered = [row for row in messages if text(row, "role") == "assistant"]
             if answered and any(text(row, "content").startswith("<returncode>") for row in messages):
-                return Match(85, "a message list with return codes")
+                return FormatMatch(85, "a message list with return codes")
             return None
         if {"info", "messages"} <= table(found).keys() and "model_stats" in table(found, "info"):
-            return Match(85, "messages, and info with model_stats")
+            return FormatMatch(85, "messages, and info with model_stats")
         if {"agent", "model", "environment"} <= table(found, "info", "config").keys():
-            return Match(80, "info with the configuration of an agent, a model and an environment")
+            return FormatMatch(80, "info with the configuration of an agent, a model and an environment")
         if any({"response", "actions"} & table(row, "extra").keys() for row in rows(found, "messages")):
-            return Match(80, "messages whose answers carry extra.response or extra.actions")
+            return FormatMatch(80, "messages whose answers carry extra.response or extra.actions")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:

@@ -28,9 +28,9 @@ from refold.importers.fields import (
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
 from refold.importers.message_shapes import Read, take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
-from refold.importers.traces import Step, Trace, answer_of, time_of
+from refold.importers.traces import Trace, TraceStep, answer_of, time_of
 from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Role
 
@@ -50,7 +50,7 @@ _TOKENS = UsageNames(
 )
 
 
-class Span(msgspec.Struct, frozen=True, gc=False):
+class AgentSpan(msgspec.Struct, frozen=True, gc=False):
     """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`, `task`)."""
 
     position: str
@@ -87,22 +87,22 @@ class OpenAIAgents:
 
     name = "openai_agents"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By the object names of its rows."""
         head = source.head().replace(b'": "', b'":"')
         if b'"object":"trace' in head:
-            return Match(95, 'rows of object "trace" and "trace.span"')
+            return FormatMatch(95, 'rows of object "trace" and "trace.span"')
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
         """One run a trace, in the order in which the traces begin."""
-        traces: dict[str, tuple[list[Span], list[Span]]] = {}
+        traces: dict[str, tuple[list[AgentSpan], list[AgentSpan]]] = {}
         seen: dict[str, JSON] = {}
         for position, row in _rows(source):
             if isinstance(row, Unread):
                 yield row
             elif text(row, "object") == "trace":
-                traces.setdefault(text(row, "id"), ([], []))[0].append(Span(position, row))
+                traces.setdefault(text(row, "id"), ([], []))[0].append(AgentSpan(position, row))
             elif text(row, "object") == "trace.span":
                 mark = text(row, "id") if text(row, "ended_at") else json_text(row)
                 if mark and mark in seen:
@@ -110,7 +110,7 @@ class OpenAIAgents:
                     yield Place(position).problem(code, f"span {mark[:80]} again", row)
                     continue
                 seen[mark] = row
-                traces.setdefault(text(row, "trace_id"), ([], []))[1].append(Span(position, row))
+                traces.setdefault(text(row, "trace_id"), ([], []))[1].append(AgentSpan(position, row))
             else:
                 yield Place(position).problem("no_span", "neither a trace nor a span", row)
         if not traces:
@@ -137,7 +137,7 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
             yield value.position.removesuffix(" $"), value.value
 
 
-def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Item]:
+def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> Iterator[Item]:
     """One trace, told by the starts of its spans; `heads` are its rows `trace`."""
     whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
     # A row that says only that a span began is told by the row that says all of it.
@@ -147,7 +147,7 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
     left = set[str]()
     trace = Trace([_step(span, left, told=told) for span in spans])
     agent = next((span for span in spans if span.kind == "agent"), None)
-    first = heads[0] if heads else Span(spans[0].position, None)
+    first = heads[0] if heads else AgentSpan(spans[0].position, None)
     labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
     take_if(first.row, "object", "trace")
     take_if(first.row, "id", key)
@@ -175,11 +175,11 @@ def _run(key: str, heads: Sequence[Span], every: Sequence[Span]) -> Iterator[Ite
     yield Place(last.position).end(_end(spans), times)
 
 
-def _start(span: Span) -> int:
+def _start(span: AgentSpan) -> int:
     return span.moment("started_at") or span.moment("ended_at") or 0
 
 
-def _step(span: Span, left: set[str], *, told: bool) -> Step:
+def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
     """A span as a step; `told`: spans of their own have the answers, so turns are none. `left`: of the prompts before."""
     start = Place(span.position, span.moment("started_at"))
     done, took = time_of(start.at, span.moment("ended_at"))
@@ -197,7 +197,7 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
             stop=said.stop,
             rest=rest(span.row),
         )
-        return Step(
+        return TraceStep(
             place=start,
             prompt=asked.messages,
             answer=answer,
@@ -213,13 +213,13 @@ def _step(span: Span, left: set[str], *, told: bool) -> Step:
         place = place.with_counts(counts)
         tool = place.result("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
         given = None if data.get("input") is None else arguments(data.get("input"))
-        return Step(tool=tool, arguments=given, problem=span.error)
+        return TraceStep(tool=tool, arguments=given, problem=span.error)
     known = not span.kind or span.kind in _KINDS
     remark = start.remark(known_or(span.kind or "span", _KINDS), span.row, known=known)
-    return Step(remark=remark, turn=span.kind == "turn")
+    return TraceStep(remark=remark, turn=span.kind == "turn")
 
 
-def _end(spans: Sequence[Span]) -> tuple[str, str]:
+def _end(spans: Sequence[AgentSpan]) -> tuple[str, str]:
     failed = [span for span in spans if span.error and span.kind in ("agent", "turn", "task")]
     for span in failed:
         if span.error.startswith(_GUARDRAIL):

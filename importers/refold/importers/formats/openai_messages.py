@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from refold.importers.content import calling, take_tools
-from refold.importers.documents import ANY, Value, beginning, values
+from refold.importers.documents import ANY, JsonValue, beginning, values
 from refold.importers.fields import JSON, at, left, rest, rows, table, take_rows, take_text
 from refold.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
 from refold.importers.message_shapes import take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -26,7 +26,7 @@ _OBJECT = re.compile(
 )
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class ChatMessage(msgspec.Struct, frozen=True, gc=False):
     """One message of the list, read: where it stands, what it is, what of it no item says.
 
     `lost` names what looks like a call or its result, in a form that these lists do not have.
@@ -38,18 +38,20 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     lost: str = ""
 
 
-def read_rows(listed: Sequence[JSON], position: str) -> list[Row]:
+def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
     """The messages of a list that stands at `position`, taken out of it."""
-    found: list[Row] = []
+    found: list[ChatMessage] = []
     for index, row in enumerate(listed):
         said = take_messages(row)
         known = (*_READ, "tool_calls") if any(message.calls for message in said.messages) else _READ
         lost = calling([left(said.left, *known), *said.unknown])
-        found.append(Row(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
+        found.append(ChatMessage(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
     return found
 
 
-def conversation(listed: Sequence[Row], began: RunBegan, odd: Sequence[Unread] = ()) -> Iterator[Item]:
+def conversation(
+    listed: Sequence[ChatMessage], began: RunBegan, odd: Sequence[Unread] = ()
+) -> Iterator[Item]:
     """The run `began`, with what stands before the first answer, then what happened. `odd` is told at its beginning."""
     answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
     first = next(answered, len(listed))
@@ -91,7 +93,7 @@ class OpenAIMessages:
 
     name = "openai_messages"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """A weak sign: many formats are made of such messages, and know themselves better."""
         head = source.head()
         if b'"role"' not in head:
@@ -99,7 +101,7 @@ class OpenAIMessages:
         found = beginning(source)
         first = at(found, 0) if isinstance(found, list) else found
         if _LIST.match(head) or _OBJECT.match(head) or _is_request(first):
-            return Match(30, "a list of messages with roles")
+            return FormatMatch(30, "a list of messages with roles")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -117,7 +119,7 @@ class OpenAIMessages:
             else:
                 yield value.place.problem("no_messages", "no list of messages", value.value)
         if bare:
-            yield from _run(Value("$", bare), count)
+            yield from _run(JsonValue("$", bare), count)
         if not bare and not count:
             raise BadTranscript(source.name, "", "no list of messages in it")
 
@@ -130,7 +132,7 @@ def _is_request(value: JSON) -> bool:
     return {"role", "content"} <= table(value, "messages", 0).keys() and "info" not in table(value)
 
 
-def _run(value: Value, count: int) -> Iterator[Item]:
+def _run(value: JsonValue, count: int) -> Iterator[Item]:
     around: JSON = table(value.value)
     place = f"{value.position}.messages" if around else value.position
     found = read_rows(take_rows(around, "messages") or rows(value.value), place)

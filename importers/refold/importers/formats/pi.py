@@ -29,7 +29,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, RunEnded, Said
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, cut_to_summary, since, unread_parts
 from refold.importers.source import Source
@@ -245,22 +245,22 @@ def _one_answer(message: JSON) -> Counted:
     return Counted(assistant=1, usage=TOKENS.of(at(message, "usage")))
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By its header, or by its entries where the header is gone."""
     if any("payload" in row or "parentUuid" in row for row in found):
         return None
     roles = {text(row, "message", "role") for row in found if text(row, "type") == "message"}
     if any(text(row, "type") == "session" and "id" in row for row in found):
-        return Match(90, "an entry of type session")
+        return FormatMatch(90, "an entry of type session")
     if roles & {"user", "assistant", "toolResult"}:
         known = all(text(row, "type") in _ENTRIES for row in found)
-        return Match(70 if known else 55, "entries of type message")
+        return FormatMatch(70 if known else 55, "entries of type message")
     return None
 
 
-def _match_head(head: bytes) -> Match | None:
+def _match_head(head: bytes) -> FormatMatch | None:
     """By the beginning of its header, where the file breaks off in it."""
-    return Match(25, "cut in its entry of type session") if _HEADER.match(head) else None
+    return FormatMatch(25, "cut in its entry of type session") if _HEADER.match(head) else None
 
 
 PI = SessionFormat("pi", _Pi, _match, _match_head)

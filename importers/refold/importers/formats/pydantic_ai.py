@@ -7,7 +7,7 @@ a failed call came back; one that names none is the framework asking for another
 from collections.abc import Iterator, Mapping, Sequence
 
 from refold.importers.content import UsageNames, end_of, take_call
-from refold.importers.documents import ANY, Value, values
+from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
     Times,
@@ -27,7 +27,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, add_counts
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
@@ -168,11 +168,11 @@ class PydanticAI:
 
     name = "pydantic_ai"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By the discriminators of messages and parts."""
         head = source.head()
         if b'"part_kind"' in head and b'"parts"' in head:
-            return Match(95, "messages with parts of a part_kind")
+            return FormatMatch(95, "messages with parts of a part_kind")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -186,12 +186,12 @@ class PydanticAI:
                 loose.append((value.position, value.value))
             elif conversations := list(_conversations(value)):
                 for listed, key, around in conversations:
-                    yield from _Conversation(listed, key or str(runs), around).items()
+                    yield from _MessageHistory(listed, key or str(runs), around).items()
                     runs += 1
             else:
                 yield value.place.problem("no_message", "no message", value.value)
         if loose:
-            yield from _Conversation(loose, str(runs)).items()
+            yield from _MessageHistory(loose, str(runs)).items()
         elif not runs:
             raise BadTranscript(source.name, "", "no messages of Pydantic AI in it")
 
@@ -199,7 +199,7 @@ class PydanticAI:
 PYDANTIC_AI = PydanticAI()
 
 
-def _conversations(value: Value) -> Iterator[tuple[list[tuple[str, JSON]], str, str]]:
+def _conversations(value: JsonValue) -> Iterator[tuple[list[tuple[str, JSON]], str, str]]:
     """The conversations of a value, each with its name and what stands around it.
 
     They are its own messages, or those of the runs that it lists; a run without any is told with the first.
@@ -229,7 +229,7 @@ def _take_listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
     return [(f"{place}[{index}]", row) for index, row in enumerate(listed)]
 
 
-class _Conversation:
+class _MessageHistory:
     """One conversation: its messages with their places. Each repeats the ids of the first, which are told once."""
 
     def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:

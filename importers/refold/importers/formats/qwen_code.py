@@ -39,7 +39,7 @@ from refold.importers.fields import (
 from refold.importers.formats.gemini_cli.parts import TOOL, shell_failed
 from refold.importers.items import Answered, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import End, Session, SessionFormat
 from refold.importers.session_rows import BEGINNING, Cut, Noise, Row, unread_parts
 from refold.importers.source import Source
@@ -292,11 +292,11 @@ def _take_output(part: JSON) -> str:
     return said if isinstance(said, str) else "" if said is None else json_text(said)
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By rows of a tree whose messages have parts, or that have a payload of the system's."""
     linked = [row for row in found if {"uuid", "parentUuid", "sessionId"} <= row.keys()]
     if any(isinstance(at(row, "message", "parts"), list) or "systemPayload" in row for row in linked):
-        return Match(95, "rows with parentUuid whose messages have parts")
+        return FormatMatch(95, "rows with parentUuid whose messages have parts")
     return None
 
 

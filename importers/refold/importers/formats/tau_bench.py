@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from refold.importers.documents import ANY, Value, values
+from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import JSON, at, json_text, number, rest, table, take, take_rows, take_text, text
-from refold.importers.formats.openai_messages import Row, conversation, read_rows
+from refold.importers.formats.openai_messages import ChatMessage, conversation, read_rows
 from refold.importers.items import Item, Place, RunBegan, Unread
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import INFERRED, UNNAMED
@@ -35,15 +35,15 @@ class TauBench:
 
     name = "tau_bench"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By a run's keys, or the few-shot files' only one."""
         head = source.head()
         if b'"messages_display"' in head:
-            return Match(95, "messages_display")
+            return FormatMatch(95, "messages_display")
         if b'"traj"' in head and (b'"task_id"' in head or b'"reward"' in head):
-            return Match(95, "task_id, reward and traj")
+            return FormatMatch(95, "task_id, reward and traj")
         # A task's description may be longer than the head.
-        return Match(60, "task_id and reward") if b'"task_id"' in head and b'"reward"' in head else None
+        return FormatMatch(60, "task_id and reward") if b'"task_id"' in head and b'"reward"' in head else None
 
     def items(self, source: Source) -> Iterator[Item]:
         """One run after the other."""
@@ -72,7 +72,7 @@ def _key(value: JSON, taken: set[str]) -> str:
     return named if named not in taken else f"{named}#{len(taken) + 1}"
 
 
-def _run(value: Value, key: str) -> Iterator[Item]:
+def _run(value: JsonValue, key: str) -> Iterator[Item]:
     listed = read_rows(take_rows(value.value, "traj"), f"{value.position}.traj")
     numbers = {name: number(value.value, name) for name in ("task_id", "trial")}
     labels = {name: str(given) for name, given in numbers.items() if given is not None}
@@ -106,7 +106,7 @@ def _named(said: Sequence[Message]) -> str:
     return said[-1].name or (asked[-1].name if asked else "")
 
 
-def _displayed(value: Value, key: str) -> Iterator[Item]:
+def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
     """Display text: a line that begins with `role: ` begins a message. Calls are known by their results only."""
     parts = _DISPLAYED.split(take_text(value.value, "messages_display"))
     said = [
@@ -121,7 +121,9 @@ def _displayed(value: Value, key: str) -> Iterator[Item]:
                 call = MessageCall("", UNNAMED, json_text({NOT_RECORDED: inferred}))
                 said[answer] = replace(said[answer], calls=(*said[answer].calls, call))
     place = Place(f"{value.position}.messages_display")
-    listed = [Row(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(said)]
+    listed = [
+        ChatMessage(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(said)
+    ]
     odd = [place.problem("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
         problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from refold.importers.content import words
-from refold.importers.documents import ANY, Value, beginning, values
+from refold.importers.documents import ANY, JsonValue, beginning, values
 from refold.importers.fields import (
     JSON,
     at,
@@ -29,7 +29,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import Item, Place, RunBegan, Unread
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.reducers.messages import Message
 from refold.reducers.source_marks import UNCALLED
@@ -62,15 +62,15 @@ class WhoWhen:
 
     name = "who_when"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By what was found of the failure, beside a history."""
         head = beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         named = table(found).keys()
         if "history" in named and ("mistake_agent" in named or {"question", "ground_truth"} <= named):
-            return Match(95, "a history and the question that it is about")
+            return FormatMatch(95, "a history and the question that it is about")
         if any(text(message, "role").startswith("Orchestrator (") for message in rows(found, "history")):
-            return Match(85, "a history in which an orchestrator speaks")  # its question comes later
+            return FormatMatch(85, "a history in which an orchestrator speaks")  # its question comes later
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -91,7 +91,7 @@ class WhoWhen:
 WHO_WHEN = WhoWhen()
 
 
-def _run(value: Value) -> Iterator[Item]:
+def _run(value: JsonValue) -> Iterator[Item]:
     listed, place = take_rows(value.value, "history"), f"{value.position}.history"
     end, failed = _end(listed[-1] if listed else None), _index(value.value)
     opening = (Message(role=Role.USER, text=take_words(listed[0], "content")),) if listed else ()

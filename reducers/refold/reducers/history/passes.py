@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from refold.reducers.history.results import AgeResults, PreviewResults, TrimMessages
 from refold.reducers.history.strategy import Plan, Scene, weight, whole_units
-from refold.reducers.history.windows import Compact, Digest, DropOldest, Observed, Summarise, Tail, TokenTail
+from refold.reducers.history.windows import (
+    Compact,
+    Digest,
+    DropOldest,
+    ObservedWindow,
+    Summarise,
+    Tail,
+    TokenTail,
+)
 from refold.reducers.messages import Gap
 from refold.reducers.window import MessageRef, Window, numbers, refs
 
@@ -18,7 +26,7 @@ Pass = (
     | PreviewResults
     | Digest
     | Summarise
-    | Observed
+    | ObservedWindow
 )
 
 

@@ -154,7 +154,7 @@ class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
         return Plan(drop=[ref for ref in oldest if not stays(ref)])
 
 
-class Observed(Strategy, frozen=True, kw_only=True, tag="observed"):
+class ObservedWindow(Strategy, frozen=True, kw_only=True, tag="observed"):
     """Drop what the last `context_observed` says that the source's own harness dropped, be it pinned here or not.
 
     For imported runs, which were pruned by rules that nobody knows here. Elsewhere it never does anything.

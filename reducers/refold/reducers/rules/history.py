@@ -10,7 +10,7 @@ from refold.reducers import events as ev
 from refold.reducers.estimate import ESTIMATORS, LONGEST
 from refold.reducers.evolution import encoded
 from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, planned
-from refold.reducers.history.windows import Observed, Summarise
+from refold.reducers.history.windows import ObservedWindow, Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import Gap, Size
 from refold.reducers.meters import call_deadline
@@ -38,7 +38,7 @@ def history(policy: Policy, flow: Flow) -> bool:
 
 
 def _observed(policy: Policy) -> tuple[Pass, ...] | None:
-    return tuple([step for step in policy.history if isinstance(step, Observed)]) or None
+    return tuple([step for step in policy.history if isinstance(step, ObservedWindow)]) or None
 
 
 @switched_by(_observed)

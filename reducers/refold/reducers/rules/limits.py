@@ -58,7 +58,7 @@ class TimeLimits(Rule):
         rows = _rows(self.among(policy))
         return partial(self._look, rows) if rows else asked_to_stop
 
-    def _look(self, rows: Sequence["_Row"], flow: Flow) -> bool:
+    def _look(self, rows: Sequence["_LimitRow"], flow: Flow) -> bool:
         state = flow.state
         for limit, measured, least, _ in rows if state.stopping is None else ():
             if measured(state) >= least:
@@ -78,16 +78,18 @@ class TimeLimits(Rule):
         ]
 
 
-class _Row(NamedTuple):
+class _LimitRow(NamedTuple):
     limit: Any
     measured: Meter
     least: int
     insists: bool
 
 
-def _rows(limits: Sequence[Limit]) -> list[_Row]:
+def _rows(limits: Sequence[Limit]) -> list[_LimitRow]:
     leasts = [(limit, least_of(limit)) for limit in limits]
-    return [_Row(limit, meter(limit), least, insists(limit)) for limit, least in leasts if least is not None]
+    return [
+        _LimitRow(limit, meter(limit), least, insists(limit)) for limit, least in leasts if least is not None
+    ]
 
 
 class Limits(Rule):
@@ -121,7 +123,7 @@ SPENT = Limits("response", COUNTED)
 """What a failure, a summary or a child cost is looked at as soon as it is known."""
 
 
-def _first(rows: Sequence[_Row], state: RunState) -> Limit | None:
+def _first(rows: Sequence[_LimitRow], state: RunState) -> Limit | None:
     for limit, measured, least, known in rows:
         if measured(state) >= least or (known and lacking(limit, state)):
             found: Limit = limit
@@ -129,7 +131,7 @@ def _first(rows: Sequence[_Row], state: RunState) -> Limit | None:
     return None
 
 
-def _look(rows: Sequence[_Row], flow: Flow) -> bool:
+def _look(rows: Sequence[_LimitRow], flow: Flow) -> bool:
     limit = _first(rows, flow.state)
     if limit is None:
         return False

@@ -22,7 +22,7 @@ from refold.replay.kinds.arguments import called, sole_argument
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.kinds.table import kind_for, remark, sentence
 from refold.replay.reader import Follower, Step, events, follow, stored_events
-from refold.replay.summary import Summary, Summing
+from refold.replay.summary import RunSummary, Summing
 from refold.store.protocol import Store
 
 _SAID = {LimitUnit.NANOSECONDS: "s", LimitUnit.NANO_USD: "USD"}
@@ -106,7 +106,7 @@ _TICKS = re.compile("`+")
 
 async def markdown(
     store: Store, run: str, upto: int | None, harmless: Harmless, registry: Registry = BUILTIN
-) -> tuple[Summary, AsyncIterator[str]]:
+) -> tuple[RunSummary, AsyncIterator[str]]:
     """What a run is up to event `upto` (None: the last), and the text of its ticket, in pieces that end lines.
 
     Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that ends.
@@ -126,7 +126,7 @@ async def markdown(
 
 
 async def _written(
-    store: Store, about: Summary, ticket: "Ticket", header: Sequence[str]
+    store: Store, about: RunSummary, ticket: "Ticket", header: Sequence[str]
 ) -> AsyncIterator[str]:
     for line in header:
         yield line
@@ -201,7 +201,7 @@ class Ticket:
         self._harmless = harmless
         self._names: dict[str, str] = {}
 
-    def header(self, about: Summary, checks: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+    def header(self, about: RunSummary, checks: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
         """The top: what run it is, how it stands, and what `checks` found."""
         yield f"# Run {self.code(about.run)}\n\n"
         ended = f"{about.agent_state}" + (f", {self.code(about.code)}" if about.code else "")

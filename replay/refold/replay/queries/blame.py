@@ -41,7 +41,7 @@ class Look(msgspec.Struct, frozen=True):
         return self.text(self.pick(state))
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
     """That event `seq` changed a field, at the instant `at`: its value before and after, as JSON text, "" for nothing."""
 
     seq: int
@@ -63,7 +63,7 @@ class Blame(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     value: str
     count: int
-    changes: tuple[Change, ...]
+    changes: tuple[FieldChange, ...]
 
 
 async def blame(
@@ -89,7 +89,7 @@ class Blamer(Follower[Blame]):
         self._run, self._field, self._look = run, field, look
         self._state, self._picked, self._value = NEW, look.pick(NEW), look(NEW)
         self._count = 0
-        self._changes: deque[Change] = deque(maxlen=most)
+        self._changes: deque[FieldChange] = deque(maxlen=most)
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.after`."""
@@ -101,7 +101,7 @@ class Blamer(Follower[Blame]):
         self._picked, value = picked, self._look.text(picked)
         if value == self._value:
             return
-        change = Change(
+        change = FieldChange(
             seq=stored.seq,
             kind=stored.kind,
             at=stored.at,

@@ -94,7 +94,7 @@ _Turn = dict[_Key, tuple[int, ComparedEvent]]
 
 async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
     """Two runs side by side, of one store or two. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
-    left, right = (_Reader(store, run) for store, run in zip(stores, runs, strict=True))
+    left, right = (_LogReader(store, run) for store, run in zip(stores, runs, strict=True))
     found = _Found()
     while True:
         one, other = await left.turn(), await right.turn()
@@ -103,7 +103,7 @@ async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
         found.take(max(left.number, right.number), one or {}, other or {})
 
 
-class _Reader:
+class _LogReader:
     """Reads a run a turn at a time, folding it as it goes. A turn begins with the first attempt of a request."""
 
     def __init__(self, store: Store, run: str) -> None:
@@ -257,10 +257,10 @@ async def bisect(store: Store, run: str, question: Question[RunState]) -> FirstT
 
     A log is read up to there, or to its end.
     """
-    return await found_by(Seeker(run, question), store, run)
+    return await found_by(DifferenceFinder(run, question), store, run)
 
 
-class Seeker(Follower[FirstTrue]):
+class DifferenceFinder(Follower[FirstTrue]):
     """Looks for the first event of a run after which a question is answered with yes.
 
     `halving` false asks every state, whatever is proved of the question.

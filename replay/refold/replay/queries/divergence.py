@@ -227,7 +227,7 @@ async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Dive
 
     `refold.replay.queries.divergence` says what of an event counts. `stores` may be the same one twice.
     """
-    logs = _Log(stores[0], runs[0]), _Log(stores[1], runs[1])
+    logs = _ReadLog(stores[0], runs[0]), _ReadLog(stores[1], runs[1])
     halver = _Halver(logs)
     same, by = await halver.same()
     known = Divergence(left=runs[0], right=runs[1], same=same, by=by, looks=halver.looks)
@@ -254,7 +254,7 @@ def _fields(one: ComparedEvent | None, other: ComparedEvent | None) -> tuple[Fie
     return (FieldDifference(field="kind", left=left, right=right),)
 
 
-class _Log:
+class _ReadLog:
     """A log that is looked into here and there, and then read on from one place."""
 
     def __init__(self, store: Store, run: str) -> None:
@@ -325,7 +325,7 @@ def _call(told: ComparedEvent) -> str:
 class _Halver:
     """Looks for the last event up to which two logs are the same, in as few looks as there are bits in its number."""
 
-    def __init__(self, logs: tuple[_Log, _Log]) -> None:
+    def __init__(self, logs: tuple[_ReadLog, _ReadLog]) -> None:
         self._logs = logs
         self.looks = 0
 

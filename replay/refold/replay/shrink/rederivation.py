@@ -24,7 +24,7 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, RunState
 from refold.reducers.window import ranges_of
-from refold.replay.parting import Difference, Parting, parting, unjudged
+from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
 from refold.store.protocol import Head, Record, Store
 
 
@@ -57,7 +57,7 @@ class Twist(Protocol):
         ...
 
 
-class Origin(NamedTuple):
+class ShrinkSource(NamedTuple):
     """Where a message comes from, whatever its number: the `nth` (from 0) of this kind of event on a fact."""
 
     place: int
@@ -70,7 +70,7 @@ class Log(NamedTuple):
 
     told: tuple[Told, ...]
     events: tuple[Written, ...]
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[ShrinkSource, ...] = ()
 
     def states(self, registry: Registry = BUILTIN) -> Iterator[RunState]:
         """The state after each event. Raises as `evolve` where a twist cannot stand."""
@@ -88,7 +88,7 @@ def rederived(
     `whole` is the log of all the facts of which these are some: where a fact names messages, it names those of `whole`.
     None: these are all of them.
     """
-    state, kept, events, origins = NEW, list[Told](), list[Written](), list[Origin]()
+    state, kept, events, origins = NEW, list[Told](), list[Written](), list[ShrinkSource]()
     for each in told:
         if state.ended:
             break
@@ -113,42 +113,42 @@ def rederived(
     return Log(tuple(kept), tuple(events), tuple(origins))
 
 
-class _Step(NamedTuple):
+class _RecordedStep(NamedTuple):
     event: ev.Event
     after: RunState
 
 
 def _decided(
     before: RunState, fact: ev.Fact, registry: Registry, twist: Twist | None
-) -> tuple[list[_Step], bool]:
+) -> tuple[list[_RecordedStep], bool]:
     """A fact and its decisions, with the state after each, and whether they can stand. Raises as `evolve`."""
     state = evolve(before, fact, registry)
-    steps, stands = [_Step(fact, state)], True
+    steps, stands = [_RecordedStep(fact, state)], True
     decided = rules_of(state)(state, fact)
     if twist is None:
-        return [*steps, *(_Step(*each) for each in decided)], stands
+        return [*steps, *(_RecordedStep(*each) for each in decided)], stands
     for decision in twist.applied([decision for decision, _ in decided]):
         try:
             state = evolve(state, decision, registry) if stands else state
         except RefoldError:
             stands = False
-        steps.append(_Step(decision, state))
+        steps.append(_RecordedStep(decision, state))
     return steps, stands
 
 
-def _origins(place: int, messages: int, steps: Iterable[_Step]) -> Iterator[Origin]:
+def _origins(place: int, messages: int, steps: Iterable[_RecordedStep]) -> Iterator[ShrinkSource]:
     """The origins of the messages behind the first so many, which these steps made."""
     made = Counter[str]()
     for event, after in steps:
         kind = ev.kind_of(event)
         for _ in range(messages, after.messages):
-            yield Origin(place, kind, made[kind])
+            yield ShrinkSource(place, kind, made[kind])
             made[kind] += 1
         messages = max(messages, after.messages)
 
 
 def _renumbered(
-    fact: ev.ContextObserved, place: int, before: Sequence[Origin], now: Sequence[Origin]
+    fact: ev.ContextObserved, place: int, before: Sequence[ShrinkSource], now: Sequence[ShrinkSource]
 ) -> ev.ContextObserved:
     """The fact with the numbers that its messages have now. `before` are the origins in the log that it comes from.
 
@@ -157,7 +157,7 @@ def _renumbered(
     """
     if [*before[: len(now)]] == [*now]:
         return fact
-    own = [Origin(place, ev.kind_of(fact), nth) for nth in range(len(fact.messages))]
+    own = [ShrinkSource(place, ev.kind_of(fact), nth) for nth in range(len(fact.messages))]
     numbers = {origin: number for number, origin in enumerate([*now, *own], 1)}
     behind = [0]
     for origin in before:
@@ -280,7 +280,7 @@ class Parted(NamedTuple):
     def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
         """The decisions with this difference, where they have what differs."""
         found, recorded, derived = [*decisions], self.how.recorded, self.how.derived
-        if self.how.difference is Difference.REORDERED:
+        if self.how.difference is DecisionDifference.REORDERED:
             return sorted(
                 found,
                 key=lambda each: self.order.index(ev.kind_of(each)) if ev.kind_of(each) in self.order else -1,
@@ -337,5 +337,5 @@ def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log],
     return shows
 
 
-def _marks(parted: Parted) -> tuple[Difference, str, set[str]]:
+def _marks(parted: Parted) -> tuple[DecisionDifference, str, set[str]]:
     return parted.how.difference, parted.how.kind, set(parted.how.fields)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.approvals import Approve, Approver, Gate, Human, Reject, Rule, Rules
+from refold.reducers.approvals import ApprovalRule, Approve, Approver, Gate, Human, Reject, Rules
 from refold.reducers.guards.approvals import argument_rules
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
@@ -266,7 +266,7 @@ def _treats_alike(chain: Sequence[Approver]) -> bool:
         match link:
             case Approve() | Reject() | Human():
                 return "*" in link.tools
-            case Rules(rules=(Rule(tool="*", decision=word), *_)) if word != "escalate":
+            case Rules(rules=(ApprovalRule(tool="*", decision=word), *_)) if word != "escalate":
                 return "*" in link.tools
             case Gate(sensitive=marks, then=word) if word != "escalate" and "*" in (marks or ()):
                 return "*" in link.tools

@@ -13,7 +13,7 @@ import msgspec
 
 from refold.importers.formats.claude_code.outline import Outline, read_outline
 from refold.importers.formats.claude_code.queue import is_iflow
-from refold.importers.formats.claude_code.reading import Reading
+from refold.importers.formats.claude_code.reading import SessionReader
 from refold.importers.formats.claude_code.rows import (
     is_bookkeeping,
     is_head,
@@ -22,7 +22,7 @@ from refold.importers.formats.claude_code.rows import (
 )
 from refold.importers.formats.claude_code.tree import SubAgent
 from refold.importers.items import UNCOUNTED, Answered, Item, RunBegan
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import Noise, Row, Rows, first_rows, gather
 from refold.importers.source import Source
 from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
@@ -38,20 +38,20 @@ class ClaudeCode:
 
     name = "claude_code"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By the key that its rows have in every version from 1.0 on, or by rows that others cut down."""
         head = source.head().lstrip(b"\xef\xbb\xbf \r\n")
         if head.startswith(b"{") and _LINKED in head:
-            return Match(90, "rows with parentUuid")
+            return FormatMatch(90, "rows with parentUuid")
         found = [row.value for row in first_rows(source, _LOOK_AT) if isinstance(row, Row)]
         if any(is_head(row) or is_result(row) for row in found):
-            return Match(88, "a stream of print mode, by its head or its result")
+            return FormatMatch(88, "a stream of print mode, by its head or its result")
         if any(map(is_message, found)):
-            return Match(50, "rows of type user or assistant with a message")
+            return FormatMatch(50, "rows of type user or assistant with a message")
         if any(map(is_bookkeeping, found)):
-            return Match(40, "rows that a session keeps beside its messages")
+            return FormatMatch(40, "rows that a session keeps beside its messages")
         printed = not found and b"claude" in head.lower() and sum(block in head for block in _BLOCKS) >= 2
-        return Match(5, "no rows: what somebody printed of a session") if printed else None
+        return FormatMatch(5, "no rows: what somebody printed of a session") if printed else None
 
     def items(self, source: Source) -> Iterator[Item]:
         """The session, and then the sub-agents that wrote into its file, each a run that a call of it began.
@@ -104,10 +104,10 @@ def _conversation(
     """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
     forks: dict[int, str] = {}
     yield msgspec.structs.replace(began, cuts=outline.cuts[0])
-    yield from gather(Reading(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
+    yield from gather(SessionReader(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
     keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
     for left, told in outline.branches.read(rows):
-        reading, its_rows = Reading(name, outline, forks, began.key, left, timed=False), iter(told)
+        reading, its_rows = SessionReader(name, outline, forks, began.key, left, timed=False), iter(told)
         first = next(its_rows)
         yield msgspec.structs.replace(
             began,

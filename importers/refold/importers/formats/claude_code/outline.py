@@ -26,7 +26,7 @@ from refold.importers.formats.claude_code.rows import (
     results,
     says,
 )
-from refold.importers.formats.claude_code.tree import Branch, SubAgents, Tree, reports
+from refold.importers.formats.claude_code.tree import RowTree, SubAgents, TreeBranch, reports
 from refold.importers.session import NOTHING, PROMPT, RESULT, THOUGHTS, find_repeats, last_answer, waiting
 from refold.importers.session_rows import Noise, Row
 from refold.reducers.vocabulary import FailureClass
@@ -65,7 +65,7 @@ class Outline:
         self._main = self._sided = False
         self._spoke: dict[bool, int] = {}
         numbers = array("q")
-        tree, queue, answers = Tree(self.kinds, self.pieces), Queue(), dict[str, int]()
+        tree, queue, answers = RowTree(self.kinds, self.pieces), Queue(), dict[str, int]()
         for place, row in enumerate(rows):
             self.lines = row.line
             numbers.append(row.number if isinstance(row, Row) else 0)
@@ -85,7 +85,7 @@ class Outline:
         if self.alone:
             self.agents = SubAgents()
 
-    def _row(self, found: Row, place: int, tree: Tree, queue: Queue, answers: dict[str, int]) -> None:
+    def _row(self, found: Row, place: int, tree: RowTree, queue: Queue, answers: dict[str, int]) -> None:
         row, what = found.value, self.kinds[place]
         uuid, side = text(row, "uuid"), is_side(row)
         self._main = self._main or (what != "other" and not side)
@@ -127,9 +127,9 @@ class Outline:
         elif subtype == "compact_boundary":
             self._kept.update(preserved(row)[0])
 
-    def _join_cuts(self, tree: Tree, numbers: Sequence[int]) -> None:
+    def _join_cuts(self, tree: RowTree, numbers: Sequence[int]) -> None:
         """Which conversation each cut is of, and which rows those are that it names. `numbers` has the rows' by their places."""
-        self.forks = defaultdict[int, list[Branch]](list)
+        self.forks = defaultdict[int, list[TreeBranch]](list)
         for branch in self.branches.heads.values():
             self.forks[branch.fork].append(branch)
             self._cuts.append(branch.fork)
@@ -184,7 +184,7 @@ def read_outline(rows: Iterable[Row | Noise]) -> Outline:
     return Outline(rows, others) if others else outline
 
 
-def _before(row: JSON, tree: Tree, *, side: bool) -> str | int:
+def _before(row: JSON, tree: RowTree, *, side: bool) -> str | int:
     """What a compaction followed. Where it names a message that it keeps, that one is written anew behind it."""
     named = text(row, "logicalParentUuid")
     last = tree.last(side=side)
@@ -200,7 +200,7 @@ _OVER = frozenset({"stop_hook_summary", "turn_duration"})
 """Subtypes of rows that the harness writes once a turn is over."""
 
 
-class Ending:
+class OutlineEnding:
     """How the main conversation ends: by its last row, local commands and the harness's own words skipped."""
 
     def __init__(self) -> None:

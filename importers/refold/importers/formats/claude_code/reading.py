@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from refold.importers.content import UsageNames, larger, read_call
 from refold.importers.fields import JSON, Times, at, json_text, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
-from refold.importers.formats.claude_code.outline import Ending, Outline, is_side
+from refold.importers.formats.claude_code.outline import Outline, OutlineEnding, is_side
 from refold.importers.formats.claude_code.queue import Fate
 from refold.importers.formats.claude_code.queue import by as by_whom
 from refold.importers.formats.claude_code.rows import (
@@ -28,7 +28,7 @@ from refold.importers.formats.claude_code.rows import (
     totals_by,
     unfailed,
 )
-from refold.importers.formats.claude_code.tree import Branch, reports
+from refold.importers.formats.claude_code.tree import TreeBranch, reports
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, Quality
 from refold.importers.session import Draft, diagnose_repeat
 from refold.importers.session_rows import ALL, Cut, Forked, Noise, Row, only, unread_parts
@@ -49,7 +49,7 @@ TOKENS = UsageNames(
 )
 
 
-class Response(Draft):
+class ClaudeResponse(Draft):
     """An answer whose rows are not all read; `complete` is the place of its last one."""
 
     def __init__(self, response: str, first: Row, complete: int) -> None:
@@ -110,7 +110,7 @@ CLEARED = "[Old tool result content cleared]"
 """What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words."""
 
 
-class Reading:
+class SessionReader:
     """One reading. What follows the beginning of an answer waits until the answer is complete.
 
     `forks`, of all conversations of the file: the positions of the rows behind which others fork, by their
@@ -124,7 +124,7 @@ class Reading:
         outline: Outline,
         forks: dict[int, str],
         session: str,
-        branch: Branch | None = None,
+        branch: TreeBranch | None = None,
         *,
         timed: bool = True,
     ) -> None:
@@ -132,9 +132,9 @@ class Reading:
         self.number = branch.number if branch else 0
         self.fork = forks.get(branch.fork, "?") if branch else ""
         self.boundary: JSON = None
-        self.queue: deque[Item | Noise | Response] = deque()
-        self.drafts: dict[int, Response] = {}
-        self.times, self.ending = Times() if timed else None, Ending()
+        self.queue: deque[Item | Noise | ClaudeResponse] = deque()
+        self.drafts: dict[int, ClaudeResponse] = {}
+        self.times, self.ending = Times() if timed else None, OutlineEnding()
         self.line = 1
         self.mode = ""
 
@@ -159,10 +159,10 @@ class Reading:
         """What need not wait any longer; everything, after the last row."""
         while self.queue:
             first = self.queue[0]
-            if isinstance(first, Response) and place is not None and first.complete > place:
+            if isinstance(first, ClaudeResponse) and place is not None and first.complete > place:
                 return
             self.queue.popleft()
-            if isinstance(first, Response):
+            if isinstance(first, ClaudeResponse):
                 self.drafts.pop(first.complete, None)
                 yield first.answered()
             else:
@@ -235,7 +235,7 @@ class Reading:
         last = self.outline.complete.get(self.outline.pieces.get(place, place), place)
         draft = self.drafts.get(last)
         if draft is None:
-            draft = Response(text(row.value, "message", "id"), row, last)
+            draft = ClaudeResponse(text(row.value, "message", "id"), row, last)
             self.drafts[last] = draft
             self.queue.append(draft)
         draft.add(row)

@@ -24,7 +24,7 @@ from refold.importers.formats.claude_code.rows import Kind, blocks, spoken
 from refold.importers.session_rows import MOST_HELD, Noise, Row
 
 
-class Branch(msgspec.Struct, frozen=True):
+class TreeBranch(msgspec.Struct, frozen=True):
     """A conversation that was left: its `number`, `above` that of the one from which it forks, 0 for the session's.
 
     `fork` is the place of the row behind which it does, `first` that of its first row, `uuid` what names this
@@ -50,7 +50,7 @@ class Branches(msgspec.Struct, frozen=True):
     own.
     """
 
-    heads: dict[int, Branch] = {}
+    heads: dict[int, TreeBranch] = {}
     of: dict[int, int] = {}
     unanswered: set[int] = set()
 
@@ -61,7 +61,7 @@ class Branches(msgspec.Struct, frozen=True):
         if before in self.unanswered:
             self.unanswered.add(place)
 
-    def read(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[Branch, Iterable[tuple[int, Row]]]]:
+    def read(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[TreeBranch, Iterable[tuple[int, Row]]]]:
         """Each with its rows, and with the first rows of those that fork from it. A large one is read while it is told."""
         for batch in _batches(sorted(self.heads.values(), key=lambda branch: branch.first)):
             if len(batch) == 1:
@@ -83,9 +83,9 @@ class Branches(msgspec.Struct, frozen=True):
                     yield above, (place, row)
 
 
-def _batches(branches: Sequence[Branch]) -> Iterator[list[Branch]]:
+def _batches(branches: Sequence[TreeBranch]) -> Iterator[list[TreeBranch]]:
     """As many at once as may be held, so that a file of many is not read once for each."""
-    batch: list[Branch] = []
+    batch: list[TreeBranch] = []
     size = 0
     for branch in branches:
         if batch and size + branch.size > MOST_HELD:
@@ -115,7 +115,7 @@ class _Line(msgspec.Struct):
     anew: bool = False
 
 
-class Tree:
+class RowTree:
     """A tree of rows, filled in the order of their places. `pieces` of an answer are its other rows, with the place of the first."""
 
     def __init__(self, kinds: Sequence[Kind], pieces: Mapping[int, int]) -> None:
@@ -224,7 +224,10 @@ class Tree:
         names = {place: uuid for uuid, place in self._places.items() if place in heads}
         names |= {place: f"{uuid}-{place}" for place, uuid in self._hidden.items() if place in heads}
         return Branches(
-            {place: Branch(*found, place, names[place], sizes[found[0]]) for place, found in heads.items()},
+            {
+                place: TreeBranch(*found, place, names[place], sizes[found[0]])
+                for place, found in heads.items()
+            },
             branches,
             unanswered,
         )

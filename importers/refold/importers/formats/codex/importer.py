@@ -36,7 +36,7 @@ from refold.importers.formats.codex.items import (
     take_thought,
 )
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, RunEnded
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, Session, SessionFormat
 from refold.importers.session_rows import ALL, BEGINNING, Cut, Noise, Row, only, unread_parts
 from refold.importers.source import Source, fits
@@ -45,7 +45,7 @@ from refold.reducers.source_marks import ASKED_FOR_SUMMARY, CALL_UNREAD, NO_SUMM
 from refold.reducers.vocabulary import Role
 
 
-class Response(Draft):
+class CodexResponse(Draft):
     """A response of which items may follow, or its usage. `asked`: calls of it that count."""
 
     def __init__(self, first: Row, model: str) -> None:
@@ -98,14 +98,14 @@ class _Codex(Session):
         self.turn: Row | None = None
         super().__init__(source)
         self.model = text(self.turn.value, "payload", "model") if self.turn else ""
-        self.queue: deque[Item | Noise | Response] = deque()
-        self.draft: Response | None = None
+        self.queue: deque[Item | Noise | CodexResponse] = deque()
+        self.draft: CodexResponse | None = None
         self.meter = Meter()
         self.task: JSON = None
         self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
         self.called = set[str]()
         self.names: dict[str, str] = {}
-        self.latest: Response | None = None
+        self.latest: CodexResponse | None = None
 
     def begins(self, row: Row) -> bool:
         return text(row.value, "type") == "session_meta"
@@ -154,7 +154,7 @@ class _Codex(Session):
         """What need not wait: nothing behind an answer that still waits for its usage."""
         while self.queue and self.queue[0] is not self.draft:
             first = self.queue.popleft()
-            yield first.answered() if isinstance(first, Response) else first
+            yield first.answered() if isinstance(first, CodexResponse) else first
 
     def _note(self, row: Row) -> None:
         if (found := item(row.value)) is not None:
@@ -192,7 +192,7 @@ class _Codex(Session):
 
     def _answer(self, row: Row, found: JSON) -> None:
         if self.draft is None or self.draft.closed:
-            self.draft = Response(row, self.model)
+            self.draft = CodexResponse(row, self.model)
             self.queue.append(self.draft)
         self.latest = self.draft
         if kind(found) == "call":
@@ -293,21 +293,21 @@ def _is_bare_header(row: JSON) -> bool:
     return {"id", "timestamp", "instructions"} <= table(row).keys() and "type" not in table(row)
 
 
-def _match(found: list[dict[str, JSON]]) -> Match | None:
+def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """By rows with an envelope, or by the bare items of old versions."""
     kinds = {text(row, "type") for row in found if isinstance(at(row, "payload"), dict)}
     if "session_meta" in kinds:
-        return Match(95, "a row session_meta with a payload")
+        return FormatMatch(95, "a row session_meta with a payload")
     if kinds & {"response_item", "event_msg", "turn_context", "compacted", "world_state"}:
-        return Match(85, "rows with type and payload, as response_item")
+        return FormatMatch(85, "rows with type and payload, as response_item")
     if any(item(row) is not None for row in found) and "parentUuid" not in found[0]:
-        return Match(45, "bare response items")
-    return Match(25, "the bare header of an old rollout") if _is_bare_header(found[0]) else None
+        return FormatMatch(45, "bare response items")
+    return FormatMatch(25, "the bare header of an old rollout") if _is_bare_header(found[0]) else None
 
 
-def _match_head(head: bytes) -> Match | None:
+def _match_head(head: bytes) -> FormatMatch | None:
     """By the beginning of its header, where the file breaks off in it."""
-    return Match(25, "cut in its row session_meta") if _HEADER.search(head) else None
+    return FormatMatch(25, "cut in its row session_meta") if _HEADER.search(head) else None
 
 
 CODEX = SessionFormat("codex", _Codex, _match, _match_head, rows=40)

@@ -25,8 +25,8 @@ from refold.importers.fields import (
 )
 from refold.importers.formats.gemini_cli.parts import (
     INJECTED,
-    Record,
-    Response,
+    GeminiRecord,
+    GeminiResponse,
     failed_of,
     holds_responses,
     is_answered,
@@ -48,7 +48,7 @@ from refold.importers.items import (
     Said,
     Unread,
 )
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import RESULT, End, Ending
 from refold.importers.session_rows import Noise, diagnose_apart, gather
 from refold.importers.source import Source
@@ -67,18 +67,22 @@ class GeminiCli:
 
     name = "gemini_cli"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By its header, or by messages of type `gemini`."""
         head = source.head()
         if not head.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{"):
             return None
         if b'"projectHash"' in head and b'"sessionId"' in head:
-            return Match(90, "a header with sessionId and projectHash")
+            return FormatMatch(90, "a header with sessionId and projectHash")
         typed = b'"type":"gemini"' in head or b'"type": "gemini"' in head
         if typed and b'"content"' in head:
-            return Match(75, "messages of type gemini")
+            return FormatMatch(75, "messages of type gemini")
         dated = b'"lastUpdated"' in head and b'"messages"' in head and b'"type"' in head
-        return Match(40, "a chat with messages and lastUpdated") if dated and b'"role"' not in head else None
+        return (
+            FormatMatch(40, "a chat with messages and lastUpdated")
+            if dated and b'"role"' not in head
+            else None
+        )
 
     def items(self, source: Source) -> Iterator[Item]:
         """The one run of the file."""
@@ -88,7 +92,7 @@ class GeminiCli:
 def _items(source: Source) -> Iterator[Item | Noise]:
     # A document is in memory whole in any case, and a message of a log counts as it was written last.
     found = list(records(source))
-    header = next((it for it in found if isinstance(it, Record) and it.what == "header"), None)
+    header = next((it for it in found if isinstance(it, GeminiRecord) and it.what == "header"), None)
     begin = "line 1" if is_log(source) else "$"
     yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
     yield from _Chat(begin).items([record for record in found if record is not header])
@@ -108,20 +112,20 @@ class _Chat:
         self.answered: dict[str, str] = {}
         self.told, self.shown = set[str](), list[Shown]()
 
-    def items(self, found: Sequence[Record | Noise | Unread]) -> Iterator[Item | Noise]:
+    def items(self, found: Sequence[GeminiRecord | Noise | Unread]) -> Iterator[Item | Noise]:
         """All but the beginning."""
         for place, record in enumerate(found):
-            if isinstance(record, Record):
+            if isinstance(record, GeminiRecord):
                 self.last = record.position
                 behind = map(found.__getitem__, range(place + 1, len(found)))
-                following = (each for each in behind if isinstance(each, Record))
+                following = (each for each in behind if isinstance(each, GeminiRecord))
                 yield from self._record(record, following)
             else:
                 self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
                 yield record
         yield Place(self.last).end(self.ending.end(), self.times.edges())
 
-    def _record(self, record: Record, following: Iterator[Record]) -> Iterator[Item]:
+    def _record(self, record: GeminiRecord, following: Iterator[GeminiRecord]) -> Iterator[Item]:
         if record.what == "replaced" and self.spoken:
             yield self._replaced(record, next(following, None))
             return
@@ -137,7 +141,7 @@ class _Chat:
         if record.what == "replaced" and (left := rest(record.value)):
             yield Place(self.last).remark("unmapped", rest=left)
 
-    def _message(self, record: Record, message: JSON) -> Iterator[Item]:
+    def _message(self, record: GeminiRecord, message: JSON) -> Iterator[Item]:
         place = Place(record.position, instant(at(message, "timestamp")))
         if record.left:
             whole, aside = json_text(message), _Chat(record.position)
@@ -192,7 +196,7 @@ class _Chat:
             yield place.with_counts(counts).remark("unanswered", rest=left)
         yield from lost
 
-    def _is_told(self, result: Response) -> bool:
+    def _is_told(self, result: GeminiResponse) -> bool:
         return self.answered.get(result.call) == result.text
 
     def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
@@ -211,7 +215,7 @@ class _Chat:
         else:
             yield place.with_counts(Counted(tool=1)).remark("sent", rest=_left_of(message))
 
-    def _replaced(self, record: Record, following: Record | None) -> Item:
+    def _replaced(self, record: GeminiRecord, following: GeminiRecord | None) -> Item:
         """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
 
         What is left of the messages in it is kept once: they are there each time. The chat may be compressed
@@ -255,21 +259,21 @@ def _end_of_chat(item: Item | Noise) -> End | None:
     return None
 
 
-def _shown(result: Response) -> Message:
+def _shown(result: GeminiResponse) -> Message:
     return Message(role=Role.TOOL, text=result.text, call=result.call, name=result.name)
 
 
-def _sent(record: Record) -> list[Response]:
+def _sent(record: GeminiRecord) -> list[GeminiResponse]:
     """The results that a message sends, which stay in it."""
     sends = record.what == "message" and not record.left and holds_responses(record.value)
     return take_responses(deepcopy(record.value)) if sends else []
 
 
 def _model(found: object) -> str:
-    return text(found.value, "model") if isinstance(found, Record) else ""
+    return text(found.value, "model") if isinstance(found, GeminiRecord) else ""
 
 
-def _began(header: Record | None, position: str, model: str) -> RunBegan:
+def _began(header: GeminiRecord | None, position: str, model: str) -> RunBegan:
     value = header.value if header else None
     key, began = take_text(value, "sessionId") or "session", take_time(value, "startTime")
     return RunBegan(

@@ -58,7 +58,7 @@ MOST_LOOKED = 20
 _KEYS = ("sessionId", "id", "type", "$set", "$rewindTo")
 
 
-class Record(msgspec.Struct, frozen=True):
+class GeminiRecord(msgspec.Struct, frozen=True):
     """A message or a patch of the chat, where it stands. `left`: the person took it back later."""
 
     what: Literal["header", "message", "replaced"]
@@ -89,12 +89,12 @@ def is_log(source: Source) -> bool:
     return read is None or read.read <= head.find(b"\n")
 
 
-def records(source: Source) -> Iterator[Record | Noise | Unread]:
+def records(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     """What a chat says, in its order; noise of a log in its place."""
     return _of_log(source) if is_log(source) else _of_document(source)
 
 
-def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
+def _of_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     try:
         read = document(source, ("messages",))
     except BadTranscript:
@@ -103,7 +103,7 @@ def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
         return
     listed, header = take_rows(read.value, "messages"), table(read.value)
     deep = [key for key, value in header.items() if too_deep(value)]
-    yield Record("header", "$", {key: value for key, value in header.items() if key not in deep})
+    yield GeminiRecord("header", "$", {key: value for key, value in header.items() if key not in deep})
     for key in deep:
         yield Unread(position=f"$.{key}", code="too_deep", problem=TOO_DEEP)
     for place, message in enumerate(listed):
@@ -111,14 +111,14 @@ def _of_document(source: Source) -> Iterator[Record | Noise | Unread]:
         if too_deep(message):
             yield Unread(position=position, code="too_deep", problem=TOO_DEEP)
         else:
-            yield Record("message", position, message)
+            yield GeminiRecord("message", position, message)
     if read.problem:
         behind = clean(source.whole()[read.read :][:MOST_KEPT].decode(errors="replace"))
         problem = f"the document {read.problem}"
         yield Unread(position="$", code="cut_document", problem=problem, rest=behind)
 
 
-class _Log:
+class _RecordLog:
     """The state of a log as it grows: which messages stand, in order."""
 
     def __init__(self) -> None:
@@ -141,8 +141,8 @@ class _Log:
             self.left.discard(id_)
 
 
-def _of_log(source: Source) -> Iterator[Record | Noise | Unread]:
-    log, listed = _Log(), Rows(source)
+def _of_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
+    log, listed = _RecordLog(), Rows(source)
     for row in listed:
         if isinstance(row, Row):
             log.read(row.value)
@@ -156,13 +156,13 @@ def _of_log(source: Source) -> Iterator[Record | Noise | Unread]:
         yield from _gone(row, log)
         begun = begun or not isinstance(found, Noise)
         yield found
-        if isinstance(found, Record) and found.what == "message" and found.value != row.value:
+        if isinstance(found, GeminiRecord) and found.what == "message" and found.value != row.value:
             yield row.noise("repeated")  # it was written anew: told is what it became
         if "sessionId" in row.value:
             yield from _inside(row, seen)
 
 
-def _gone(row: Row, log: _Log) -> Iterator[Unread]:
+def _gone(row: Row, log: _RecordLog) -> Iterator[Unread]:
     """That calls of an earlier version of a message are not in its last one."""
     listed = rows(log.latest.get(text(row.value, "id"), row.value), "toolCalls")
     stayed = {text(call, "id") for call in listed}
@@ -170,7 +170,7 @@ def _gone(row: Row, log: _Log) -> Iterator[Unread]:
     yield from diagnose_apart(row.place, "rewound", Counted(calls=gone))
 
 
-def _record(row: Row, log: _Log, seen: set[str], *, begun: bool) -> Record | Noise:
+def _record(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> GeminiRecord | Noise:
     value, id_ = row.value, text(row.value, "id")
     if "$rewindTo" in value:
         return row.noise("rewind")
@@ -181,27 +181,27 @@ def _record(row: Row, log: _Log, seen: set[str], *, begun: bool) -> Record | Noi
     if id_:
         seen.add(id_)
     latest = log.latest.get(id_, value)
-    return Record("message", row.position, latest, left=id_ in log.left)
+    return GeminiRecord("message", row.position, latest, left=id_ in log.left)
 
 
-def _inside(row: Row, seen: set[str]) -> Iterator[Record | Noise]:
+def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
     """The messages of a document that stands in a line of a log: it was written as one before."""
     for place, message in enumerate(rows(row.value, "messages")):
         if (id_ := text(message, "id")) not in seen:
             seen.update({id_} - {""})
-            yield Record("message", f"{row.position} $.messages[{place}]", message)
+            yield GeminiRecord("message", f"{row.position} $.messages[{place}]", message)
         else:
             yield Noise(what="repeated", line=row.line, text=json_text(message))
 
 
-def _patch(row: Row, *, begun: bool) -> Record | Noise:
+def _patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
     """The header, or a change of it. One with messages says what the model is shown from there on."""
     if rows(row.value, "$set", "messages"):
-        return Record("replaced", row.position, row.value)
+        return GeminiRecord("replaced", row.position, row.value)
     if "sessionId" in row.value and not begun:
         listed = rows(row.value, "messages")
         header = {key: value for key, value in row.value.items() if value is not listed}
-        return Record("header", row.position, header)
+        return GeminiRecord("header", row.position, header)
     return row.noise("resumed") if begun and "sessionId" in row.value else row.noise()
 
 
@@ -345,7 +345,7 @@ def take_result(call: JSON) -> Message:
     return Message(role=Role.TOOL, text=said, call=id_, name=name)
 
 
-class Response(NamedTuple):
+class GeminiResponse(NamedTuple):
     """A result as it was sent: `failed` by its own key, None where that does not say."""
 
     call: str
@@ -354,14 +354,16 @@ class Response(NamedTuple):
     failed: ToolError | bool | None
 
 
-def take_responses(message: JSON) -> list[Response]:
+def take_responses(message: JSON) -> list[GeminiResponse]:
     """The results among the parts of a content, taken out of it."""
-    parts, found = _take_parts(message, _RESPONSE), list[Response]()
+    parts, found = _take_parts(message, _RESPONSE), list[GeminiResponse]()
     for part in parts:
         id_, name = text(part, _RESPONSE, "id"), text(part, _RESPONSE, "name")
         failed = True if "error" in table(part, _RESPONSE, "response") else None
         said = _take_response(part, id_, name)
-        found.append(Response(id_, name, said, failed or (shell_failed(said) if name == TOOL else None)))
+        found.append(
+            GeminiResponse(id_, name, said, failed or (shell_failed(said) if name == TOOL else None))
+        )
     put_back(message, parts)
     return found
 

@@ -16,7 +16,7 @@ from refold.importers.documents import ANY, Document, beginning, document, leadi
 from refold.importers.fields import JSON, Times, at, json_text, left, number, prefixed, rows, table, text
 from refold.importers.formats.inspect_logs.samples import Sample
 from refold.importers.items import Counted, Item, Place, RunEnded, Tokens, Unread
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import Archive, BadMember, BadTranscript, Source, decoded, fits, is_archive
 
 _USES = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
@@ -110,18 +110,18 @@ class InspectLogs(msgspec.Struct, frozen=True):
 
     name: str = "inspect"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """An archive with a header or a journal, or a document with a task and the samples that ran it."""
         if is_archive(source.head(4)):
             members = Archive(source.file).members
             if any(name in members for name in _STARTS) or any(map(_is_sample, members)):
-                return Match(95, "an archive of samples with a header or a journal")
+                return FormatMatch(95, "an archive of samples with a header or a journal")
             return None
         found = beginning(source)
         if "task" in table(found, "eval") and ({"version", "status"} & table(found).keys()):
-            return Match(95, "a log of a task, with its version and status")
+            return FormatMatch(95, "a log of a task, with its version and status")
         if {"task", "run_id", "dataset"} <= table(found, "eval").keys():
-            return Match(90, "a log of a task, with its run and its data set")
+            return FormatMatch(90, "a log of a task, with its run and its data set")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:

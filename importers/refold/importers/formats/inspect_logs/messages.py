@@ -274,7 +274,7 @@ def take_ours(message: JSON, requests: Requests) -> Message:
     return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=calls)
 
 
-class Messages:
+class SampleMessages:
     """The messages of a sample, as ours: of its pool, of the events that have them, and those at its end.
 
     Each is read once as long as it stays the same, however many prompts it is in; what of it no message of

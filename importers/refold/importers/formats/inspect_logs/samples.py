@@ -33,8 +33,8 @@ from refold.importers.fields import (
 from refold.importers.formats.inspect_logs.messages import (
     THOUGHTS,
     Attachments,
-    Messages,
     Requests,
+    SampleMessages,
     answered,
     error_of,
     labels,
@@ -82,7 +82,7 @@ class Sample:
         self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
         put_back, look_up = self.attachments.put_back, self.attachments.look_up
         self.requests = Requests(self.events, rows(self.data, "calls"), put_back, look_up)
-        self.messages = Messages(pool, self.attachments, self.requests)
+        self.messages = SampleMessages(pool, self.attachments, self.requests)
         self.results = results_of((*pool, *self.final))
         self.model = ""
         self.tools: JSON = None

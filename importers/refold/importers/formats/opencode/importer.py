@@ -36,7 +36,7 @@ from refold.importers.items import (
     Place,
     RunBegan,
 )
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.session import NOTHING, PROMPT, last_answer, waiting
 from refold.importers.session_rows import ALL, Cut, since
 from refold.importers.source import BadTranscript, Source
@@ -51,20 +51,20 @@ class OpenCode:
 
     name = "opencode"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By messages with parts of a session, or by the session's own header."""
         head = beginning(source)
         first = at(head, 0) if isinstance(head, list) else at(head, "messages", 0)
         if {"info", "parts"} <= table(first).keys() and text(first, "info", "role"):
-            return Match(95, "messages with info and parts")
+            return FormatMatch(95, "messages with info and parts")
         if {"id", "projectID", "directory"} <= table(head, "info").keys():
-            return Match(80, "info of a session")
+            return FormatMatch(80, "info of a session")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
         """The one run of the document."""
         read = document(source, ("messages",), ("messages", ANY, "parts"), (), (ANY, "parts"))
-        run = _Run(read.value)
+        run = _OpenCodeRun(read.value)
         if not (run.messages or read.problem or "info" in table(read.value)):
             raise BadTranscript(source.name, "$", "no session and no messages in it")
         yield from run.items()
@@ -76,7 +76,7 @@ class OpenCode:
 OPENCODE = OpenCode()
 
 
-class _Run:
+class _OpenCodeRun:
     """A session, and where its messages stand. `standing`: how many of them nobody took back."""
 
     def __init__(self, value: JSON) -> None:

@@ -29,9 +29,9 @@ from refold.importers.fields import (
 )
 from refold.importers.formats.openhands import v0, v1
 from refold.importers.formats.openhands.v0 import events_of, is_resolved, issue_of
-from refold.importers.formats.openhands.v1 import Conversation
+from refold.importers.formats.openhands.v1 import EventConversation
 from refold.importers.items import Answered, Item, Place, RunBegan, Tokens, Unread
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source, decoded
 from refold.reducers.messages import Usage
 
@@ -189,22 +189,24 @@ class OpenHands(msgspec.Struct, frozen=True):
 
     name: str = "openhands"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """Events with an action or an observation and their arguments, or events of V1's kinds."""
         found = beginning(source)
         if text(found, "kind").endswith("Event") and {"id", "source"} <= table(found).keys():
-            return Match(90, f"events of OpenHands V1 ({text(found, 'kind')[:40]})")
+            return FormatMatch(90, f"events of OpenHands V1 ({text(found, 'kind')[:40]})")
         if any(text(row, "kind") in _KINDS for row in rows(found)):
-            return Match(90, "a list of OpenHands V1 events")
+            return FormatMatch(90, "a list of OpenHands V1 events")
         row = at(found, 0) if isinstance(found, list) else found
         if any(map(_is_v0, rows(row, "history"))):
-            return Match(95, "rows with a history of actions and observations")
+            return FormatMatch(95, "rows with a history of actions and observations")
         if is_resolved(row):
-            return Match(90, "rows of resolved issues with their history")
+            return FormatMatch(90, "rows of resolved issues with their history")
         if "instance_id" in table(row) and "agent_class" in table(row, "metadata"):
-            return Match(90, "rows of instances with the class of their agent")  # their history comes later
+            return FormatMatch(
+                90, "rows of instances with the class of their agent"
+            )  # their history comes later
         if any(map(_is_v0, (*rows(found), *rows(found, "trajectory"), found))):
-            return Match(90, "actions and observations of OpenHands V0")
+            return FormatMatch(90, "actions and observations of OpenHands V0")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -320,7 +322,7 @@ def _v1(
     events, places = zip(*((event, place) for event, place in placed if not is_state(event)), strict=True)
     system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
     tools = take_tools(first, "tools") if system else ()
-    told = Conversation(found := v1.read(events, places))
+    told = EventConversation(found := v1.read(events, places))
     yield RunBegan(
         position=places[0],
         at=found[0].item.at if system else None,
@@ -347,7 +349,7 @@ def _v0(
     system = text(first, "action") == "system"
     end, times = v0_end(events, error), times_of(events)
     tools = take_tools(first, "args", "tools") if system else ()
-    told = Conversation(found := v0.read(events, places, metrics))
+    told = EventConversation(found := v0.read(events, places, metrics))
     yield RunBegan(
         position=f"{place}[0]" if system else place,
         at=found[0].item.at if system else None,

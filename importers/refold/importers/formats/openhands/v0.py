@@ -37,7 +37,7 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.formats.openhands.v1 import Event, condensed
+from refold.importers.formats.openhands.v1 import RecordedEvent, condensed
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, Returned
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Refuser, Role
@@ -104,7 +104,7 @@ def failed_of(event: JSON) -> bool | None:
             return False if kind in _FAILS_AS_ERROR else None
 
 
-def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> list[Event]:
+def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> list[RecordedEvent]:
     """The events of one run, which stand at these positions; `metrics` have the tokens of its answers."""
     usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
     # Old events name no calls: each action is one, each observation its result.
@@ -128,7 +128,7 @@ class _Around(msgspec.Struct):
     bare: bool = False
 
 
-def _event(event: JSON, place: Place, around: _Around) -> Event:
+def _event(event: JSON, place: Place, around: _Around) -> RecordedEvent:
     action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
     take_if(event, "id", place.row)
     if action == "condensation":
@@ -140,21 +140,21 @@ def _event(event: JSON, place: Place, around: _Around) -> Event:
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
         item = _said(event, take_text(event, "args", "content"), place.with_counts(counts), around)
-        return Event(id=own, item=item)
+        return RecordedEvent(id=own, item=item)
     if (kind or "null") not in ("null", "agent_state_changed", "recall"):
         more = place.remark("approval", {"decision": "reject"}) if kind == "user_rejected" else None
         lost = None if kind in _KINDS else next(place.unknown_calls(event), None)
         item = _observed(event, around, place)
-        return Event(id=own, item=item, more=more if isinstance(item, Returned) else lost)
+        return RecordedEvent(id=own, item=item, more=more if isinstance(item, Returned) else lost)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
-        return Event(id=own, item=place.cancellation(by=by, rest=json_text(event)))
+        return RecordedEvent(id=own, item=place.cancellation(by=by, rest=json_text(event)))
     known = (action or kind) in _KINDS or (action or kind) in _STATES
     item = place.remark(_what(action or kind), event, known=known)
-    return Event(id=own, placed="recall" in (action, kind), item=item)
+    return RecordedEvent(id=own, placed="recall" in (action, kind), item=item)
 
 
-def _answered(event: JSON, own: str, place: Place, around: _Around) -> Event:
+def _answered(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
     call = _asked(event, place.row)
     if call:
         around.names[call.id] = text(event, "tool_call_metadata", "function_name") or text(event, "action")
@@ -162,7 +162,7 @@ def _answered(event: JSON, own: str, place: Place, around: _Around) -> Event:
     again = place.remark("call", rest=answer.rest)
     written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
     more = next(place.hosted_calls(written), None)
-    return Event(id=own, item=answer, response=response_of(event), again=again, more=more)
+    return RecordedEvent(id=own, item=answer, response=response_of(event), again=again, more=more)
 
 
 def _said(event: JSON, said: str, place: Place, around: _Around) -> Item:

@@ -86,7 +86,7 @@ def _clip(shown: str, folder: str) -> str:
     return shown[:head] + note + (shown[-(left - head) :] if left > head else "")
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but the first.
 
     `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation
@@ -106,17 +106,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     offset: int | None = None
 
 
-def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)) -> Event:
+def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)) -> RecordedEvent:
     """A condensation, which says by the same names in both versions what it leaves out."""
     offset, ids = at(said, "summary_offset"), frozenset(map(str, rows(said, "forgotten_event_ids")))
     place = offset if isinstance(offset, int) else None
-    return Event(id=id_, item=item, cut=ids, between=between, summary=text(said, "summary"), offset=place)
+    return RecordedEvent(
+        id=id_, item=item, cut=ids, between=between, summary=text(said, "summary"), offset=place
+    )
 
 
-class Conversation:
+class EventConversation:
     """The events of a run, told in their order. Each is numbered by its place; those of one answer by the place of the first."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[RecordedEvent]) -> None:
         self._events = events
         self._calls: defaultdict[str, list[MessageCall]] = defaultdict(list)
         for event in events:
@@ -136,7 +138,7 @@ class Conversation:
         for place, event in enumerate(self._events[begin:], begin):
             yield from self._items(event, place)
 
-    def _items(self, event: Event, place: int) -> Iterator[Item]:
+    def _items(self, event: RecordedEvent, place: int) -> Iterator[Item]:
         item = event.item
         if event.placed or isinstance(item, Said | Answered | Returned):
             self._shown.append(place)
@@ -150,7 +152,7 @@ class Conversation:
         if event.more:
             yield event.more
 
-    def _condensed(self, event: Event, ids: frozenset[str], place: int) -> Item:
+    def _condensed(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
         """It forgets the events, and says its summary (as a user's message) at that place of what is left."""
         first, last = event.between
         named = ((number, self._events[number].id) for number in self._shown)
@@ -220,7 +222,7 @@ def failed_of(event: JSON) -> bool | None:
     return text(event, "kind") == "AgentErrorEvent" or (any(marks) if marks else None)
 
 
-def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
+def read(events: Sequence[JSON], places: Sequence[str]) -> list[RecordedEvent]:
     """The events of one run; `places` has the position of each."""
     return [
         _event(event, Place(position, instant(at(event, "timestamp")), row=row))
@@ -228,21 +230,21 @@ def read(events: Sequence[JSON], places: Sequence[str]) -> list[Event]:
     ]
 
 
-def _event(event: JSON, place: Place) -> Event:
+def _event(event: JSON, place: Place) -> RecordedEvent:
     kind, own = text(event, "kind"), text(event, "id")
     if is_answer(event):
         again, response = place.remark("call", event), text(event, "llm_response_id")
-        return Event(id=own, item=_answer(event, place), response=response, again=again)
+        return RecordedEvent(id=own, item=_answer(event, place), response=response, again=again)
     if kind in RESULTS:
         more = place.remark("approval", event) if kind == "UserRejectObservation" else None
-        return Event(id=own, item=_result(event, place), more=more)
+        return RecordedEvent(id=own, item=_result(event, place), more=more)
     if kind == _ACP:
         where = Place(place.position, place.at)
         lost = next(diagnose_apart(where, "subagent", Counted(calls=1)), None)
-        return Event(id=own, item=place.remark("subagent", event), more=lost)
+        return RecordedEvent(id=own, item=place.remark("subagent", event), more=lost)
     if kind == "Condensation":
         return condensed(own, place.remark("condensation", event), event)
-    return Event(id=own, item=_other(event, kind, place))
+    return RecordedEvent(id=own, item=_other(event, kind, place))
 
 
 def _other(event: JSON, kind: str, place: Place) -> Item:

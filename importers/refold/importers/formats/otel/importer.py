@@ -19,9 +19,9 @@ from refold.importers.formats.otel.names import is_outer, operation
 from refold.importers.formats.otel.spans import Span, stamp
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RequestFailed, RunBegan
 from refold.importers.message_shapes import Read
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
-from refold.importers.traces import Step, Trace, answer_of, time_of
+from refold.importers.traces import Trace, TraceStep, answer_of, time_of
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.store.foreign import MAGIC
@@ -29,37 +29,37 @@ from refold.store.foreign import MAGIC
 _NEAR = 100  # outer spans that may be under way at once
 
 
-class Member(msgspec.Struct, frozen=True, gc=False):
+class SpanMember(msgspec.Struct, frozen=True, gc=False):
     """A span of a run. `helper`: no agent's, only near it."""
 
     span: Span
     helper: bool = False
 
 
-class Tree(msgspec.Struct, frozen=True, gc=False):
+class SpanTree(msgspec.Struct, frozen=True, gc=False):
     """One run: its agent's span, None where none was recorded, and its members by their start."""
 
     key: str
     agent: Span | None
-    members: tuple[Member, ...]
+    members: tuple[SpanMember, ...]
 
 
-def trees(spans: Sequence[Span]) -> tuple[Tree, ...]:
+def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
     """The runs that these spans are of, by their start. Every span is in exactly one."""
     agents = sorted((span for span in spans if operation(span) == "agent"), key=_start)
     if not agents:
         return _without_agents(spans)
     by_id = {span.id: span for span in spans if span.id}
-    owned: dict[int, list[Member]] = {id(agent): [] for agent in agents}
+    owned: dict[int, list[SpanMember]] = {id(agent): [] for agent in agents}
     for span in spans:
         owner, sure = _owner(span, by_id, agents)
         if id(span) not in owned:
-            owned[id(owner)].append(Member(span, helper=not sure))
+            owned[id(owner)].append(SpanMember(span, helper=not sure))
         elif owner is not span:
-            owned[id(owner)].append(Member(span))
+            owned[id(owner)].append(SpanMember(span))
     keys = _keys([agent.id or agent.position for agent in agents])
     return tuple(
-        Tree(key, agent, tuple(sorted(owned[id(agent)], key=lambda member: _start(member.span))))
+        SpanTree(key, agent, tuple(sorted(owned[id(agent)], key=lambda member: _start(member.span))))
         for key, agent in zip(keys, agents, strict=True)
     )
 
@@ -88,7 +88,7 @@ def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[
     return (near or agents)[max(0, before - 1)], bool(near)
 
 
-def _without_agents(spans: Sequence[Span]) -> tuple[Tree, ...]:
+def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
     """No agent was recorded, or its span was lost: one run a conversation, a trace where none is named."""
     groups: dict[str, list[Span]] = {}
     names: dict[str, str] = {}
@@ -105,7 +105,7 @@ def _without_agents(spans: Sequence[Span]) -> tuple[Tree, ...]:
     head = next(iter(kept))
     kept[head] = kept[head] + spare
     return tuple(
-        Tree(key or "spans", None, tuple(Member(span) for span in sorted(group, key=_start)))
+        SpanTree(key or "spans", None, tuple(SpanMember(span) for span in sorted(group, key=_start)))
         for key, group in sorted(kept.items(), key=lambda pair: min(map(_start, pair[1])))
     )
 
@@ -121,20 +121,20 @@ def _start(span: Span) -> int:
     return span.start if span.start is not None else span.end or 0
 
 
-def times_of(tree: Tree) -> tuple[str, str] | None:
+def times_of(tree: SpanTree) -> tuple[str, str] | None:
     """The first and the last time of a run's spans, the agent's too."""
     spans = [member.span for member in tree.members] + ([tree.agent] if tree.agent else [])
     times = [time for span in spans for time in (span.start, span.end) if time is not None]
     return (stamp(min(times)), stamp(max(times))) if times else None
 
 
-def unsaid(tree: Tree) -> tuple[str, ...]:
+def unsaid(tree: SpanTree) -> tuple[str, ...]:
     """What no chat of a run says, and what spans never say: whose messages there were."""
     chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
     return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
 
 
-def ended(tree: Tree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     """How a run ended, and where that stands: the agent's status; without an agent, the last thing that happened.
 
     `answers` by the identities of their spans.
@@ -168,25 +168,27 @@ class OpenTelemetry:
 
     name = "otel"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """By OTLP's outermost key, by a span's own keys, by the tables of a database."""
         head = source.head()
         if head.startswith(MAGIC):
             return (
-                Match(90, "a SQLite database with a table of spans") if b"span_attributes" in head else None
+                FormatMatch(90, "a SQLite database with a table of spans")
+                if b"span_attributes" in head
+                else None
             )
         if head.lstrip()[:1] not in (b"{", b"["):
             return None
         if b'"resourceSpans"' in head:
-            return Match(95, "OTLP resourceSpans")
+            return FormatMatch(95, "OTLP resourceSpans")
         ids = any(
             key in head for key in (b'"spanContext"', b'"trace_state"', b'"parentSpanId"', b'"span_id"')
         )
         if ids and any(
             name in head for name in (b'"gen_ai.', b'"ai.operationId"', b'"openinference.span.kind"')
         ):
-            return Match(90, "spans with attributes of the GenAI conventions")
-        return Match(40, "spans") if ids and b'"attributes"' in head else None
+            return FormatMatch(90, "spans with attributes of the GenAI conventions")
+        return FormatMatch(40, "spans") if ids and b'"attributes"' in head else None
 
     def items(self, source: Source) -> Iterator[Item]:
         """The runs one after the other; what is no span, or is one twice, before them."""
@@ -212,7 +214,7 @@ class OpenTelemetry:
             raise BadTranscript(source.name, "", "no spans in it")
         forest = trees(spans)
         for tree in forest:
-            yield from _Run(tree).items()
+            yield from _SpanRun(tree).items()
         if not forest:
             yield Place("").problem("no_run", "no span is an agent's, a chat's or a tool's")
             for span in spans:
@@ -222,10 +224,10 @@ class OpenTelemetry:
 OTEL = OpenTelemetry()
 
 
-class _Run:
+class _SpanRun:
     """One run, told in the order of its spans' starts."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: SpanTree) -> None:
         self.tree = tree
         own = [member.span for member in tree.members if not member.helper]
         self.chats = [span for span in own if operation(span) == "chat"]
@@ -267,13 +269,13 @@ class _Run:
         last = agent or self.tree.members[-1].span
         yield Place(last.position, last.end).end(ended(self.tree, self.answers), times_of(self.tree))
 
-    def _step(self, member: Member) -> Step:
+    def _step(self, member: SpanMember) -> TraceStep:
         span, kind = member.span, operation(member.span)
         start = Place(span.position, span.start, _counted(span))
         if member.helper:
             known = bool(kind) or not otel_names.names_tool(span)
             what = f"helper:{kind}" if kind else "span"
-            return Step(remark=start.remark(what, _span(span), known=known))
+            return TraceStep(remark=start.remark(what, _span(span), known=known))
         match kind:
             case "chat":
                 return self._chat(span, start)
@@ -281,13 +283,13 @@ class _Run:
                 return _tool(span, start)
             case "agent":
                 # A sub-agent is a run of its own and keeps its span's attributes there.
-                return Step(remark=start.remark("subagent", {"run": span.id, "name": span.name}))
+                return TraceStep(remark=start.remark("subagent", {"run": span.id, "name": span.name}))
             case _:
                 what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
                 known = bool(kind) or not otel_names.names_tool(span)
-                return Step(remark=start.remark(what, _span(span), known=known))
+                return TraceStep(remark=start.remark(what, _span(span), known=known))
 
-    def _chat(self, span: Span, start: Place) -> Step:
+    def _chat(self, span: Span, start: Place) -> TraceStep:
         own, failure = span.attributes, _failure(span) if span.failed else None
         said = self.answers[id(span)] = otel_names.take_answer(span)
         done, took = time_of(span.start, span.end)
@@ -304,7 +306,7 @@ class _Run:
             duration=took,
             rest=json_text(_left(span)),
         )
-        return Step(
+        return TraceStep(
             place=start,
             prompt=self.prompts[id(span)],
             before=otel_names.before(span),
@@ -334,7 +336,7 @@ def _counted(span: Span) -> Counted | None:
             return None
 
 
-def _tool(span: Span, start: Place) -> Step:
+def _tool(span: Span, start: Place) -> TraceStep:
     """A tool that the harness ran by itself has no id, and no call waits for it: its result is no message."""
     own = span.attributes
     given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
@@ -348,7 +350,7 @@ def _tool(span: Span, start: Place) -> Step:
         rest=json_text(_left(span)),
     )
     alone = start.remark("tool", _span(span))
-    return Step(tool=tool, arguments=given or None, problem=span.message, alone=alone)
+    return TraceStep(tool=tool, arguments=given or None, problem=span.message, alone=alone)
 
 
 def _span(span: Span) -> dict[str, JSON]:

@@ -37,8 +37,8 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.formats.swe_agent.turns import (
-    Conversation,
     Turn,
+    TurnConversation,
     first_answer,
     prompt_of,
     role_of,
@@ -47,7 +47,7 @@ from refold.importers.formats.swe_agent.turns import (
     turns,
 )
 from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, add_counts
-from refold.importers.registry import Match
+from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source, decoded
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -69,16 +69,16 @@ class SweAgent(msgspec.Struct, frozen=True):
 
     name: str = "swe_agent"
 
-    def match(self, source: Source) -> Match | None:
+    def match(self, source: Source) -> FormatMatch | None:
         """A document with steps of SWE-agent's keys, or a history whose messages name their agent."""
         found = beginning(source)
         step, first = at(found, "trajectory", 0), at(found, "history", 0)
         if {"action", "response"} <= table(step).keys() or {"action", "observation"} <= table(step).keys():
-            return Match(95, "a trajectory of steps with action and observation")
+            return FormatMatch(95, "a trajectory of steps with action and observation")
         if {"role", "agent"} <= table(first).keys():
-            return Match(90, "a history of messages that name their agent")
+            return FormatMatch(90, "a history of messages that name their agent")
         if {"trajectory", "history"} <= table(found).keys():
-            return Match(70, "a trajectory and a history")
+            return FormatMatch(70, "a trajectory and a history")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -87,7 +87,7 @@ class SweAgent(msgspec.Struct, frozen=True):
         doc = found.value
         if not {"trajectory", "history"} & table(doc).keys():
             raise BadTranscript(source.name, "$", "neither a trajectory nor a history")
-        run = _Run(take_rows(doc, "history"), take_rows(doc, "trajectory"))
+        run = _SweAgentRun(take_rows(doc, "history"), take_rows(doc, "trajectory"))
         info, model, begin = take(doc, "info"), _model(doc), run.begin
         labels = {"environment": text(doc, "environment"), "version": text(info, "swe_agent_version")}
         given = run.given()
@@ -143,7 +143,7 @@ def _model(doc: JSON) -> str:
     return text(config, "agent", "model", "name") or text(config, "agent", "model", "model_name")
 
 
-class _Run:
+class _SweAgentRun:
     """Both accounts of a run: `turns` lays them side by side, before anything is taken out of either."""
 
     def __init__(self, history: Sequence[JSON], steps: Sequence[JSON]) -> None:
@@ -151,7 +151,7 @@ class _Run:
         self.turns = [*turns(history, self.begin, steps)]
         self.prompts = [prompt_of(steps, index) for index in range(len(steps))]
         self.asked = sum(_calls(step) for step in steps if not _gave_up(step))
-        self.conversation = Conversation()
+        self.conversation = TurnConversation()
 
     def given(self) -> tuple[Message, ...]:
         """What the run began with: the history's first messages, else the first prompt."""

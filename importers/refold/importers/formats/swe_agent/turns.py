@@ -67,7 +67,7 @@ class _Read(NamedTuple):
     waiting: MessageCall | None
 
 
-class Conversation:
+class TurnConversation:
     """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its result.
 
     A prompt repeats most of the one before, which is read once; what of it no message of ours says is told
