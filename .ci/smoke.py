@@ -67,7 +67,9 @@ def core() -> None:
 
 
 def cli() -> None:
-    """What `pip install 'refold[cli]'` adds: the recorded run is whole, its decisions follow, and it has a page."""
+    """What `pip install 'refold[cli]'` adds: the recorded run is whole, its decisions follow, and it has a
+    page.
+    """
     assert importlib.metadata.version("refold") in refold("--version")
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "runs.db"

@@ -35,10 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In the quick tier: no slow test, each async test on one of the event loops, of each test at most `MOST` cases.
+    """In the quick tier: no slow test, each async test on one of the event loops, of each test at most `MOST`
+    cases.
 
-    Which loop and which cases is up to the hashes of their names, the same everywhere and every time. A case that several
-    tests have, such as a transcript, is kept of one of them at least.
+    Which loop and which cases is up to the hashes of their names, the same everywhere and every time. A case
+    that several tests have, such as a transcript, is kept of one of them at least.
     """
     if config.getoption("tier") == "all":
         return

@@ -30,7 +30,9 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before} - s
 
 
 def loaded_by(*packages: str) -> set[str]:
-    """The top-level modules outside the standard library that all modules of `packages` load, in a fresh process."""
+    """The top-level modules outside the standard library that all modules of `packages` load, in a fresh
+    process.
+    """
     done = subprocess.run(
         [sys.executable, "-I", "-W", "error", "-c", LOADED, *packages],
         capture_output=True,
@@ -44,7 +46,8 @@ def loaded_by(*packages: str) -> set[str]:
 
 def test_reducers_load_msgspec_and_the_standard_library() -> None:
     """The pure core can be embedded anywhere: it needs one library."""
-    # msgspec prefers typing_extensions to typing where something else has installed it; it does not depend on it.
+    # msgspec prefers typing_extensions to typing where something else has installed it; it does not depend on
+    # it.
     assert {"msgspec", "refold"} == loaded_by("refold.reducers") - {"typing_extensions"}
 
 

@@ -89,7 +89,9 @@ def test_every_folder_of_sources_is_a_package() -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_what_a_package_offers_is_listed(name: str) -> None:
-    """`__all__` lists each public name once, and each can be had. (That it is sorted, ruff sees to: RUF022.)"""
+    """`__all__` lists each public name once, and each can be had. (That it is sorted, ruff sees to:
+    RUF022.)
+    """
     module = importlib.import_module(name)
     listed = list(module.__all__)
     assert sorted(set(listed)) == sorted(listed)
@@ -205,7 +207,9 @@ def test_the_map_lists_each_test_file_once() -> None:
 
 
 def test_only_the_machine_names_states() -> None:
-    """Code outside `machine.py` asks a state for its properties, so that a new state need not be added there."""
+    """Code outside `machine.py` asks a state for its properties, so that a new state need not be added
+    there.
+    """
     members = importlib.import_module("refold.reducers.machine").AgentState.__members__
     found = [
         f"{named(path)}:{node.lineno} {node.attr}"

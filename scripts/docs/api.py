@@ -1,7 +1,9 @@
-"""What the packages offer, as pages: the heads of classes and functions as their source has them, and the docstrings.
+"""What the packages offer, as pages: the heads of classes and functions as their source has them, and the
+docstrings.
 
-Nothing is said twice: a type, a default or a comment beside a field stands in the code. What is no class and no function
-(a table, a union) has its line on the page docs/reference/python.md, which lists every public name.
+Nothing is said twice: a type, a default or a comment beside a field stands in the code. What is no class and
+no function (a table, a union) has its line on the page docs/reference/python.md, which lists every public
+name.
 """
 
 import ast
@@ -42,7 +44,9 @@ def _function(function: FunctionType) -> str:
 
 
 def _class_head(thing: type) -> str:
-    """The first line of a class and its public fields, those of bases without an entry before them; how it is made."""
+    """The first line of a class and its public fields, those of bases without an entry before them; how it is
+    made.
+    """
     lines, node = _parsed(thing)
     fields = [line for base in _told_here(thing) for line in _fields(base)]
     inside = [f"    {line}" for line in fields]
@@ -56,7 +60,9 @@ def _class_head(thing: type) -> str:
 
 
 def _fields(thing: type) -> Iterator[str]:
-    """The lines of a class that say its public fields, or the words of an enumeration, comments beside them too."""
+    """The lines of a class that say its public fields, or the words of an enumeration, comments beside them
+    too.
+    """
     lines, node = _parsed(thing)
     for each in node.body if isinstance(node, ast.ClassDef) else []:
         target: ast.expr | None = each.target if isinstance(each, ast.AnnAssign) else None
@@ -67,7 +73,9 @@ def _fields(thing: type) -> Iterator[str]:
 
 
 def _methods(thing: type) -> list[FunctionType]:
-    """The public methods and properties, those of bases without an entry among them; the last definition of each."""
+    """The public methods and properties, those of bases without an entry among them; the last definition of
+    each.
+    """
     found: dict[str, FunctionType] = {}
     for base in _told_here(thing):
         for name, member in vars(base).items():
@@ -78,7 +86,9 @@ def _methods(thing: type) -> list[FunctionType]:
 
 
 def _told_here(thing: type) -> list[type]:
-    """The class after those of its bases in refold that have no entry of their own, from the furthest to the nearest."""
+    """The class after those of its bases in refold that have no entry of their own, from the furthest to the
+    nearest.
+    """
     public = {
         getattr(import_module(f"refold.{package}"), name)
         for package in PACKAGES

@@ -1,7 +1,8 @@
-"""The documents as a site that opens from disk, without a network: `python -m scripts.docs.build`, into site/ or the folder named.
+"""The documents as a site that opens from disk, without a network: `python -m scripts.docs.build`, into site/
+or the folder named.
 
-GitHub shows the same files, so nothing in them is written for the site. Here a copy of them is given what a site can
-have beside them, and Zensical makes pages of the copy:
+GitHub shows the same files, so nothing in them is written for the site. Here a copy of them is given what a
+site can have beside them, and Zensical makes pages of the copy:
 
 - the pages of docs/reference/api, from the code; the table of public names links to them;
 - the changelog, and what a contributor reads;
@@ -32,7 +33,9 @@ _ROW = re.compile(r"^\| `(\w+)` \| ", re.MULTILINE)
 
 
 def main(site: Path) -> int:
-    """Make the site in `site`, which is made anew; print what is wrong with it, and return 1 if anything is."""
+    """Make the site in `site`, which is made anew; print what is wrong with it, and return 1 if anything
+    is.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch).resolve()
         for name, text in files():
@@ -74,13 +77,17 @@ def files() -> Iterator[tuple[str, str]]:
 
 
 def drawn(diagram: str) -> str:
-    """A diagram as SVG, with a font that readers have in place of the one that it was measured with, which is narrower."""
+    """A diagram as SVG, with a font that readers have in place of the one that it was measured with, which is
+    narrower.
+    """
     svg = tool("mmdr", "--format", "svg", "--output", "-", given=diagram)
     return svg.replace("Recursive Variable", "Arial").replace("font-size:14px", "font-size:12px")
 
 
 def tool(name: str, *words: str, folder: Path = ROOT, given: str = "") -> str:
-    """What a tool prints that is run and not imported: where it cannot be installed, this file can still be checked."""
+    """What a tool prints that is run and not imported: where it cannot be installed, this file can still be
+    checked.
+    """
     done = subprocess.run(
         [sys.executable, "-m", name, *words],
         cwd=folder,

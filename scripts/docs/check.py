@@ -1,4 +1,6 @@
-"""Whether a site stands on its own: `python -m scripts.docs.check DIR` prints what is wrong with it, and exits 1 if anything is."""
+"""Whether a site stands on its own: `python -m scripts.docs.check DIR` prints what is wrong with it, and
+exits 1 if anything is.
+"""
 
 import re
 import sys
@@ -7,7 +9,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-# What a browser loads by itself, by element and attribute. A link is followed by a person, and may lead anywhere.
+# What a browser loads by itself, by element and attribute. A link is followed by a person, and may lead
+# anywhere.
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("source", "srcset"),
           ("video", "src"), ("audio", "src"), ("object", "data"), ("use", "href")}  # fmt: skip
 _ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)

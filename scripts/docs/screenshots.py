@@ -1,8 +1,9 @@
-"""Pictures of the page, to be looked at: `make screenshots`, into screenshots/, and the one that the README shows into docs/page.png.
+"""Pictures of the page, to be looked at: `make screenshots`, into screenshots/, and the one that the README
+shows into docs/page.png.
 
-Four pages: a run of our own, one that was imported in which an agent deletes a folder, the first again after somebody edited its
-log, and the index over runs; each on a desk and on a telephone, in the light and in the dark. A Chromium is needed:
-REFOLD_CHROMIUM names it.
+Four pages: a run of our own, one that was imported in which an agent deletes a folder, the first again after
+somebody edited its log, and the index over runs; each on a desk and on a telephone, in the light and in the
+dark. A Chromium is needed: REFOLD_CHROMIUM names it.
 """
 
 import contextlib
@@ -87,7 +88,9 @@ def bash(command: str) -> str:
 
 
 def record(store: str) -> None:
-    """A run of our own: edits, a failed call, a child run, an answer in Markdown, messages that leave the window."""
+    """A run of our own: edits, a failed call, a child run, an answer in Markdown, messages that leave the
+    window.
+    """
     check = Agent(model=ScriptedModel([say("All 3 tests pass.")]), name="checker", system="You run tests.")
     lines = [
         calls(("read", {"path": "src/books/close.py"}), text="I look at the function that fails first."),
@@ -147,7 +150,9 @@ def pages(folder: Path) -> dict[str, str]:
 def shoot(
     browser: Any, address: str, picture: Path, size: ViewportSize, scheme: Literal["dark", "light"] = "light"
 ) -> None:
-    """Take one picture, once the page has checked its chain; on a telephone of a run another with an event before it."""
+    """Take one picture, once the page has checked its chain; on a telephone of a run another with an event
+    before it.
+    """
     tab = browser.new_page(viewport=size, color_scheme=scheme)
     tab.goto(address)
     if not address.endswith("index.html"):
@@ -168,7 +173,9 @@ def shoot(
 
 
 def main(folder: Path, readme: Path) -> None:
-    """Write the pictures into a folder, and the README's to its file; exits with what went wrong, if anything did."""
+    """Write the pictures into a folder, and the README's to its file; exits with what went wrong, if anything
+    did.
+    """
     path = os.environ.get("REFOLD_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:
         raise SystemExit("no Chromium here: install it, or name it in REFOLD_CHROMIUM")

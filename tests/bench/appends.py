@@ -1,10 +1,12 @@
 """Durable appends against the plain sqlite3 module doing the same inserts in-line.
 
-One run: the log arrives as an engine writes it, a fact and its decisions are one append, awaited before the next. Many
-runs at once: each append is a whole step, and the appends of all runs that wait at one moment share a commit.
+One run: the log arrives as an engine writes it, a fact and its decisions are one append, awaited before the
+next. Many runs at once: each append is a whole step, and the appends of all runs that wait at one moment
+share a commit.
 
-The plain module writes the same columns and bytes to the same table in the same transactions, with no thread between;
-it computes no hash chain, checks no head and no lease, and has no triggers. Of the many runs it has the rows ready.
+The plain module writes the same columns and bytes to the same table in the same transactions, with no thread
+between; it computes no hash chain, checks no head and no lease, and has no triggers. Of the many runs it has
+the rows ready.
 """
 
 import asyncio
@@ -51,7 +53,8 @@ def batches(groups: Sequence[Group]) -> list[list[Record]]:
 def append_cases(folder: Path, log: Sequence[list[Record]], durability: Durability) -> dict[str, Case]:
     """Each writes the whole log to a new file in `folder`, and returns the seconds that the appends took.
 
-    `hop` writes nothing: it is as many round trips to aiosqlite's thread, which no store on aiosqlite can do without.
+    `hop` writes nothing: it is as many round trips to aiosqlite's thread, which no store on aiosqlite can do
+    without.
     """
     return {
         "plain": lambda: _plain(_new(folder), log, durability),
@@ -73,7 +76,10 @@ def steps(groups: Sequence[Group]) -> list[list[Record]]:
 def shared_cases(
     folder: Path, log: Sequence[list[Record]], durability: Durability, waited: list[float]
 ) -> dict[str, Case]:
-    """So many runs write the log at once, each awaits its own appends: wall seconds. Latencies go into `waited`."""
+    """So many runs write the log at once, each awaits its own appends: wall seconds.
+
+    Latencies go into `waited`.
+    """
     return {
         "plain": lambda: _plain_groups(_new(folder), log, durability),
         "store": lambda: asyncio.run(_stored_at_once(_new(folder), log, durability, waited)),

@@ -2,8 +2,9 @@
 
     python tests/bench/big.py [--messages N] [--folder FOLDER] [--keep]
 
-The run is made by the real reducers and appended by the real store; then each command runs in a process of its own,
-whose seconds and peak resident memory are printed. Exit code 1 if one fails or needs more memory than it may.
+The run is made by the real reducers and appended by the real store; then each command runs in a process of
+its own, whose seconds and peak resident memory are printed. Exit code 1 if one fails or needs more memory
+than it may.
 """
 
 import argparse
@@ -44,7 +45,9 @@ COMMANDS = (
 
 
 class Ran(NamedTuple):
-    """What a process took: seconds by the clock, and of a processor; its peak resident memory; bytes that it printed."""
+    """What a process took: seconds by the clock, and of a processor; its peak resident memory; bytes that it
+    printed.
+    """
 
     seconds: float
     processor: float

@@ -1,7 +1,8 @@
 """Makes the run that `big.py` measures: `python tests/bench/big_run.py STORE MESSAGES`.
 
-Nothing of it is made up but what comes from the world: the facts. What is decided on them is decided by the rules, with a
-window of some hundred messages and two guards, so it audits clean. It stops where a model is to be asked.
+Nothing of it is made up but what comes from the world: the facts. What is decided on them is decided by the
+rules, with a window of some hundred messages and two guards, so it audits clean. It stops where a model is to
+be asked.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Auditing a whole store: from the file, on one process and on two, against the bare decode of the same bytes."""
+"""Auditing a whole store: from the file, on one process and on two, against the bare decode of the same
+bytes.
+"""
 
 import asyncio
 import gc
@@ -66,7 +68,9 @@ def two() -> Generator[Executor]:
 
 
 def bulk_cases(bulk: Bulk, executor: Executor) -> dict[str, Case]:
-    """Each returns its seconds: of a processor `bare`, which is the anchor, and `one`; by the clock the others."""
+    """Each returns its seconds: of a processor `bare`, which is the anchor, and `one`; by the clock the
+    others.
+    """
     return {
         "bare": lambda: _timed(lambda: [bare(bulk.log) for _ in bulk.sizes], time.process_time),
         "one": lambda: _timed(lambda: _audited(bulk, None), time.process_time),

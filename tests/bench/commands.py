@@ -1,6 +1,8 @@
-"""What each command of the console costs: CPU seconds and peak memory of a whole process, on a small store and on a large one.
+"""What each command of the console costs: CPU seconds and peak memory of a whole process, on a small store
+and on a large one.
 
-What is measured is listed by the console itself: a command without an entry in `USES` fails a test, and so cannot be forgotten.
+What is measured is listed by the console itself: a command without an entry in `USES` fails a test, and so
+cannot be forgotten.
 """
 
 import asyncio
@@ -36,7 +38,8 @@ PATIENCE = 600
 
 
 class Use(NamedTuple):
-    """How a command is typed on the small store and on the large one; "" where it is not measured there, which `why` says.
+    """How a command is typed on the small store and on the large one; "" where it is not measured there,
+    which `why` says.
 
     FILE is a file that is not there yet, KEY, BUNDLE and FOLDER are what their names say.
     """
@@ -183,7 +186,8 @@ def cost(words: list[str], rounds: int) -> Cost:
     )
 
 
-# A process of its own, for a peak counts what the process was before it became another: a copy of the one that measures.
+# A process of its own, for a peak counts what the process was before it became another: a copy of the one
+# that measures.
 _MEASURE = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[1]),) * 2)

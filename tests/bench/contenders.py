@@ -1,4 +1,6 @@
-"""The processes that a benchmark asks, each in an environment of its own: ours, and those of others beside it."""
+"""The processes that a benchmark asks, each in an environment of its own: ours, and those of others beside
+it.
+"""
 
 import json
 import subprocess

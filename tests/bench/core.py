@@ -45,7 +45,9 @@ def decoded_bodies(log: Sequence[Encoded]) -> list[Event]:
 
 
 def audited(log: Iterable[Stored]) -> Audit:
-    """Read the facts and derive every decision again, as `refold audit` does. Asserts that nothing differs."""
+    """Read the facts and derive every decision again, as `refold audit` does. Asserts that nothing
+    differs.
+    """
     auditor = Auditor(RUN)
     follow_all(log, auditor)
     audit = auditor.result()

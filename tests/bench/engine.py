@@ -1,4 +1,5 @@
-"""The step of the whole engine, with a model and a tool that take no time; beside it, others' in the same rounds.
+"""The step of the whole engine, with a model and a tool that take no time; beside it, others' in the same
+rounds.
 
 Each is measured in a process of its own, so that none pays for what another left behind.
 """

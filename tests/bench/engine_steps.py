@@ -1,7 +1,7 @@
 """What a step of the whole engine costs: asked from outside, as a process of its own. See `engine.py`.
 
-Nothing but steps is in the figures of a step: the clock stands while runs begin and end. `patience` is for how many CPU
-seconds a run may go on; then it ends where it is.
+Nothing but steps is in the figures of a step: the clock stands while runs begin and end. `patience` is for
+how many CPU seconds a run may go on; then it ends where it is.
 """
 
 import asyncio
@@ -37,7 +37,9 @@ TICK = 0.002
 
 
 class Alone(msgspec.Struct):
-    """One run: microseconds a step, the mean of all and around some numbers of steps; how many steps it came to."""
+    """One run: microseconds a step, the mean of all and around some numbers of steps; how many steps it came
+    to.
+    """
 
     mean: float
     at: dict[int, float]
@@ -45,7 +47,9 @@ class Alone(msgspec.Struct):
 
 
 class Together(msgspec.Struct):
-    """Runs at once: CPU microseconds a step, steps a second by the clock, how many milliseconds late the loop was."""
+    """Runs at once: CPU microseconds a step, steps a second by the clock, how many milliseconds late the loop
+    was.
+    """
 
     us: float
     rate: float
@@ -71,7 +75,9 @@ class Memory(msgspec.Struct):
 
 
 class Beginning(msgspec.Struct):
-    """CPU milliseconds: an agent, from there to the first request, and from the last request until all is closed."""
+    """CPU milliseconds: an agent, from there to the first request, and from the last request until all is
+    closed.
+    """
 
     agent: float
     start: float
@@ -135,7 +141,10 @@ class _Gate:
 async def _at_once(
     store: Store, policy: str, runs: int, steps: int, begin: Callable[[], None], end: Callable[[], None]
 ) -> int:
-    """Runs at once: `begin` when all have their first request, `end` when all have their last. Their windows' characters."""
+    """Runs at once: `begin` when all have their first request, `end` when all have their last.
+
+    Their windows' characters.
+    """
     first, last, characters = _Gate(runs, begin), _Gate(runs, end), 0
 
     def watch(step: int, request: ModelRequest) -> Coroutine[Any, Any, None] | None:
@@ -196,7 +205,10 @@ async def together(store: str, folder: str, policy: str, runs: int, steps: int) 
 
 
 async def counts(store: str, folder: str, policy: str, skipped: int, steps: int) -> Counts:
-    """One run: the steps after those that are skipped. A coroutine or generator that goes on is called once more."""
+    """One run: the steps after those that are skipped.
+
+    A coroutine or generator that goes on is called once more.
+    """
     loop, counted = asyncio.get_running_loop(), Counts(python=0, c=0, tasks=0, handles=0)
     handle = asyncio.Handle._run.__code__
 

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from statistics import median
 
-# The peak is the kernel's for this very program. `getrusage` would do elsewhere, but it counts what the process was
-# before it became Python: a copy of the one that measures, with all its logs.
+# The peak is the kernel's for this very program. `getrusage` would do elsewhere, but it counts what the
+# process was before it became Python: a copy of the one that measures, with all its logs.
 _SCRIPT = """
 import time
 begun = time.process_time()
@@ -30,7 +30,8 @@ STATEMENTS = {
 
 
 def imported(rounds: int = 7) -> dict[str, tuple[float, int]]:
-    """Median CPU seconds of the import, and median peak memory in bytes, of each statement; rounds interleaved.
+    """Median CPU seconds of the import, and median peak memory in bytes, of each statement; rounds
+    interleaved.
 
     The peak is 0 where there is no /proc to ask.
     """

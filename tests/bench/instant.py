@@ -1,6 +1,7 @@
 """A model that answers at once and a tool that returns at once: what is left of a step is the engine's own.
 
-A step is an answer with one call, and the call's result. `ScriptedModel` would not do: it keeps every request.
+A step is an answer with one call, and the call's result. `ScriptedModel` would not do: it keeps every
+request.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

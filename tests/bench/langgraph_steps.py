@@ -1,6 +1,8 @@
-"""What a step of LangGraph costs, in memory, with a model that answers at once. Runs in an environment of its own.
+"""What a step of LangGraph costs, in memory, with a model that answers at once. Runs in an environment of its
+own.
 
-A step is the agent's node, which answers with a call, and the tools' node, which answers it; the history is kept whole.
+A step is the agent's node, which answers with a call, and the tools' node, which answers it; the history is
+kept whole.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""Text to measure with: prose with quotes, newlines and a few letters beyond ASCII, as models and tools write it.
+"""Text to measure with: prose with quotes, newlines and a few letters beyond ASCII, as models and tools write
+it.
 
 JSON without escapes is decoded several times faster than JSON with them, so a workload of `xxxx` flatters.
 """

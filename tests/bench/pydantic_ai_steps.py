@@ -1,4 +1,5 @@
-"""What a step of pydantic-ai's agent costs with a model that answers at once. Runs in an environment of its own.
+"""What a step of pydantic-ai's agent costs with a model that answers at once. Runs in an environment of its
+own.
 
 Its `FunctionModel` guesses what a request uses from the whole history; a model class of one's own does not.
 """

@@ -1,7 +1,7 @@
 """How long it takes to open a run up to its next effect: from its first event, and from its last snapshot.
 
-By itself it opens one store, as an engine does: `python tests/bench/resume.py STORE [--save]`, which also saves a
-snapshot of what it found.
+By itself it opens one store, as an engine does: `python tests/bench/resume.py STORE [--save]`, which also
+saves a snapshot of what it found.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """A benchmark in a process of its own: it is asked by lines of JSON, and answers each with one.
 
-Only the standard library is imported here: what is measured beside us has an environment of its own, without ours.
+Only the standard library is imported here: what is measured beside us has an environment of its own, without
+ours.
 """
 
 import json
@@ -21,14 +22,19 @@ TASK = "Find out why March does not add up, and mend it."
 
 
 class Marks:
-    """CPU seconds of this process, all its threads, at each request of one run: the first is after no step."""
+    """CPU seconds of this process, all its threads, at each request of one run: the first is after no
+    step.
+    """
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
         self.at: list[float] = []
 
     def request(self) -> int | None:
-        """Note a request. Which step its answer begins, counted from 0; None for the answer that ends the run."""
+        """Note a request.
+
+        Which step its answer begins, counted from 0; None for the answer that ends the run.
+        """
         self.at.append(time.process_time())
         step = len(self.at) - 1
         return step if step < self.steps else None
@@ -40,7 +46,9 @@ class Marks:
 
 
 def serve(versions: Mapping[str, str], cases: Mapping[str, Callable[..., object]]) -> None:
-    """Say what is measured here; then answer `{"case": ..., ...}` by the case called with what else is said."""
+    """Say what is measured here; then answer `{"case": ..., ...}` by the case called with what else is
+    said.
+    """
     # Whatever a library prints must not be taken for an answer.
     output, sys.stdout = sys.stdout, sys.stderr
     _say(output, versions)

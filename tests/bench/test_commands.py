@@ -25,7 +25,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [use.small for use in (*ALSO, *USES.values()) if use.small])
 def test_what_is_measured_is_done(folder: Path, words: str) -> None:
-    """What is typed on the small store is done: it costs something, and is neither wrong use nor a failure."""
+    """What is typed on the small store is done: it costs something, and is neither wrong use nor a
+    failure.
+    """
     told = measured(words, folder, folder / "small.db")
     assert told.code in (0, 1, 125), told
     assert told.seconds > 0

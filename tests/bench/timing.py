@@ -1,7 +1,8 @@
 """How everything here is timed: interleaved rounds, medians, and an anchor in the same process.
 
-The machine's speed wanders by tens of percent within a minute. What is measured side by side, round after round, wanders
-together, so a ratio is taken within each round, and the median of those ratios holds where microseconds do not.
+The machine's speed wanders by tens of percent within a minute. What is measured side by side, round after
+round, wanders together, so a ratio is taken within each round, and the median of those ratios holds where
+microseconds do not.
 """
 
 import gc
@@ -34,7 +35,10 @@ class Times:
 
 
 def cpu_seconds(case: Case) -> float:
-    """CPU seconds of one call: a neighbour on the same core does not count. What it made is kept till the end."""
+    """CPU seconds of one call: a neighbour on the same core does not count.
+
+    What it made is kept till the end.
+    """
     gc.collect()  # so that nobody pays for what the case before left behind
     begun = time.process_time()
     kept = case()

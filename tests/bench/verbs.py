@@ -1,4 +1,6 @@
-"""What reading costs: transcripts imported, megabytes a second; and verbs over a store, events a second of one process."""
+"""What reading costs: transcripts imported, megabytes a second; and verbs over a store, events a second of
+one process.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -62,7 +64,9 @@ def texts() -> list[Texts]:
 
 
 def import_cases(of: Texts, times: int) -> dict[str, Case]:
-    """`bare` decodes the same bytes; `items` is what the importer says; `import` derives and encodes whole logs."""
+    """`bare` decodes the same bytes; `items` is what the importer says; `import` derives and encodes whole
+    logs.
+    """
     documents = of.documents()
     return {
         "bare": lambda: [msgspec.json.decode(each) for _ in range(times) for each in documents],

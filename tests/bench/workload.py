@@ -1,7 +1,7 @@
 """A run to measure: built by `advance` as an engine would, kept as the bytes that a store would hold.
 
-One step is an answer of 1.2 KB with one or two tool calls in turn, their results of 2 KB each, and what was decided:
-6.5 events and about 6 KB.
+One step is an answer of 1.2 KB with one or two tool calls in turn, their results of 2 KB each, and what was
+decided: 6.5 events and about 6 KB.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,9 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
         **_TAIL,
     },
 }
-"""The default but for its 50 steps; a tail of 100 messages and the repetition guard; and all four limits besides."""
+"""The default but for its 50 steps; a tail of 100 messages and the repetition guard; and all four limits
+besides.
+"""
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {
     "no guard": _KNOBS,
@@ -85,7 +87,9 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "approvals": {"preset": "dev"},
     },
 }
-"""All limits, a tail of 100, warnings near a limit, nudge, pressure and progress; and these with every guard on."""
+"""All limits, a tail of 100, warnings near a limit, nudge, pressure and progress; and these with every guard
+on.
+"""
 
 _TAIL_OF_100: Mapping[str, Any] = {"do": "tail", "last": 100}
 _THRESHOLD: Mapping[str, Any] = {"messages": 120}
@@ -108,8 +112,9 @@ STRATEGIES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "summarise": [{"do": "summarise", "keep_last": 40, "when": _THRESHOLD}],
     **{f"{do}, tail": [{"do": do, **fields}, _TAIL_OF_100] for do, fields in _SHORTER.items()},
 }
-"""History strategies that bound the window, by name. One that only shows messages shorter bounds nothing by itself, and
-stands before a tail of 100."""
+"""History strategies that bound the window, by name. One that only shows messages shorter bounds nothing by
+itself, and stands before a tail of 100.
+"""
 
 _TOOLS = tuple(
     Manifest(name=name, description=prose(200, place), replay=Replay.READ_ONLY, digest="0" * 64)
@@ -132,7 +137,9 @@ def recorded(policy: str, steps: int) -> tuple[RunState, list[Group]]:
 
 
 def opening(policy: str) -> tuple[RunState, Group]:
-    """A run begins, with a system prompt and a task; `policy` names one of `POLICIES`, `GUARDS` or `STRATEGIES`."""
+    """A run begins, with a system prompt and a task; `policy` names one of `POLICIES`, `GUARDS` or
+    `STRATEGIES`.
+    """
     meant = POLICIES.get(policy) or GUARDS.get(policy)
     return begun(meant or {"limits": [_STEPS], "history": STRATEGIES[policy]})
 
@@ -148,7 +155,9 @@ def begun(meant: Mapping[str, Any]) -> tuple[RunState, Group]:
 
 
 def step(state: RunState, number: int) -> tuple[RunState, list[Group]]:
-    """One step of a run, composed and decided as an engine does it: the answer, each result, a summary if asked."""
+    """One step of a run, composed and decided as an engine does it: the answer, each result, a summary if
+    asked.
+    """
     groups: list[Group] = []
     fact: Fact | None = answered(state, number)
     while fact is not None:

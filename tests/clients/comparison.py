@@ -1,8 +1,8 @@
 """Compare an import with the truth: the requests that the model server received, and its responses.
 
 Each check covers one property and yields a finding for each compared place: equal, unknown (the import makes
-no claim) or a difference. The words for a difference are the same in each run of a client: `limits.toml` lists
-them.
+no claim) or a difference. The words for a difference are the same in each run of a client: `limits.toml`
+lists them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

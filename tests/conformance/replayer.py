@@ -1,7 +1,7 @@
 """A scripted world: it answers what a run asks for from a case's script, and keeps what was asked.
 
-It does what an engine does, without the waiting: facts are composed and fed at the right instants, and everything
-else is what `advance` and `next_effects` say.
+It does what an engine does, without the waiting: facts are composed and fed at the right instants, and
+everything else is what `advance` and `next_effects` say.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +135,10 @@ class Replayer:
         registry: Registry = BUILTIN,
         apart: bool = False,
     ) -> "Replayer":
-        """A run with this history. `apart`: its messages are no conversation; results may stand without calls."""
+        """A run with this history.
+
+        `apart`: its messages are no conversation; results may stand without calls.
+        """
         run = cls(policy if isinstance(policy, Policy) else parse(policy, registry), registry)
         opening = tuple(said if isinstance(said, Message) else message(said) for said in messages)
         ids = (call.id for said in opening for call in said.calls)

@@ -1,7 +1,7 @@
 """Cases of what known agent loops do, read from a folder and judged by drivers, a topic a file.
 
-A driver asks our engine what a case asks of the loop that it was recorded from, and returns both answers. It may
-leave a case out, but only for a reason that the case itself carries as a tag; anything else is a failure.
+A driver asks our engine what a case asks of the loop that it was recorded from, and returns both answers. It
+may leave a case out, but only for a reason that the case itself carries as a tag; anything else is a failure.
 """
 
 import difflib
@@ -37,7 +37,9 @@ class Topic(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Both answers. `otherwise` names the deviations for which `expected` is not simply what the case says."""
+    """Both answers. `otherwise` names the deviations for which `expected` is not simply what the case
+    says.
+    """
 
     expected: Any
     got: Any
@@ -121,7 +123,8 @@ def shown(report: Report, most: int = 3) -> str:
 
 
 def _asked(driver: Driver, case: Case) -> Compared | LeftOut | str:
-    # A driver that raises has found something that no answer could be made of: the case failed, the others go on.
+    # A driver that raises has found something that no answer could be made of: the case failed, the others go
+    # on.
     try:
         answer = driver(case)
     except Exception:

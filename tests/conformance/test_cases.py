@@ -12,7 +12,9 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.jsonl"))
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in CASES])
 def test_topic(path: Path) -> None:
-    """Every case of the topic has the recorded answer, or a tag that says why ours is another one on purpose."""
+    """Every case of the topic has the recorded answer, or a tag that says why ours is another one on
+    purpose.
+    """
     report = judge(read(path), DRIVERS)
     if report.failures or not report.passed:
         pytest.fail(f"{report}\n{shown(report)}", pytrace=False)

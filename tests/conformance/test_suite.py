@@ -1,4 +1,6 @@
-"""The runner finds what is wrong: a wrong answer, a case left out without a tag, a driver that fails, no cases."""
+"""The runner finds what is wrong: a wrong answer, a case left out without a tag, a driver that fails, no
+cases.
+"""
 
 import json
 import subprocess

@@ -10,7 +10,8 @@ from refold.console.main import main
 from refold.engine import Agent, Model, ScriptedModel, calls, say, tool
 from refold.engine.models.script import Line
 
-# What a model or a tool may say to take over a terminal: colour, window title, C1, reading order, markup, bell.
+# What a model or a tool may say to take over a terminal: colour, window title, C1, reading order, markup,
+# bell.
 EVIL = "\x1b[31mred\x1b]0;owned\x07\x9b2J \u202eevil\u202c [bold]loud[/bold] \x00\r\u2066"
 
 

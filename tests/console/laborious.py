@@ -1,9 +1,10 @@
-"""`refold` with a model that asks for one call and then ends, and a tool that tells a file of each time it ran.
+"""`refold` with a model that asks for one call and then ends, and a tool that tells a file of each time it
+ran.
 
 python laborious.py WORD...
 
-The file is named by EFFECTS. While the file that GATE names does not exist, the tool waits for it; with STUBBORN,
-whoever cancels it.
+The file is named by EFFECTS. While the file that GATE names does not exist, the tool waits for it; with
+STUBBORN, whoever cancels it.
 """
 
 import os

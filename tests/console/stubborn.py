@@ -1,4 +1,5 @@
-"""`refold` with a model that never answers, or a tool that will not be cancelled: for tests that press Ctrl-C.
+"""`refold` with a model that never answers, or a tool that will not be cancelled: for tests that press
+Ctrl-C.
 
 python stubborn.py model|tool|flood WORD...
 """

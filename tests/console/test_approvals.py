@@ -1,4 +1,6 @@
-"""`approvals`, `approve`, `reject` and `edit`: a person at a terminal decides about calls, and the run goes on."""
+"""`approvals`, `approve`, `reject` and `edit`: a person at a terminal decides about calls, and the run goes
+on.
+"""
 
 import json
 import shlex
@@ -53,7 +55,9 @@ def state(refold: Refold, store: Path) -> str:
 
 
 def test_what_to_type_is_whole(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
-    """What is told to be typed next drives the run by the same means: another tool would not be there without them."""
+    """What is told to be typed next drives the run by the same means: another tool would not be there without
+    them.
+    """
     (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", "approvals": {"chain": [ASK]}}))
     scripted([ANSWER])
     means = ["--tools", "todos,shell", "--root", tmp_path, "--base-url", "http://localhost:1/v1"]
@@ -65,7 +69,9 @@ def test_what_to_type_is_whole(refold: Refold, scripted: Scripted, store: Path, 
 
 
 def test_a_guard_that_asks_is_named(refold: Refold, scripted: Scripted, store: Path, tmp_path: Path) -> None:
-    """Where a guard asks about a call, the guard is named, and no approver of a chain that the policy does not have."""
+    """Where a guard asks about a call, the guard is named, and no approver of a chain that the policy does
+    not have.
+    """
     guard = {"guard": "arguments", "tool": "write_todos", "matches": "Buy", "then": "ask"}
     (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", "guards": [guard]}))
     scripted([ANSWER])
@@ -92,7 +98,9 @@ def test_what_waits_is_listed(refold: Refold, store: Path, asking: str) -> None:
 def test_what_must_be_added_is_said_in_capitals(
     refold: Refold, scripted: Scripted, store: Path, tmp_path: Path
 ) -> None:
-    """The list of what waits does not know where a tool of one's own is from, and does not print what could only fail."""
+    """The list of what waits does not know where a tool of one's own is from, and does not print what could
+    only fail.
+    """
     asks = {"approver": "human", "tools": ["pay"]}
     (tmp_path / "p.json").write_text(json.dumps({"schema": "refold/v1", "approvals": {"chain": [asks]}}))
     scripted([calls(("pay", {"cents": 30}))])
@@ -266,7 +274,9 @@ async def left_overdue(store: Path) -> None:
 
 
 def test_show_says_what_to_type(refold: Refold, store: Path, asking: str) -> None:
-    """`show` of a run that waits for approval ends with the command that lists what it waits for; the rows of the calls say so."""
+    """`show` of a run that waits for approval ends with the command that lists what it waits for; the rows of
+    the calls say so.
+    """
     ran = refold("show", asking, "--store", store)
     assert f"next    refold approvals {asking} --store {store}   waits for approval of c1, c2" in ran.err
     assert 2 == ran.out.count("waits for approval")

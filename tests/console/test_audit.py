@@ -211,7 +211,9 @@ CHANGES = [
 def test_a_certificate_beside_a_changed_store(
     changes: list[str], refold: Refold, many: Path, tmp_path: Path
 ) -> None:
-    """Whatever was changed in a run since it was audited, `verify` names that run and no other, and ends with exit code 3."""
+    """Whatever was changed in a run since it was audited, `verify` names that run and no other, and ends with
+    exit code 3.
+    """
     key, path = tmp_path / "key", tmp_path / "audit.json"
     refold("keygen", key)
     certified(refold, many, path, "--key", key)
@@ -236,7 +238,9 @@ def test_a_certificate_beside_a_store_of_the_same_names(refold: Refold, store: P
 
 
 def test_a_certificate_beside_its_own_store(refold: Refold, many: Path, tmp_path: Path) -> None:
-    """Beside the store that was audited it agrees, and says which runs grew and how many are new; without one it says so."""
+    """Beside the store that was audited it agrees, and says which runs grew and how many are new; without one
+    it says so.
+    """
     path = tmp_path / "audit.json"
     certified(refold, many, path)
     alone = refold("verify", path)
@@ -277,7 +281,9 @@ def test_a_head_that_is_not_under_the_root(refold: Refold, many: Path, tmp_path:
 def test_nothing_is_audited_where_the_certificate_stands_already(
     refold: Refold, many: Path, tmp_path: Path
 ) -> None:
-    """A taken name is refused before the first run is audited, and no option is named that `audit` does not have."""
+    """A taken name is refused before the first run is audited, and no option is named that `audit` does not
+    have.
+    """
     path = tmp_path / "audit.json"
     path.write_text("mine")
     ran = refold("audit", "--all", "--store", many, "--certificate", path)
@@ -289,7 +295,9 @@ def test_nothing_is_audited_where_the_certificate_stands_already(
 def test_the_store_of_the_environment_is_not_compared(
     refold: Refold, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`verify` compares a certificate only with a store named by --store, and reports that the one in REFOLD_STORE is unused."""
+    """`verify` compares a certificate only with a store named by --store, and reports that the one in
+    REFOLD_STORE is unused.
+    """
     path = tmp_path / "audit.json"
     assert 0 == refold("audit", "--all", "--store", many, "--certificate", path).code
     assert "REFOLD_STORE" not in refold("verify", path).out
@@ -301,7 +309,9 @@ def test_the_store_of_the_environment_is_not_compared(
 
 @pytest.mark.parametrize("seq", range(3, 7))
 def test_an_audit_of_a_damaged_log_ends_where_verify_does(seq: int, refold: Refold, store: Path) -> None:
-    """Where an event was edited, all decisions before it agreed, up to the last event that `verify` finds intact."""
+    """Where an event was edited, all decisions before it agreed, up to the last event that `verify` finds
+    intact.
+    """
     record(store, [call("look", path="a"), say("Done.")], run_id="edited")
     tamper(store, f"UPDATE event SET body = replace(body, '{{', '{{ ') WHERE key & 4294967295 = {seq}")
     whole = json.loads(refold("verify", "edited", "--store", store, "-o", "json").out)

@@ -1,4 +1,6 @@
-"""`refold audit` of bundles that somebody changed: what is wrong is told as `verify` tells it, and no run hides another."""
+"""`refold audit` of bundles that somebody changed: what is wrong is told as `verify` tells it, and no run
+hides another.
+"""
 
 import json
 from collections.abc import Callable
@@ -59,7 +61,9 @@ CHANGES = [
 def test_what_was_changed_is_damage(
     change: Callable[[Path], object], jobs: str, refold: Refold, bundle: Path, tmp_path: Path
 ) -> None:
-    """The exit code is 3, as that of `verify`, with its sentence; the certificate is not clean, and nobody speaks of a bug."""
+    """The exit code is 3, as that of `verify`, with its sentence; the certificate is not clean, and nobody
+    speaks of a bug.
+    """
     change(bundle)
     verified, paper = refold("verify", bundle, "-o", "json"), tmp_path / "paper.json"
     for more in ([], ["-o", "json"], ["--certificate", paper]):
@@ -71,7 +75,9 @@ def test_what_was_changed_is_damage(
 
 
 def test_the_other_runs_are_judged(refold: Refold, bundle: Path) -> None:
-    """The run in which a word was changed is named as damaged; that of the other nothing is wrong is said as before."""
+    """The run in which a word was changed is named as damaged; that of the other nothing is wrong is said as
+    before.
+    """
     zipped(bundle, edited(members_of(bundle)))
     rows = [json.loads(each) for each in refold("audit", bundle, "-o", "json").out.splitlines()]
     told = {row["run"]: row for row in rows if "run" in row}

@@ -13,7 +13,9 @@ from support.sessions import session
 def test_a_folder_without_a_transcript_is_no_success(
     refold: Refold, store: Path, tmp_path: Path, holds: list[str], options: list[str]
 ) -> None:
-    """It was named, and nothing of it was imported: that is said, and is wrong use; what else was named is imported."""
+    """It was named, and nothing of it was imported: that is said, and is wrong use; what else was named is
+    imported.
+    """
     (tmp_path / "bare").mkdir()
     for name in holds:
         (tmp_path / "bare" / name).write_text("# notes")

@@ -18,7 +18,9 @@ from support.sessions import documents
 
 
 class Written:
-    """The file of a conversation in the session `s`: a person's words or a task, calls of agents, their results, an answer."""
+    """The file of a conversation in the session `s`: a person's words or a task, calls of agents, their
+    results, an answer.
+    """
 
     def __init__(self, task: str, agent: str = "") -> None:
         self._agent, self.rows = agent, list[dict[str, Any]]()
@@ -105,7 +107,9 @@ def by_key(runs: list[dict[str, Any]]) -> dict[str, str]:
 def test_an_import_of_a_folder_links_what_a_session_began(
     refold: Refold, store: Path, tmp_path: Path, where: str
 ) -> None:
-    """Whatever its name, the file of an agent is read behind the session that names it: its first event says which call began it."""
+    """Whatever its name, the file of an agent is read behind the session that names it: its first event says
+    which call began it.
+    """
     SESSION.to(tmp_path / "p" / "s.jsonl")
     FIRST.to(tmp_path / where / "agent-a1.jsonl")
     SECOND.to(tmp_path / where / "agent-b22.jsonl")
@@ -137,7 +141,9 @@ def test_an_agent_that_was_imported_before_its_session_is_found_by_both(
 
 
 def test_an_agent_that_an_agent_began_is_that_ones_child(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """All of a session's agents lie in one folder, and name the session: which began which stands with the results."""
+    """All of a session's agents lie in one folder, and name the session: which began which stands with the
+    results.
+    """
     Written("Go.").asks("t1").hears("t1", "z").says().to(tmp_path / "s.jsonl")
     Written("Do t1.", "z").asks("t2").hears("t2", "a").says().to(tmp_path / "agent-z.jsonl")
     Written("Do t2.", "a").says().to(tmp_path / "agent-a.jsonl")
@@ -150,7 +156,9 @@ def test_an_agent_that_an_agent_began_is_that_ones_child(refold: Refold, store: 
 def test_of_an_agent_that_never_reported_the_call_is_not_known(
     refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """A session that was stopped while agents worked names none of them: they are its children, by which calls nobody says."""
+    """A session that was stopped while agents worked names none of them: they are its children, by which
+    calls nobody says.
+    """
     Written("Go.").asks("t1", "t2").to(tmp_path / "s.jsonl")
     FIRST.to(tmp_path / "s" / "subagents" / "agent-a1.jsonl")
     runs = by_key(imported(refold, store, tmp_path))
@@ -162,7 +170,9 @@ def test_of_an_agent_that_never_reported_the_call_is_not_known(
 def test_what_was_imported_while_it_worked_is_linked_once_it_is_done(
     refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """Session and agent go on in their runs, and from then on both say by which call the one began the other."""
+    """Session and agent go on in their runs, and from then on both say by which call the one began the
+    other.
+    """
     session, agent = tmp_path / "s.jsonl", tmp_path / "s" / "subagents" / "agent-a1.jsonl"
     Written("Go.").asks("t1").to(session)
     Written("Do t1.", "a1").says("Hm.").to(agent)
@@ -177,7 +187,9 @@ def test_what_was_imported_while_it_worked_is_linked_once_it_is_done(
 def test_a_session_that_became_another_run_has_its_agents_too(
     refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """An agent names the run that was there when it was imported; the run that has all of the session lists it as well."""
+    """An agent names the run that was there when it was imported; the run that has all of the session lists
+    it as well.
+    """
     SESSION.to(tmp_path / "s.jsonl")
     FIRST.to(tmp_path / "s" / "subagents" / "agent-a1.jsonl")
     runs = by_key(imported(refold, store, tmp_path))
@@ -189,7 +201,9 @@ def test_a_session_that_became_another_run_has_its_agents_too(
 
 
 def test_a_parent_that_somebody_wrote_into_a_log_is_told(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """The agent's file says nothing of its call, so an import asks the chain before it calls the log equal."""
+    """The agent's file says nothing of its call, so an import asks the chain before it calls the log
+    equal.
+    """
     SESSION.to(tmp_path / "s.jsonl")
     file = FIRST.to(tmp_path / "s" / "subagents" / "agent-a1.jsonl")
     imported(refold, store, tmp_path)
@@ -265,7 +279,9 @@ def test_an_agent_of_gemini_cli_is_linked_by_its_session(
 def test_an_agent_of_gemini_cli_without_its_session_has_no_parent(
     refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """A session whose calls name another subagent did not begin this one; the listing still calls it a subagent's."""
+    """A session whose calls name another subagent did not begin this one; the listing still calls it a
+    subagent's.
+    """
     (tmp_path / "a.jsonl").write_text(gemini("sub", {"type": "user", "content": "look"}, kind="subagent"))
     (tmp_path / "z.jsonl").write_text(gemini("main", gemini_call("another")))
     runs = by_key(imported(refold, store, tmp_path))

@@ -1,4 +1,6 @@
-"""`refold whatif --contexts`: what a table may hold, how it is named, and that the verdict says whose word it was."""
+"""`refold whatif --contexts`: what a table may hold, how it is named, and that the verdict says whose word it
+was.
+"""
 
 import hashlib
 import json

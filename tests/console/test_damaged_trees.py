@@ -210,7 +210,9 @@ def test_any_damaged_fork(attack: str, path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("attack", CHILDREN)
 def test_any_damaged_family(attack: str, path: Path, tmp_path: Path) -> None:
-    """Whatever happened to a run that another started, or to that one, no command takes it for a fault of its own."""
+    """Whatever happened to a run that another started, or to that one, no command takes it for a fault of its
+    own.
+    """
     edited(path, *CHILDREN[attack])
     for run in (BOSS, CHILD):
         for words in (

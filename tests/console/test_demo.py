@@ -71,7 +71,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 @real
 @pytest.mark.slow
 def test_it_fits_a_terminal(played: Played) -> None:
-    """It fails without a network, says nothing was fetched when it was, or is longer or wider than it may be."""
+    """It fails without a network, says nothing was fetched when it was, or is longer or wider than it may
+    be.
+    """
     assert (0, "") == (played.done.returncode, played.done.stderr), played.done.stdout
     assert "Nothing is fetched" in played.lines[1]
     assert len(played.lines) <= 45

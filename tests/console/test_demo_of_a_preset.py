@@ -1,4 +1,6 @@
-"""The demo's runs under a preset: what is expected of them is seen in the logs that show it, and in no others."""
+"""The demo's runs under a preset: what is expected of them is seen in the logs that show it, and in no
+others.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -67,7 +69,9 @@ def test_what_has_no_loop_is_not_played() -> None:
 
 @pytest.mark.parametrize("preset", sorted(PRESETS.keys() - {"observed"}))
 async def test_each_preset_has_runs_that_can_start(preset: str) -> None:
-    """A scene of some preset or variant is refused, expects nothing of a loop that it has, or ends without a log."""
+    """A scene of some preset or variant is refused, expects nothing of a loop that it has, or ends without a
+    log.
+    """
     played = demo_presets.scenes(preset)
     assert played
     for scene in played:
@@ -87,7 +91,9 @@ HERMES = [
 
 
 def test_what_is_expected_follows_from_the_policy() -> None:
-    """Of `hermes` its pressure, its grace request, its recovery and its summary are expected, and nothing else."""
+    """Of `hermes` its pressure, its grace request, its recovery and its summary are expected, and nothing
+    else.
+    """
     played = demo_presets.scenes("hermes")
     assert HERMES == [expected.shown for scene in played for expected in scene.expects]
     quiet = demo_presets.scenes("hermes-quiet")

@@ -1,4 +1,4 @@
-"""`doubts`, `resolve` and `cancel`: calls whose end nobody saw, and a person at a terminal who settles them."""
+"""`doubts`, `resolve` and `cancel`: an operator settles calls with an unknown outcome."""
 
 import json
 import re
@@ -91,7 +91,7 @@ def test_for_how_long(since: list[int], oldest: int | None) -> None:
 
 
 def test_doubts(refold: Refold, store: Path, finished: str) -> None:
-    """Each call of each run, the oldest first, with what to type; the last line counts them, and the exit code is 1."""
+    """Calls are listed oldest first, with what to type; the last line counts them; exit code 1."""
     runs = [crash(store, "pay-2"), crash(store, "pay-1")]
     ran = refold("doubts", "--store", store)
     assert 1 == ran.code
@@ -237,7 +237,7 @@ def told_run(request: pytest.FixtureRequest, refold: Refold, scripted: Scripted,
 
 
 def test_what_was_told_is_not_resolved(refold: Refold, store: Path, told_run: str) -> None:
-    """That the model was told, or the run stopped, tells nobody how the payment ended: it is listed, and counted."""
+    """A payment stays listed although the model was informed or the run was cancelled."""
     ran = refold("doubts", "--store", store)
     assert 1 == ran.code
     _, row, last = ran.out.splitlines()
@@ -248,7 +248,7 @@ def test_what_was_told_is_not_resolved(refold: Refold, store: Path, told_run: st
 
 @pytest.mark.parametrize("ending", ["happened", "did-not", "unknown"])
 def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path, told_run: str) -> None:
-    """Their word is a note about the call's result: the call is resolved, and nothing else is changed or run."""
+    """An operator's answer is a note on the call: it is resolved, nothing else changes or runs."""
     before = logged(refold, store, told_run)
     words = ["--by", f"ann of account 8 {EVIL}", "--why", f"see account 4711 {EVIL}"]
     ran = refold("resolve", told_run, "c1", ending, *words, "--store", store)
@@ -271,7 +271,7 @@ def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path,
 
 
 def test_whoever_went_on_is_told_of_it(refold: Refold, scripted: Scripted, store: Path) -> None:
-    """A run that completed with a call in doubt says so at its end, by name; and show what a person found out since."""
+    """A completed run names its unresolved calls at its end; `show` has later findings."""
     run = crash(store, "pay-1")
     scripted([say("Perhaps it is paid.")])
     ran = refold("resume", run, *TOOLS, "--store", store)
@@ -284,7 +284,7 @@ def test_whoever_went_on_is_told_of_it(refold: Refold, scripted: Scripted, store
 
 
 def test_the_last_word_counts(refold: Refold, store: Path, told_run: str) -> None:
-    """A person who mistyped says it again; once their note is erased, what they said before counts, if anything."""
+    """The last answer counts; once its note is erased, the one before it does."""
     seqs = list[int]()
     for ending in ("happened", "did-not"):
         ran = refold("resolve", told_run, "c1", ending, "-o", "json", "--store", store)
@@ -312,7 +312,7 @@ def test_a_note_for_a_run_that_an_engine_has(refold: Refold, store: Path, told_r
 
 
 def test_the_oldest_of_several_runs() -> None:
-    """How long something is unresolved counts from the oldest call, in whatever order the runs are looked at."""
+    """The age counts from the oldest call, in any order of the runs."""
     calls = [DoubtfulCall(run=f"r{at}", call="c1", tool="pay", since=at, standing="told") for at in (5, 3, 9)]
     tally = DoubtTally(everything=False)
     for call in calls:
@@ -382,7 +382,7 @@ def test_cancel_after_the_end(refold: Refold, store: Path, finished: str) -> Non
 
 
 def test_everything_that_waits(refold: Refold, store: Path, waiting: str, finished: str) -> None:
-    """Without a run, `approvals` lists what waits for a person, and what to type; nothing of runs that ended."""
+    """Without a run, `approvals` lists pending approvals with what to type, not those of ended runs."""
     ran = refold("approvals", "--store", store)
     (_, row) = ran.out.splitlines()
     assert row.startswith(f"{waiting}  20")

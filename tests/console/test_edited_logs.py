@@ -1,4 +1,6 @@
-"""A log that somebody edited without computing its chain anew: whoever reads it is told, whatever the command."""
+"""A log that somebody edited without computing its chain anew: whoever reads it is told, whatever the
+command.
+"""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +22,9 @@ from support.edited import edited
 
 RUN, FORK, OTHER, WAITS = "aa11", "ff22", "oo33", "ww44"
 EDITED = 3
-"""The event in which somebody changed something, of each run but `OTHER`: the model's first answer, with a call."""
+"""The event in which somebody changed something, of each run but `OTHER`: the model's first answer, with a
+call.
+"""
 
 STANDING = "it is not what was recorded"
 AT = f"key & {SEQ_MASK}"
@@ -45,7 +49,8 @@ EDITS: Mapping[str, Sequence[str]] = {
 AN_ADDRESS = f"@e{EDITED + 2}"
 """A place behind the edit."""
 
-# For each command that reads a run, what is typed behind it. RUN stands for the run, FILE for one that is not there yet.
+# For each command that reads a run, what is typed behind it. RUN stands for the run, FILE for one that is not
+# there yet.
 READS: Mapping[str, Sequence[str]] = {
     "ls": ["", "--state completed", "--since 1d"],
     "show": ["RUN", "RUN --all", "RUN --raw", "RUN --filter type:tool", f"RUN{AN_ADDRESS}", f"RUN@e{EDITED}", "RUN@t2"],
@@ -135,7 +140,9 @@ def ask(written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def named(ran: Ran) -> bool:
-    """Whether an event is named that somebody edited, or that stands behind one and does not follow from it any more."""
+    """Whether an event is named that somebody edited, or that stands behind one and does not follow from it
+    any more.
+    """
     return any(f"event {seq}" in ran.out + ran.err for seq in range(EDITED, EDITED + 3))
 
 
@@ -147,7 +154,9 @@ def test_every_command_is_asked() -> None:
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("words", ASKED)
 def test_no_command_is_silent(words: str, edit: str, ask: Callable[..., Ran]) -> None:
-    """Of a log in which something was edited each command that reads it says so, with the event, and its exit code is that of damage."""
+    """Of a log in which something was edited each command that reads it says so, with the event, and its exit
+    code is that of damage.
+    """
     ran = ask(words, RUN, EDITS[edit])
     assert ran.code in (3, 125), ran
     assert named(ran), ran
@@ -181,7 +190,9 @@ def test_what_was_erased_was_not_edited(words: str, ask: Callable[..., Ran], tmp
 
 
 def test_what_was_edited_can_still_be_looked_at(ask: Callable[..., Ran]) -> None:
-    """Every event, and the one that was edited, are shown as they stand in the file, and said not to be what was recorded."""
+    """Every event, and the one that was edited, are shown as they stand in the file, and said not to be what
+    was recorded.
+    """
     shown = ask(f"show RUN@e{EDITED}", RUN, EDITS["a word"])
     assert "pbth" in shown.out
     assert STANDING in shown.out
@@ -202,7 +213,9 @@ def test_the_edit_of_another_run_is_not_told(ask: Callable[..., Ran]) -> None:
     "words", ["ls", "ls --since 1d", "ls --sort steps --since 1d", "ls --state completed --since 1d"]
 )
 def test_a_beginning_that_was_edited_hides_no_other_run(words: str, ask: Callable[..., Ran]) -> None:
-    """Of a run of which not even the first event is what was recorded it is said so, and the others are listed."""
+    """Of a run of which not even the first event is what was recorded it is said so, and the others are
+    listed.
+    """
     ran = ask(words, RUN, [f"UPDATE event SET body = replace(body, 'a', 'b') WHERE {AT} = 1 AND {OF}"])
     assert (3, True) == (ran.code, f"run {RUN}: DAMAGED" in ran.err and f"run {WAITS}: DAMAGED" in ran.err)
     assert OTHER in ran.out

@@ -1,4 +1,6 @@
-"""Erasing is for good: who types at a terminal is shown what goes and asked, and no script erases by one word."""
+"""Erasing is for good: who types at a terminal is shown what goes and asked, and no script erases by one
+word.
+"""
 
 import json
 import os
@@ -68,7 +70,9 @@ def test_who_types_is_shown_what_goes_and_asked(refold: Refold, store: Path, sec
 
 @pytest.mark.parametrize("answer", ["no\n", "\n", "y\n", "\x04"])
 def test_anything_but_yes_erases_nothing(refold: Refold, store: Path, secret: str, answer: str) -> None:
-    """A no, an empty line, half a word, the end of input: the exit code is 1, and log and words are as they were."""
+    """A no, an empty line, half a word, the end of input: the exit code is 1, and log and words are as they
+    were.
+    """
     before = said(refold, store)
     code, shown = at_terminal(store, answer)
     assert 1 == code
@@ -120,7 +124,9 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
 
 
 def test_a_notice_holds_no_secret(refold: Refold, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who erased and why are redacted as all that is recorded is: by the environment, and by the run's policy."""
+    """Who erased and why are redacted as all that is recorded is: by the environment, and by the run's
+    policy.
+    """
     record(store, [say("x")], run_id="ff77", policy={"redact": ["AC-[0-9]+"]})
     monkeypatch.setenv("BILLING_TOKEN", "Zx9kQ88abCDefGH1jk")
     said = "Zx9kQ88abCDefGH1jk AC-00042"
@@ -151,7 +157,9 @@ def _journal(store: Path) -> bytes:
 
 
 def test_what_is_left_after_erasing(refold: Refold, store: Path, finished: str) -> None:
-    """`show`, `state` and `why` go on working; `view` says of a turn that needs the words that they were erased."""
+    """`show`, `state` and `why` go on working; `view` says of a turn that needs the words that they were
+    erased.
+    """
     refold("erase", "aa11@e3", "--why", "x", "--yes", "--store", store)
     for words in (
         ["show", "aa11"],
@@ -222,7 +230,9 @@ def test_a_run_that_somebody_drives_is_not_erased(refold: Refold, store: Path, f
 
 
 def test_a_fork_that_goes_on_needs_the_words(refold: Refold, store: Path) -> None:
-    """What a fork that has not ended shows its model is not erased in the run that it goes on from; once it has ended, it is."""
+    """What a fork that has not ended shows its model is not erased in the run that it goes on from; once it
+    has ended, it is.
+    """
     Agent(model=ScriptedModel([say("Done.")]), store=store).run_sync("Go on.", run_id="aa11")
     parent = Agent(model=ScriptedModel([say("Otherwise.")]), store=store)
 

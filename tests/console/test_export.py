@@ -78,7 +78,9 @@ def test_json_lines_on_stdout_have_the_same_values(refold: Refold, store: Path, 
 def test_markdown_is_never_the_logs(
     refold: Refold, store: Path, marked: str, finished: str, said: str
 ) -> None:
-    """Whatever a log says stands in code: no tag, link, picture, heading or list is its, and nothing moves a cursor."""
+    """Whatever a log says stands in code: no tag, link, picture, heading or list is its, and nothing moves a
+    cursor.
+    """
     text = exported(refold, store, marked if said == "markup" else finished, "markdown")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066]", text)
     tokens = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable("table").parse(text)
@@ -135,7 +137,9 @@ def test_long_texts_are_cut_in_a_ticket(refold: Refold, store: Path) -> None:
 
 
 def test_openai_messages(refold: Refold, store: Path, finished: str) -> None:
-    """One object a run: the whole conversation, each call's results right behind it, arguments byte for byte."""
+    """One object a run: the whole conversation, each call's results right behind it, arguments byte for
+    byte.
+    """
     found = json.loads(exported(refold, store, finished, "openai"))
     roles = [message["role"] for message in found["messages"]]
     assert ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant"] == roles
@@ -158,7 +162,9 @@ def test_openai_messages_import(refold: Refold, store: Path, finished: str) -> N
 
 
 def test_spans_have_the_same_counts(refold: Refold, store: Path, finished: str, limited: str) -> None:
-    """Spans of two runs, read by our importer, are two runs with as many answers, calls, errors and tokens."""
+    """Spans of two runs, read by our importer, are two runs with as many answers, calls, errors and
+    tokens.
+    """
     file = store.with_name("both.otel")
     refold("export", finished, limited, "--to", "otel", "--out", file, "--store", store)
     reading = Transcript(Source.of("x", file.read_bytes()), OTEL)
@@ -174,7 +180,9 @@ def test_spans_have_the_same_counts(refold: Refold, store: Path, finished: str, 
 
 
 def test_spans_are_deterministic(refold: Refold, store: Path, finished: str) -> None:
-    """Two exports of a log are the same bytes; ids are lower-case hex of the protocol's lengths; all under one root."""
+    """Two exports of a log are the same bytes; ids are lower-case hex of the protocol's lengths; all under
+    one root.
+    """
     text = exported(refold, store, finished, "otel")
     assert text == exported(refold, store, finished, "otel")
     spans: list[dict[str, Any]] = json.loads(text)["resourceSpans"][0]["scopeSpans"][0]["spans"]
@@ -190,7 +198,9 @@ def test_spans_are_deterministic(refold: Refold, store: Path, finished: str) -> 
 
 @pytest.mark.parametrize("prompts", [True, False], ids=["all of each", "what is new"])
 def test_prompts_in_spans_are_the_views(refold: Refold, store: Path, finished: str, *, prompts: bool) -> None:
-    """A chat span's input, behind the messages that it says stand in front of it, is what `refold view` shows of its turn."""
+    """A chat span's input, behind the messages that it says stand in front of it, is what `refold view` shows
+    of its turn.
+    """
     text = exported(refold, store, finished, "otel", *(["--prompts"] if prompts else []))
     spans = json.loads(text)["resourceSpans"][0]["scopeSpans"][0]["spans"]
     shown: list[Any] = []
@@ -290,7 +300,9 @@ def test_wrong_use(refold: Refold, store: Path, finished: str, words: list[str],
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_file_is_written_over_or_left_half(refold: Refold, store: Path, finished: str, shape: str) -> None:
-    """A file that is there stays, unless --force; a log that breaks off in the middle leaves the old file, and no other."""
+    """A file that is there stays, unless --force; a log that breaks off in the middle leaves the old file,
+    and no other.
+    """
     file = store.with_name("kept")
     file.write_text("mine")
     assert 2 == refold("export", finished, "--to", shape, "--out", file, "--store", store).code

@@ -115,7 +115,9 @@ def test_a_size_that_was_made_smaller(
 def test_no_setting_of_python_counts(
     most: int, refold: Refold, store: Path, finished: str, tmp_path: Path
 ) -> None:
-    """How many digits this Python reads and writes makes no difference to a verdict, and is left as it was."""
+    """How many digits this Python reads and writes makes no difference to a verdict, and is left as it
+    was.
+    """
     forged(store, finished, tmp_path / "forged.db", numbers_grown)
     words = ["audit", finished, "-o", "json", "--store", tmp_path / "forged.db"]
     expected, before = refold(*words), sys.get_int_max_str_digits()

@@ -59,7 +59,9 @@ def counted(refold: Refold, store: Path, *words: str) -> dict[str, Any]:
 
 
 def test_a_fork_from_a_shell(refold: Refold, scripted: Scripted, store: Path, plain: str) -> None:
-    """It goes on from the place to its end, which is its exit code; both runs verify and audit, and show whence it came."""
+    """It goes on from the place to its end, which is its exit code; both runs verify and audit, and show
+    whence it came.
+    """
     scripted([say("Otherwise.")])
     ran = refold("fork", f"{plain}@t2", *TOOLS, "--store", store)
     assert 0 == ran.code, ran.err
@@ -74,7 +76,9 @@ def test_a_fork_from_a_shell(refold: Refold, scripted: Scripted, store: Path, pl
 
 
 def test_a_fork_is_not_counted_twice(refold: Refold, scripted: Scripted, store: Path, plain: str) -> None:
-    """Counted together, a run and its fork have each event once; the fork alone has what came before it, too."""
+    """Counted together, a run and its fork have each event once; the fork alone has what came before it,
+    too.
+    """
     counts = partial(counted, refold, store)
     before, answers = counts(), len([kind for kind in own_of(store, plain) if kind == "model_responded"])
     scripted([say("Otherwise.")])
@@ -179,7 +183,9 @@ def test_the_parent_needs_no_tools_of_its_own(
 
 
 def test_erasing_what_forks_have(refold: Refold, scripted: Scripted, store: Path, plain: str) -> None:
-    """It is erased in the run and its forks, which still verify; a fork that goes on from it keeps it from being erased."""
+    """It is erased in the run and its forks, which still verify; a fork that goes on from it keeps it from
+    being erased.
+    """
     scripted([say("Oh.")])
     assert 0 == refold("fork", f"{plain}@e8", *TOOLS, "--store", store).code
     fork = newest(refold, store)
@@ -335,7 +341,9 @@ def test_tests_that_cannot_be_written(
 
 @pytest.mark.parametrize("run", ['a"b', "a'b", "a\\b", 'a"""+exit()+"""', "a;b", "ä"])
 def test_no_id_becomes_python(run: str, refold: Refold, store: Path, tmp_path: Path) -> None:
-    """A run whose id could be anything but a name in a Python file gets no test, and no file is left behind."""
+    """A run whose id could be anything but a name in a Python file gets no test, and no file is left
+    behind.
+    """
     record(store, [say("Done.")], run_id=run)
     ran = refold("testcase", run, "--out", tmp_path / "test_it.py", "--store", store)
     assert (2, "") == (ran.code, ran.out)

@@ -1,4 +1,6 @@
-"""A session that went on, and the sub-agents in its file: each of them goes on in its own run, whatever the others do."""
+"""A session that went on, and the sub-agents in its file: each of them goes on in its own run, whatever the
+others do.
+"""
 
 from pathlib import Path
 
@@ -24,7 +26,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_while_an_agent_works_its_session_is_the_same_run(refold: Refold, store: Path, file: Path) -> None:
-    """The file grows, and nothing of it is the session's: its end stands further down, and is the end that it was."""
+    """The file grows, and nothing of it is the session's: its end stands further down, and is the end that it
+    was.
+    """
     before = by_key(imported(refold, store, session().reports("t1", agent()).to(file)))
     grown = session().reports("t1", agent().says("Well.").says("Done."))
     (one, child) = imported(refold, store, grown.to(file))
@@ -59,7 +63,9 @@ def test_each_file_of_a_session_that_ended_so_before_is_found_to_be_there(
 def test_agents_of_a_session_that_became_another_run_are_no_other_runs(
     refold: Refold, store: Path, file: Path, why: str
 ) -> None:
-    """Only what cannot be the same run is copied: an agent stays the child that it was, and the newer run lists it."""
+    """Only what cannot be the same run is copied: an agent stays the child that it was, and the newer run
+    lists it.
+    """
     whole = session().reports("t1", agent()).hears("t1", "a1")
     if why == "a note":
         before = by_key(imported(refold, store, whole.to(file)))

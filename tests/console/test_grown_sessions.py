@@ -156,7 +156,9 @@ def test_what_was_edited_is_never_said_to_be_equal(
 
 
 def test_what_was_edited_behind_an_older_file_is_told(refold: Refold, store: Path, file: Path) -> None:
-    """All that the older file gives is there, and what came since is not what was written: exit code 3, never equal."""
+    """All that the older file gives is there, and what came since is not what was written: exit code 3, never
+    equal.
+    """
     run = written(refold, store, file, ONE)["run"]
     written(refold, store, file, TWO)
     by_hand(store, "UPDATE event SET content = replace(content, 're: two', 're: too')")
@@ -170,7 +172,9 @@ def test_what_was_edited_behind_an_older_file_is_told(refold: Refold, store: Pat
 def test_an_import_that_died_in_the_middle_is_finished(
     refold: Refold, store: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was appended until then stays, and the next import adds the rest: in the same run, nothing twice."""
+    """What was appended until then stays, and the next import adds the rest: in the same run, nothing
+    twice.
+    """
     run = written(refold, store, file, ONE)["run"]
     append, left = SqliteStore.append, [2]
 
@@ -198,7 +202,8 @@ LINES = [name for name in FILES if name.split("/")[0] in ("claude_code", "codex"
 
 @pytest.mark.parametrize("name", LINES)
 def test_real_sessions_in_parts(refold: Refold, store: Path, file: Path, name: str) -> None:
-    """Imported wherever they break off, and then whole: what the newest run says is what the whole file says, and it is sound.
+    """Imported wherever they break off, and then whole: what the newest run says is what the whole file says,
+    and it is sound.
 
     Mostly it is one run. Where the source broke off in the middle of an answer, it is another one.
     """

@@ -15,13 +15,17 @@ ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
 
 
 def dangerous(text: str) -> set[str]:
-    """The characters of a text that could act on a terminal or hide from a reader, line ends and tabs aside."""
+    """The characters of a text that could act on a terminal or hide from a reader, line ends and tabs
+    aside.
+    """
     kept = "\n\t\u200c\u200d"
     return {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - set(kept)
 
 
 def test_a_character_is_shown_alike_wherever_it_stands() -> None:
-    """What is hidden beside a control character is hidden in a text of its own, also what Python calls printable."""
+    """What is hidden beside a control character is hidden in a text of its own, also what Python calls
+    printable.
+    """
     letters = [chr(code) for code in range(sys.maxunicode + 1)]
     beside = (descriptions.line(f"\x00{letter}").removeprefix("\\x00") for letter in letters)
     assert [] == [

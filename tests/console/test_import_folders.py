@@ -33,7 +33,9 @@ def write(folder: Path, events: list[Json]) -> None:
 
 
 def test_a_folder_of_events_is_one_run(refold: Refold, tmp_path: Path) -> None:
-    """The events of a folder, with the state beside it, are one run, whichever folder around them is named."""
+    """The events of a folder, with the state beside it, are one run, whichever folder around them is
+    named.
+    """
     uses = [{"response_id": "R1", "prompt_tokens": 30, "completion_tokens": 4, "cache_read_tokens": 20}]
     sums = {"prompt_tokens": 30, "completion_tokens": 4, "cache_read_tokens": 20, "cache_write_tokens": 0}
     stats = {"usage_to_metrics": {"agent": {"token_usages": uses, "accumulated_token_usage": sums}}}
@@ -80,7 +82,9 @@ def test_a_damaged_event_does_not_hide_the_others(refold: Refold, tmp_path: Path
 
 
 def test_files_beside_events_are_files_of_their_own(refold: Refold, tmp_path: Path) -> None:
-    """A session that lies in the same folder is imported as it always was; a link among the events is not followed."""
+    """A session that lies in the same folder is imported as it always was; a link among the events is not
+    followed.
+    """
     write(tmp_path / "events", conversation())
     (tmp_path / "events" / "session.jsonl").write_text(session("hello"))
     (tmp_path / "elsewhere.json").write_text(json.dumps(act(9, "c9", "R9")))

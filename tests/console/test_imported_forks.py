@@ -1,4 +1,6 @@
-"""What goes on from the end of an imported run, or is made of it: forks, tests, smaller logs, exports, pages."""
+"""What goes on from the end of an imported run, or is made of it: forks, tests, smaller logs, exports,
+pages.
+"""
 
 import json
 from collections.abc import Callable, Sequence

@@ -14,7 +14,8 @@ from refold.console.main import main
 from support.sessions import row, session
 from support.transcripts import FOLDER, manifest
 
-# Of these the manifest counts no rows that report a sub-agent's, rows of another request or of a message in parts as messages, or not all.
+# Of these the manifest counts no rows that report a sub-agent's, rows of another request or of a message in
+# parts as messages, or not all.
 _OTHERWISE_COUNTED = {
     "atif/terminus-2-summarization.cont-1.json",
     "claude_code/call-without-result.jsonl",

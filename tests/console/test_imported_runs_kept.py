@@ -1,4 +1,6 @@
-"""An imported run is evidence: no command and no engine decides anything in it, and a fork of it is one's own."""
+"""An imported run is evidence: no command and no engine decides anything in it, and a fork of it is one's
+own.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -63,7 +65,9 @@ def in_store(store: Path, act: Callable[[SqliteStore], Awaitable[object]]) -> ob
     ids=" ".join,
 )
 def test_nothing_is_decided_in_it(refold: Refold, store: Path, imported: str, words: list[str]) -> None:
-    """A command that would answer, stop or drive it is wrong use, says to fork it, and leaves the store as it was."""
+    """A command that would answer, stop or drive it is wrong use, says to fork it, and leaves the store as it
+    was.
+    """
     before = standing(refold, store)
     ran = refold(words[0], imported, *words[1:], "--store", store)
     assert 2 == ran.code

@@ -1,4 +1,6 @@
-"""Imported runs in `ls`, `show`, `why`, `view`, `stats`, tickets and reports: how their source ended them, and what it did not tell."""
+"""Imported runs in `ls`, `show`, `why`, `view`, `stats`, tickets and reports: how their source ended them,
+and what it did not tell.
+"""
 
 import json
 from pathlib import Path
@@ -61,7 +63,9 @@ CUT = [
 def test_a_record_that_breaks_off_did_not_finish(
     name: str, part: float, refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """Whatever the rest of the file says of an end: of a document that was cut nobody has seen how it goes on."""
+    """Whatever the rest of the file says of an end: of a document that was cut nobody has seen how it goes
+    on.
+    """
     with path_of(name).open("rb") as packed:
         whole = Source.opened(name, packed).whole()
     file = tmp_path / name.rpartition("/")[2].removesuffix(".zst")
@@ -73,7 +77,9 @@ def test_a_record_that_breaks_off_did_not_finish(
 
 
 def test_how_its_source_ended_a_run_is_told(refold: Refold, store: Path, limited: str) -> None:
-    """`ls`, `show`, exports, a page and `stats` say by what the source ended a run that is still open here."""
+    """`ls`, `show`, exports, a page and `stats` say by what the source ended a run that is still open
+    here.
+    """
     says = "ended by a limit of its harness: steps (info.exit_status=LimitsExceeded)"
     (line,) = [line for line in refold("ls", "--store", store).out.splitlines() if limited in line]
     assert "  limit: steps  " in line
@@ -165,7 +171,9 @@ def test_times_that_nobody_knows_are_null_in_exports(refold: Refold, store: Path
 
 
 def test_why_of_a_run_that_ends_in_notes(refold: Refold, store: Path, untold: str) -> None:
-    """Without a place it is the last fact or decision that is explained; a note by its number has no reasons."""
+    """Without a place it is the last fact or decision that is explained; a note by its number has no
+    reasons.
+    """
     ran = refold("why", untold, "--store", store, "-o", "json")
     assert 0 == ran.code
     found, last = json.loads(ran.out), listed(refold, store)[0]["events"]

@@ -1,4 +1,6 @@
-"""What-if over imported files that are made to mislead it: what happened there is judged, or the verdict says why it is not."""
+"""What-if over imported files that are made to mislead it: what happened there is judged, or the verdict says
+why it is not.
+"""
 
 import json
 from pathlib import Path
@@ -44,7 +46,9 @@ def test_a_call_behind_a_repeated_id_is_judged(
 
 
 def test_what_the_harness_put_in_begins_no_turn(refold: Refold, tmp_path: Path) -> None:
-    """A limit of a turn's steps stops a session at the same answer, whatever its harness attached between the calls."""
+    """A limit of a turn's steps stops a session at the same answer, whatever its harness attached between the
+    calls.
+    """
     plain, attached = [user("u", None, "go")], [user("u", None, "go")]
     for number in range(5):
         for rows in (plain, attached):

@@ -109,7 +109,9 @@ def test_the_counts_stand_under_their_names(refold: Refold) -> None:
 
 
 def test_a_folder_is_walked(refold: Refold, store: Path, folder: Path) -> None:
-    """The files of a folder are read in order, under their names in it; what is none is said, and no error."""
+    """The files of a folder are read in order, under their names in it; what is none is said, and no
+    error.
+    """
     ran = refold("import", folder, "--store", store, "-o", "json")
     told = documents(ran.out)
     assert 0 == ran.code
@@ -123,7 +125,10 @@ def test_a_folder_is_walked(refold: Refold, store: Path, folder: Path) -> None:
 
 
 def test_a_broken_session_in_a_folder_is_no_success(refold: Refold, store: Path, folder: Path) -> None:
-    """By its name it is a transcript, and nobody has read it: it is told, and the exit code says so. An empty one says nothing."""
+    """By its name it is a transcript, and nobody has read it: it is told, and the exit code says so.
+
+    An empty one says nothing.
+    """
     (folder / "broken.jsonl").write_bytes(bytes(each ^ 0x5A for each in session("x").encode()))
     (folder / "empty.jsonl").write_bytes(b"")
     ran = refold("import", folder, "--store", store)
@@ -133,7 +138,9 @@ def test_a_broken_session_in_a_folder_is_no_success(refold: Refold, store: Path,
 
 
 def test_many_files_are_summed_up_at_the_end(refold: Refold, store: Path, folder: Path) -> None:
-    """Of several files the last line says how much was imported and which have something unread; one line what is next."""
+    """Of several files the last line says how much was imported and which have something unread; one line
+    what is next.
+    """
     (folder / "b.jsonl").write_text(session("one") + "no json\n")
     ran = refold("import", folder, "--store", store)
     runs = json.loads(refold("ls", "--store", store, "-o", "json").out)
@@ -190,7 +197,9 @@ def test_what_cannot_be_read_shows_in_the_exit_code(refold: Refold, store: Path,
 
 
 def test_a_file_that_cannot_be_imported(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """A file of which nothing can be read as the format that was named is damaged; the others are imported."""
+    """A file of which nothing can be read as the format that was named is damaged; the others are
+    imported.
+    """
     bad, good = tmp_path / "a.json", tmp_path / "b.jsonl"
     bad.write_text("{")
     good.write_text(session("one"))
@@ -224,7 +233,9 @@ def test_hostile_transcripts_are_shown_harmless(refold: Refold, store: Path, tmp
     ids=lambda words: words[0],
 )
 def test_a_home_that_nobody_has(refold: Refold, store: Path, words: list[str]) -> None:
-    """A path that begins with `~` and no name of a person is a path like any other: nothing is there, and no bug shows."""
+    """A path that begins with `~` and no name of a person is a path like any other: nothing is there, and no
+    bug shows.
+    """
     ran = refold(
         *words, *([] if "--store" in words or words[0] in ("import", "keygen") else ["--store", store])
     )
@@ -233,7 +244,9 @@ def test_a_home_that_nobody_has(refold: Refold, store: Path, words: list[str]) -
 
 
 def test_what_was_not_read_is_told_of_the_run(refold: Refold, store: Path, folder: Path) -> None:
-    """Not only as it is imported: months later `ls` and `show` say how much of the source is in no fact, and where that is named."""
+    """Not only as it is imported: months later `ls` and `show` say how much of the source is in no fact, and
+    where that is named.
+    """
     (folder / "b.jsonl").write_text(session("one") + "no json\n")
     refold("import", folder / "b.jsonl", "--store", store)
     assert "1 place lost" in refold("ls", "--store", store).out
@@ -249,7 +262,9 @@ def test_what_was_not_read_is_told_of_the_run(refold: Refold, store: Path, folde
 def test_a_packed_file_in_a_folder_is_not_passed_over(
     pack: Callable[[bytes], bytes], name: str, refold: Refold, store: Path, folder: Path
 ) -> None:
-    """A packed file may hold a transcript: it is reported as not imported, with what to do, and the exit code is 2."""
+    """A packed file may hold a transcript: it is reported as not imported, with what to do, and the exit code
+    is 2.
+    """
     (folder / "c.jsonl.packed").write_bytes(pack(session("packed").encode()))
     ran = refold("import", folder, "--store", store)
     assert 2 == ran.code

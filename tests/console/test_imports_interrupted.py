@@ -1,4 +1,6 @@
-"""`refold import` while something else happens: it dies, the file changes, another import runs; the next one makes it whole."""
+"""`refold import` while something else happens: it dies, the file changes, another import runs; the next one
+makes it whole.
+"""
 
 import json
 import os
@@ -57,7 +59,9 @@ def test_a_half_imported_run_is_finished_by_the_next_import(
 def test_a_half_imported_run_of_another_version_is_left_alone(
     refold: Refold, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is there and is not what would be derived now is no import of ours to finish: nothing is appended."""
+    """What is there and is not what would be derived now is no import of ours to finish: nothing is
+    appended.
+    """
     monkeypatch.setattr(imported_runs, "EVENTS", 7)
     with monkeypatch.context() as patch:
         patch.setattr("refold.store.sqlite.SqliteStore", Failing)
@@ -74,7 +78,9 @@ def test_a_half_imported_run_of_another_version_is_left_alone(
 def test_what_is_added_while_a_file_is_read_is_the_next_imports(
     refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session that goes on while it is imported is imported as it was at first: no half of what came later."""
+    """A session that goes on while it is imported is imported as it was at first: no half of what came
+    later.
+    """
     file = tmp_path / "a.jsonl"
     file.write_text(session("one"))
     alone = documents(refold("import", file, "--dry-run", "-o", "json").out)
@@ -94,7 +100,9 @@ def test_what_is_added_while_a_file_is_read_is_the_next_imports(
 def test_a_file_that_is_changed_while_it_is_read_is_refused(
     refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a file is written over while it is imported, that is said: its runs are of no file that ever was."""
+    """Where a file is written over while it is imported, that is said: its runs are of no file that ever
+    was.
+    """
     file = tmp_path / "a.jsonl"
     file.write_text(session("one"))
     digest = Source.sha256
@@ -113,7 +121,9 @@ def test_a_file_that_is_changed_while_it_is_read_is_refused(
 def test_a_file_that_cannot_be_read_stops_no_other(
     refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is gone, or fails to be read, when its turn comes is told of with exit code 4; the others are imported."""
+    """A file that is gone, or fails to be read, when its turn comes is told of with exit code 4; the others
+    are imported.
+    """
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_text(session(name))
     listed = find_files(tmp_path)
@@ -169,7 +179,9 @@ def test_of_two_imports_at_once_one_adds_and_one_finds_it_there(
 def test_a_source_cannot_say_that_an_import_is_done(
     refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transcript with a remark that looks like the end of an import is finished by the next import all the same."""
+    """A transcript with a remark that looks like the end of an import is finished by the next import all the
+    same.
+    """
     file = tmp_path / "a.json"
     steps: list[dict[str, Any]] = [
         {"step_id": 1, "source": "user", "message": "go"},

@@ -1,4 +1,6 @@
-"""An event that says more than anybody wants in memory is refused by its number, and nothing of it is read."""
+"""An event that says more than anybody wants in memory is refused by its number, and nothing of it is
+read.
+"""
 
 import tracemalloc
 from pathlib import Path
@@ -50,7 +52,9 @@ def grown(request: pytest.FixtureRequest, store: Path, monkeypatch: pytest.Monke
 def test_an_event_that_is_too_large_is_refused_by_its_number(
     refold: Refold, store: Path, grown: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each command that would read it ends with 3, says which event it is and how large, and holds little of it."""
+    """Each command that would read it ends with 3, says which event it is and how large, and holds little of
+    it.
+    """
     monkeypatch.chdir(tmp_path)
     tracemalloc.start()
     try:

@@ -73,7 +73,9 @@ def costs(refold: Refold, store: Path) -> list[int | None]:
 def test_every_answer_is_counted(
     refold: Refold, begun: Begun, server: Server, store: Path, words: list[str]
 ) -> None:
-    """Whoever goes on with a run counts its cost by the price that it was started with, typed again or not."""
+    """Whoever goes on with a run counts its cost by the price that it was started with, typed again or
+    not.
+    """
     server.script = SAYS
     assert 1 == begun(*PRICE, limits=[LIMIT], end_of_turn="wait").code
     ran = refold(*words, *at(server), "--store", store)
@@ -86,7 +88,9 @@ def test_every_answer_is_counted(
 def test_a_limit_ends_a_run_that_was_approved(
     refold: Refold, begun: Begun, server: Server, store: Path
 ) -> None:
-    """A run that waited for a person ends at its limit, and what is told to be typed next says all that it takes."""
+    """A run that waited for a person ends at its limit, and what is told to be typed next says all that it
+    takes.
+    """
     server.script = CALLS
     chain = [{"approver": "human", "tools": ["write_todos"]}]
     ran = begun(*PRICE, limits=[LIMIT], approvals={"chain": chain})
@@ -133,7 +137,9 @@ def test_a_fork_at_another_price(refold: Refold, begun: Begun, server: Server, s
 
 
 def test_a_fork_to_another_place(refold: Refold, begun: Begun, server: Server, store: Path) -> None:
-    """What a model costs at one place says nothing of another: a limit of cost is refused there without a price."""
+    """What a model costs at one place says nothing of another: a limit of cost is refused there without a
+    price.
+    """
     server.script = SAYS
     begun(*PRICE, limits=[LIMIT], end_of_turn="wait")
     ran = refold("fork", "@last", "--say", "More.", "--base-url", "http://127.0.0.1:9/v1", "--store", store)
@@ -171,7 +177,9 @@ def test_a_server_that_counts_nothing(
     code: str,
     told: str,
 ) -> None:
-    """What nobody counted is not nothing: a limit that cannot be kept ends the run, and says so wherever it is told."""
+    """What nobody counted is not nothing: a limit that cannot be kept ends the run, and says so wherever it
+    is told.
+    """
     server.script = script
     ran = begun(*PRICE, limits=[limit])
     assert 1 == ran.code
@@ -214,7 +222,9 @@ def test_what_costs_nothing(begun: Begun, server: Server) -> None:
 def test_what_bounds_a_run_and_what_does_not(
     begun: Begun, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first lines of a run say that nothing bounds its steps and time, and which variables come to nothing."""
+    """The first lines of a run say that nothing bounds its steps and time, and which variables come to
+    nothing.
+    """
     monkeypatch.setenv("REFOLD_COST_LIMIT", "-1")
     monkeypatch.setenv("REFOLD_MAX_STEP", "5")
     server.script = SAYS
@@ -238,7 +248,9 @@ def test_what_bounds_a_run_and_what_does_not(
     ],
 )
 def test_check_says_what_bounds_no_run(refold: Refold, tmp_path: Path, limits: str, notes: list[str]) -> None:
-    """A policy that limits neither steps nor time, or keeps a limit by what is known alone, may be meant so; it is told."""
+    """A policy that limits neither steps nor time, or keeps a limit by what is known alone, may be meant so;
+    it is told.
+    """
     path = tmp_path / "p.yaml"
     path.write_text(f"schema: refold/v1\nlimits: {limits}\n")
     told = [*(f"note: {each}" for each in notes), f"{path} can be used"]

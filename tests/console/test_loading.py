@@ -1,4 +1,6 @@
-"""What a command loads: what it needs, and not what others do. A short command takes as long as its imports."""
+"""What a command loads: what it needs, and not what others do. A short command takes as long as its
+imports.
+"""
 
 import subprocess
 import sys
@@ -57,7 +59,9 @@ os.write(said, " ".join([str(code), *sorted(set(heavy) & set(sys.modules))]).enc
     ],
 )
 def test_what_a_command_loads(store: Path, finished: str, words: str, may: set[str]) -> None:
-    """Neither an event loop, nor the terminal, where none is, nor the engine is loaded for a command that asks for none."""
+    """Neither an event loop, nor the terminal, where none is, nor the engine is loaded for a command that
+    asks for none.
+    """
     typed = words.replace("RUN", finished).split()
     named = [] if typed[0].startswith("-") else ["--store", str(store)]
     done = subprocess.run(

@@ -1,4 +1,6 @@
-"""Files of agents that are not read here: refused with the closest format named, and never imported as nothing."""
+"""Files of agents that are not read here: refused with the closest format named, and never imported as
+nothing.
+"""
 
 import json
 from pathlib import Path
@@ -47,7 +49,9 @@ def test_what_looks_like_nothing_is_refused(refold: Refold, file: Path, agent: s
 
 @pytest.mark.parametrize("agent", CLOSE)
 def test_whoever_names_the_format_is_told_what_is_missing(refold: Refold, file: Path, agent: str) -> None:
-    """With --format a look-alike is imported, with what maps to nothing counted, and not as if all were well."""
+    """With --format a look-alike is imported, with what maps to nothing counted, and not as if all were
+    well.
+    """
     closest, text = CLOSE[agent]
     file.write_text(text)
     ran = refold("import", "--dry-run", "--format", closest, file, "-o", "json")
@@ -57,7 +61,9 @@ def test_whoever_names_the_format_is_told_what_is_missing(refold: Refold, file: 
 
 
 def test_in_a_folder_a_look_alike_is_no_note_beside(refold: Refold, file: Path) -> None:
-    """What looks like a transcript and is none that can be read counts as not imported, unlike other files."""
+    """What looks like a transcript and is none that can be read counts as not imported, unlike other
+    files.
+    """
     file.write_text(CLOSE["Droid, streamed"][1])
     file.with_name("notes.txt").write_text("hello")
     ran = refold("import", "--dry-run", file.parent)

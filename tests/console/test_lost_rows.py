@@ -1,4 +1,6 @@
-"""Rows that a repair of a store's file lost, of each table but the events: which run is stuck, and who says so."""
+"""Rows that a repair of a store's file lost, of each table but the events: which run is stuck, and who says
+so.
+"""
 
 import json
 from pathlib import Path
@@ -63,7 +65,9 @@ async def worked(path: Path) -> dict[str, AgentState]:
 
 
 def test_no_claim_is_left(refold: Refold, store: Path) -> None:
-    """A run that wants an engine and has lost its claim is listed as lost, and a worker drives it to its end; no other is."""
+    """A run that wants an engine and has lost its claim is listed as lost, and a worker drives it to its end;
+    no other is.
+    """
     assert {"left": "queued"} == standings(refold, store)
     edited(store, "DELETE FROM claim")
     assert dict.fromkeys(STUCK, "lost") == standings(refold, store)
@@ -96,6 +100,8 @@ def test_a_run_is_gone_from_the_list(number: int, refold: Refold, store: Path) -
     "statement", ["DELETE FROM seal", "DELETE FROM sealed_head", "DELETE FROM sealed_head WHERE place = 2"]
 )
 def test_no_seal_is_left(statement: str, refold: Refold, store: Path, tmp_path: Path) -> None:
-    """Without its seals, or what they cover, nothing is called sealed: with a key, `verify` does not end with exit code 0."""
+    """Without its seals, or what they cover, nothing is called sealed: with a key, `verify` does not end with
+    exit code 0.
+    """
     edited(store, statement)
     assert refold("verify", "--all", "--key", tmp_path / "key.pub", "--store", store).code in (3, 125)

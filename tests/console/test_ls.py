@@ -31,7 +31,9 @@ def listed(refold: Refold, store: Path, *words: str) -> list[str]:
 def test_a_line_fits_a_terminal(
     width: int, refold: Refold, store: Path, many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line a run, none wider than the terminal; each begins with what names that run alone, and no more than needed."""
+    """One line a run, none wider than the terminal; each begins with what names that run alone, and no more
+    than needed.
+    """
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(Screen, "live", True)
     head, *rows = refold("ls", "--store", store).out.splitlines()
@@ -48,7 +50,9 @@ def test_a_line_fits_a_terminal(
 def test_a_run_is_named_by_its_agent(
     refold: Refold, store: Path, waiting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a run comes from no file, it is told whose it is; where nobody said that, which model was asked."""
+    """Where a run comes from no file, it is told whose it is; where nobody said that, which model was
+    asked.
+    """
     Agent(model=ScriptedModel([say("Done.")]), store=store, name="billing").run_sync("Pay.")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(Screen, "live", True)

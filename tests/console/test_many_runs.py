@@ -1,4 +1,6 @@
-"""Questions to many runs at once: on several processes they come to what one comes to, and no run is hidden."""
+"""Questions to many runs at once: on several processes they come to what one comes to, and no run is
+hidden.
+"""
 
 import json
 import os
@@ -73,7 +75,9 @@ def asked(refold: Refold, question: str, store: Path, *words: str) -> Any:
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_two_processes_say_what_one_says(refold: Refold, many: Path, question: str, form: str) -> None:
-    """However many processes look, the same is told, in the same order, and events that runs share count once."""
+    """However many processes look, the same is told, in the same order, and events that runs share count
+    once.
+    """
     alone = asked(refold, question, many, "--jobs", "1", "-o", form)
     shared = asked(refold, question, many, "--jobs", "2", "-o", form)
     assert (alone.code, alone.out, alone.err) == (shared.code, shared.out, shared.err)
@@ -102,7 +106,9 @@ def damaged(many: Path, tmp_path: Path) -> Path:
 def test_one_run_that_cannot_be_judged_is_not_hidden(
     refold: Refold, damaged: Path, question: str, jobs: str
 ) -> None:
-    """Among many it is named, with the exit code of the worst: 3 for damage, though others differ or cannot be judged."""
+    """Among many it is named, with the exit code of the worst: 3 for damage, though others differ or cannot
+    be judged.
+    """
     ran = asked(refold, question, damaged, "--jobs", jobs)
     said = ran.out + ran.err
     assert 3 == ran.code
@@ -120,7 +126,9 @@ def dies(shard: Shard) -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_a_part_that_kills_its_worker_takes_no_other_with_it(many: Path) -> None:
-    """Real processes: all parts but the one that kills its worker are looked through, and that one is named."""
+    """Real processes: all parts but the one that kills its worker are looked through, and that one is
+    named.
+    """
     work = shards(many, [(f"run-{number:02}", 20) for number in range(12)], 20)
     with processes.processes(2, work) as executor:
         found = list(worked(work, executor, dies, processes.alone))

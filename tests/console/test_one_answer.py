@@ -1,4 +1,6 @@
-"""A damaged log: `verify`, `show`, `audit`, `ls` and the page of the run name the same event, and one state before it."""
+"""A damaged log: `verify`, `show`, `audit`, `ls` and the page of the run name the same event, and one state
+before it.
+"""
 
 import json
 from pathlib import Path

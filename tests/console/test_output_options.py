@@ -24,7 +24,9 @@ WORDS = {
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_means_the_same_by_an_option(words: str) -> None:
-    """`-o` takes `text` or `json` on every command, and exactly the commands that write a file have `--out`."""
+    """`-o` takes `text` or `json` on every command, and exactly the commands that write a file have
+    `--out`.
+    """
     options = {opt: each for each in command_of(words).params for opt in each.opts if opt.startswith("-")}
     assert options["-o"] is options["--output"]
     assert [form.value for form in OutputFormat] == list(getattr(options["-o"].type, "choices", []))

@@ -120,7 +120,9 @@ def test_a_tree(refold: Refold, tmp_path: Path) -> None:
 def test_a_child_that_is_not_what_its_parent_saw(
     cut: bool, refold: Refold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parent's log has the hash at which its child ended: a child cut off, or ended otherwise, shows without a seal."""
+    """The parent's log has the hash at which its child ended: a child cut off, or ended otherwise, shows
+    without a seal.
+    """
     store, file = tmp_path / "tree.db", tmp_path / "b.zip"
     child = Agent(model=ScriptedModel([say("leaf")]), name="leaf", store=store)
     script = ScriptedModel([call("ask_leaf", task="x"), say("root")])
@@ -146,7 +148,9 @@ def test_a_child_that_is_not_what_its_parent_saw(
 def test_nothing_hostile_reaches_the_terminal(
     refold: Refold, store: Path, key: Path, line: str, tmp_path: Path
 ) -> None:
-    """What a bundle says is shown as every other text from elsewhere: in one line, its control characters escaped."""
+    """What a bundle says is shown as every other text from elsewhere: in one line, its control characters
+    escaped.
+    """
     file = tmp_path / "b\x1b[31m.zip"
     refold("pack", "aa11", "--out", file, "--store", store)
     for words in (

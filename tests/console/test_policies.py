@@ -152,7 +152,9 @@ HOSTILE = "\x1b[2J \x7f\x9f \u200b\u202e \U000e0001 é 漢 \"'{n}\n\t end"
 def test_no_text_is_changed_by_being_shown(
     language: Language, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Characters that a terminal must not get are escaped as the language does: what is read back is equal."""
+    """Characters that a terminal must not get are escaped as the language does: what is read back is
+    equal.
+    """
     source = tmp_path / "source.json"
     source.write_text(json.dumps({"schema": "refold/v1", "texts": {"nudge": HOSTILE}, "fallback": HOSTILE}))
     assert 0 == main(["policy", "show", str(source), "--format", language])
@@ -222,7 +224,9 @@ def test_the_schema_has_a_union_on_type_and_every_guard(capsys: pytest.CaptureFi
 
 
 def test_the_environment_sets_what_the_file_does_not_say(tmp_path: Path) -> None:
-    """A file counts before the environment, and that before a preset; what it set is said, by its variable."""
+    """A file counts before the environment, and that before a preset; what it set is said, by its
+    variable.
+    """
     path = tmp_path / "p.yaml"
     path.write_text("schema: refold/v1\npreset: hermes\nretry: {attempts: 2}\n")
     environment = {

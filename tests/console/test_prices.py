@@ -42,7 +42,9 @@ def priced(usage: Usage, table: Path) -> int | None:
 
 
 def test_a_limit_is_judged_by_a_file(refold: Refold, runs: Path, tmp_path: Path) -> None:
-    """With a table the limit of cost is judged, and the verdict names the file and its digest; without, it is not."""
+    """With a table the limit of cost is judged, and the verdict names the file and its digest; without, it is
+    not.
+    """
     table = tmp_path / "prices.yaml"
     table.write_text(TABLE)
     asked = ["whatif", "r", "--set", "limits.cost=5", "--store", runs]

@@ -92,7 +92,9 @@ def test_ctrl_c_once(started: Any, store: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_twice(started: Any, store: Path) -> None:
-    """Twice ends the process at once, whatever a tool does; the log is whole and the call is in doubt on resume."""
+    """Twice ends the process at once, whatever a tool does; the log is whole and the call is in doubt on
+    resume.
+    """
     process, out = started("tool", "run", "Go", "--tools", "stubborn:hold", "--store", store)
     until(out, "call", process)
     process.send_signal(signal.SIGINT)
@@ -110,7 +112,9 @@ def test_ctrl_c_twice(started: Any, store: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk(store: Path) -> None:
-    """A disk that is full in mid-run: exit code 4, the last good event is named, and `resume` goes on from there."""
+    """A disk that is full in mid-run: exit code 4, the last good event is named, and `resume` goes on from
+    there.
+    """
     words = f"{sys.executable} {STUBBORN} flood run Go --tools stubborn:flood --store {store}"
     ran = command(["/bin/sh", "-c", f"ulimit -f 400; exec {words}"])  # as many blocks as a file may have
     assert 4 == ran.returncode, ran
@@ -155,7 +159,9 @@ def test_plain_when_piped(store: Path, finished: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal of its own")
 @pytest.mark.parametrize("no_color", [False, True], ids=["colour", "NO_COLOR"])
 def test_on_a_terminal(store: Path, finished: str, no_color: bool) -> None:
-    """A terminal gets bold, but never a colour where NO_COLOR is set, and nothing of what the log says acts on it."""
+    """A terminal gets bold, but never a colour where NO_COLOR is set, and nothing of what the log says acts
+    on it.
+    """
     main, other = os.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "60", **({"NO_COLOR": "1"} if no_color else {})}
     subprocess.run(

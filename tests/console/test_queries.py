@@ -70,7 +70,9 @@ def test_grep_shows_what_was_looked_for(refold: Refold, store: Path, finished: s
     ],
 )  # fmt: skip
 def test_a_phrase_without_quotes(query: str, hint: str, refold: Refold, store: Path, finished: str) -> None:
-    """A shell removes quotes: for several bare words, and for nothing else, stderr has a hint how a phrase is typed."""
+    """A shell removes quotes: for several bare words, and for nothing else, stderr has a hint how a phrase is
+    typed.
+    """
     ran = refold("grep", query, finished, "--store", store)
     assert hint in ran.err
     assert bool(hint) == ("for the phrase" in ran.err)
@@ -167,7 +169,9 @@ def test_bisect_versus(refold: Refold, store: Path, twins: tuple[str, str]) -> N
 
 
 def test_bisect_versus_another_store(refold: Refold, store: Path, tmp_path: Path, finished: str) -> None:
-    """A copy in another store is held against the original: the event that somebody changed is found by hashes."""
+    """A copy in another store is held against the original: the event that somebody changed is found by
+    hashes.
+    """
     other = tmp_path / "copy.db"
     with sqlite3.connect(store) as here, sqlite3.connect(other) as there:
         here.backup(there)
@@ -195,7 +199,9 @@ def test_blame(refold: Refold, store: Path, finished: str) -> None:
 
 
 def test_diff(refold: Refold, store: Path, twins: tuple[str, str]) -> None:
-    """The first difference first, then the others, then what each run came to; nothing of it moves the terminal."""
+    """The first difference first, then the others, then what each run came to; nothing of it moves the
+    terminal.
+    """
     ran = refold("diff", *twins, "--store", store)
     assert (1, "") == (ran.code, ran.err)
     head, *rest = ran.out.splitlines()
@@ -318,7 +324,9 @@ def damaged(store: Path, run: str, seq: int) -> None:
 def test_a_damaged_log_among_others(
     words: list[str], said: str, refold: Refold, store: Path, limited: str
 ) -> None:
-    """Of a log that cannot be read to its end what stands before counts, it is named on stderr, and the code is 3."""
+    """Of a log that cannot be read to its end what stands before counts, it is named on stderr, and the code
+    is 3.
+    """
     damaged(store, "aa11", 9)
     ran = refold(*words, "--store", store)
     assert 3 == ran.code

@@ -107,7 +107,9 @@ def test_what_is_equal_is_said_to_be(refold: Refold, store: Path, file: Path) ->
 
 
 def test_of_several_runs_a_sum_says_how_many_are_what(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """Among many lines the damaged run is easily passed by: the last line counts it; and an import says what was new."""
+    """Among many lines the damaged run is easily passed by: the last line counts it; and an import says what
+    was new.
+    """
     for name, text in (("a", ONE), ("b", CALLED), ("c", ASKED)):
         (tmp_path / f"{name}.jsonl").write_text(text.replace('"sessionId": "s"', f'"sessionId": "{name}"'))
     assert "new" not in refold("import", tmp_path, "--store", store).out.splitlines()[-1]
@@ -119,7 +121,9 @@ def test_of_several_runs_a_sum_says_how_many_are_what(refold: Refold, store: Pat
 
 
 def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> None:
-    """Of a run whose content was erased in part an import says at which events, and that the rest is equal."""
+    """Of a run whose content was erased in part an import says at which events, and that the rest is
+    equal.
+    """
     run = imported(refold, store, file)["run"]
     assert "CANCELLED" == listed(refold, store)[run]["agent_state"]
     for seq in (1, 5):
@@ -133,7 +137,9 @@ def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> Non
 
 
 def test_what_was_edited_is_no_import_of_the_file(refold: Refold, store: Path, file: Path) -> None:
-    """A run of which an event was changed in the store is said to be edited: exit code 3, and never that it is equal."""
+    """A run of which an event was changed in the store is said to be edited: exit code 3, and never that it
+    is equal.
+    """
     run = imported(refold, store, file)["run"]
     by_hand(
         store, "UPDATE event SET content = replace(content, 're: one', 're: two') WHERE key & 4294967295 = 5"
@@ -158,7 +164,9 @@ def test_what_was_edited_is_no_import_of_the_file(refold: Refold, store: Path, f
 def test_what_was_written_anew_differs(
     refold: Refold, store: Path, file: Path, forge: Forgery, seq: int
 ) -> None:
-    """A log that somebody wrote anew, chain and all, is not what the file gives: exit code 1, and from where on."""
+    """A log that somebody wrote anew, chain and all, is not what the file gives: exit code 1, and from where
+    on.
+    """
     run = imported(refold, store, file)["run"]
     rewritten(store, run, forge)
     again = refold("import", file, "--store", store)
@@ -200,7 +208,8 @@ def test_content_that_is_gone_without_a_notice_differs(refold: Refold, store: Pa
     ],
 )
 def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before: str, after: str) -> None:
-    """Where the older end was told otherwise, the file is a run of its own: it says after which event of the older it goes on.
+    """Where the older end was told otherwise, the file is a run of its own: it says after which event of the
+    older it goes on.
 
     That one says where it does.
     """
@@ -228,7 +237,9 @@ def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before:
 
 
 def test_a_session_that_went_on_counts_once(refold: Refold, store: Path, file: Path) -> None:
-    """Of a session that was imported twice the run with the rest is counted and asked about, and the other is named."""
+    """Of a session that was imported twice the run with the rest is counted and asked about, and the other is
+    named.
+    """
     file.write_text(ASKED)
     imported(refold, store, file)
     file.write_text(ASKED + row("assistant", 4, **ANSWER))
@@ -248,7 +259,9 @@ def test_a_session_that_went_on_counts_once(refold: Refold, store: Path, file: P
 
 
 def test_a_session_that_was_edited_differs(refold: Refold, store: Path, file: Path) -> None:
-    """A file of the same session with another word in it is said to differ, and the older run is left as it is."""
+    """A file of the same session with another word in it is said to differ, and the older run is left as it
+    is.
+    """
     file.write_text(RETURNED)
     old = imported(refold, store, file)
     file.write_text(RETURNED.replace('"A"', '"B"') + row("assistant", 4, **ANSWER))
@@ -306,7 +319,9 @@ LINES = [
 def test_a_real_session_cut_anywhere_goes_on(
     refold: Refold, store: Path, tmp_path: Path, name: str, share: int
 ) -> None:
-    """The first so many tenths of a real session are the beginning of it: in the same run, or the other says so."""
+    """The first so many tenths of a real session are the beginning of it: in the same run, or the other says
+    so.
+    """
     with path_of(name).open("rb") as opened:
         lines = Source.opened(name, opened).whole().splitlines(keepends=True)
     file = tmp_path / "s.jsonl"

@@ -1,4 +1,6 @@
-"""Other texts for messages that were shown before, by command: the run goes on, and what was shown stays as it was."""
+"""Other texts for messages that were shown before, by command: the run goes on, and what was shown stays as
+it was.
+"""
 
 import json
 from collections.abc import Callable, Sequence

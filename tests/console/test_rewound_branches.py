@@ -1,4 +1,6 @@
-"""What an agent did on a branch that a person left by going back: found in the store, and named by the session."""
+"""What an agent did on a branch that a person left by going back: found in the store, and named by the
+session.
+"""
 
 import json
 from pathlib import Path

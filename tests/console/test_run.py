@@ -99,7 +99,9 @@ def test_exit_codes(
 
 
 def test_the_providers_reason_is_on_the_last_lines(refold: Refold, scripted: Scripted, store: Path) -> None:
-    """A request that the provider refused says why on the line that ends `run`, in its JSON, and in `show`."""
+    """A request that the provider refused says why on the line that ends `run`, in its JSON, and in
+    `show`.
+    """
     said = "model_not_found: The model `x` does not exist"
     scripted([fail(FailureClass.BAD_REQUEST, said)])
     ran = refold("run", "Go", "--store", store)
@@ -266,7 +268,9 @@ def test_tools_are_rebuilt(
 def test_a_tool_that_has_changed(
     parameter: str, replay: str, refold: Refold, scripted: Scripted, mine: Mine, store: Path, tmp_path: Path
 ) -> None:  # fmt: skip
-    """A run does not go on with a tool that is another one now: the run and the tool are named, nothing changes."""
+    """A run does not go on with a tool that is another one now: the run and the tool are named, nothing
+    changes.
+    """
     mine("path: str", "read_only")
     (tmp_path / "p.toml").write_text('schema = "refold/v1"\nend_of_turn = "wait"\n')
     scripted([say("So?")])

@@ -127,7 +127,9 @@ def test_a_whole_module_of_tools(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`--tools module` offers what is public in it, with one line about plain functions, which names no file of ours."""
+    """`--tools module` offers what is public in it, with one line about plain functions, which names no file
+    of ours.
+    """
     name = f"zoo_{uuid4().hex}"
     (tmp_path / f"{name}.py").write_text(MODULE.format(*given))
     monkeypatch.syspath_prepend(tmp_path)

@@ -20,7 +20,9 @@ def test_a_key_is_not_written_over(refold: Refold, key: Path) -> None:
 
 
 def test_sealing_again_prints_the_same_line(refold: Refold, store: Path, key: Path, line: str) -> None:
-    """What is to be kept stays the same until something new is recorded; stdout has that line and no other."""
+    """What is to be kept stays the same until something new is recorded; stdout has that line and no
+    other.
+    """
     ran = refold("seal", "--key", key, "--store", store)
     assert (0, f"{line}\n") == (ran.code, ran.out)
     assert line.startswith("seal 3:")
@@ -113,7 +115,9 @@ def test_a_store_rolled_back(refold: Refold, store: Path, key: Path, line: str, 
 def test_a_store_rolled_back_is_not_sealed_again(
     refold: Refold, store: Path, key: Path, line: str, tmp_path: Path
 ) -> None:
-    """A line that was kept stops the next seal, with nothing signed; without it, another past is signed unseen."""
+    """A line that was kept stops the next seal, with nothing signed; without it, another past is signed
+    unseen.
+    """
     old = tmp_path / "old.db"
     with sqlite3.connect(store) as source, sqlite3.connect(old) as target:
         source.backup(target)
@@ -149,7 +153,9 @@ def test_a_run_renamed(refold: Refold, store: Path, key: Path, line: str) -> Non
 
 
 def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: Path, line: str) -> None:
-    """A run that no seal covers is not accepted under a key or a line, whatever else is sealed; among others it is said."""
+    """A run that no seal covers is not accepted under a key or a line, whatever else is sealed; among others
+    it is said.
+    """
     record(store, [say("Later.")], run_id="ee66")
     for words in (["--key", public(key)], ["--seal", line]):
         ran = refold("verify", "ee66", *words, "--store", store)
@@ -222,7 +228,9 @@ def _files(folder: Path) -> list[str]:
 
 
 def test_under_seals_the_verdicts_are_counted_too(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """With a key, as without one, `verify --all` says of how many runs each verdict was, before it tells of the seals."""
+    """With a key, as without one, `verify --all` says of how many runs each verdict was, before it tells of
+    the seals.
+    """
     for number in range(3):
         record(store, [say("Done.")], run_id=f"run-{number}")
     key = tmp_path / "key"

@@ -1,4 +1,6 @@
-"""A seal vouches for what stands before it: `seal` signs nothing on top of what somebody forged or damaged."""
+"""A seal vouches for what stands before it: `seal` signs nothing on top of what somebody forged or
+damaged.
+"""
 
 import json
 from pathlib import Path
@@ -61,7 +63,9 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_what_was_edited_is_not_sealed_on(edit: str, refold: Refold, twice: Path, key: Path) -> None:
-    """Whatever somebody changed in the seals, or in what they cover, the next one is refused with exit code 3."""
+    """Whatever somebody changed in the seals, or in what they cover, the next one is refused with exit code
+    3.
+    """
     statement, problem = EDITS[edit]
     edited(twice, statement)
     ran = refold("seal", "--key", key, "--store", twice)
@@ -70,7 +74,9 @@ def test_what_was_edited_is_not_sealed_on(edit: str, refold: Refold, twice: Path
 
 
 def test_a_strangers_seal_is_not_sealed_on(refold: Refold, twice: Path, key: Path) -> None:
-    """A log of heads that somebody wrote anew, and signed with a key of their own, does not get our signature."""
+    """A log of heads that somebody wrote anew, and signed with a key of their own, does not get our
+    signature.
+    """
     by_a_stranger(twice)
     record(twice, [say("Done.")], run_id="dd44")
     ran = refold("seal", "--key", key, "--store", twice)
@@ -90,7 +96,9 @@ def test_keys_may_change(refold: Refold, twice: Path, tmp_path: Path, key: Path)
 
 
 def test_all_sealed(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> None:
-    """`--all-sealed` is 125 as long as an event of what was asked about is under no seal: of a store, of a bundle."""
+    """`--all-sealed` is 125 as long as an event of what was asked about is under no seal: of a store, of a
+    bundle.
+    """
     public, file = f"{key}.pub", tmp_path / "b.zip"
     words = ["--all-sealed", "--key", public, "--store", twice]
     assert 0 == refold("verify", "aa11", "bb22", *words).code
@@ -117,7 +125,9 @@ def test_all_sealed(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> N
 
 
 def test_all_sealed_needs_something_to_hold_it_against(refold: Refold, twice: Path) -> None:
-    """Without a key or a line no seal is believed, so there is nothing that `--all-sealed` could ask: exit code 2."""
+    """Without a key or a line no seal is believed, so there is nothing that `--all-sealed` could ask: exit
+    code 2.
+    """
     ran = refold("verify", "--all", "--all-sealed", "--store", twice)
     assert (2, "") == (ran.code, ran.out)
 
@@ -125,7 +135,9 @@ def test_all_sealed_needs_something_to_hold_it_against(refold: Refold, twice: Pa
 def test_a_bare_word_is_a_run(
     refold: Refold, twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of a run's name in the folder where somebody stands does not pass for the run: an agent may have put it there."""
+    """A file of a run's name in the folder where somebody stands does not pass for the run: an agent may have
+    put it there.
+    """
     folder = tmp_path / "here"
     folder.mkdir()
     assert 0 == refold("pack", "aa11", "--out", folder / "b.zip", "--store", twice).code
@@ -140,7 +152,9 @@ def test_a_bare_word_is_a_run(
 
 
 def test_a_forged_verifier(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> None:
-    """A bundle whose verify.py is none of refold's is not called whole: 125, and a word that nobody should run it."""
+    """A bundle whose verify.py is none of refold's is not called whole: 125, and a word that nobody should
+    run it.
+    """
     file, forged = tmp_path / "b.zip", tmp_path / "forged.zip"
     assert 0 == refold("pack", "aa11", "--out", file, "--store", twice).code
     ran = refold("verify", file, "--key", f"{key}.pub")
@@ -164,7 +178,9 @@ def test_a_bundle_without_its_verifier(name: str, refold: Refold, twice: Path, t
 
 
 def test_one_bit_hides_no_sealed_event(refold: Refold, twice: Path, key: Path) -> None:
-    """A row's number out of order hid what came after it: `verify` under key and seal says so, and nobody signs on."""
+    """A row's number out of order hid what came after it: `verify` under key and seal says so, and nobody
+    signs on.
+    """
     line = refold("seal", "--key", key, "--store", twice).out.strip()
     data = twice.read_bytes()
     number = bytes.fromhex("9080808003")  # event 3 of the first run

@@ -52,7 +52,9 @@ def test_with_the_tokenizer(refold: Refold, run: Path, words: tuple[str, ...], c
 def test_without_it_nothing_is_judged(
     refold: Refold, run: Path, words: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
-    """What has to weigh a text cannot be judged, and says how it can: exit code 125, and no word of damage."""
+    """What has to weigh a text cannot be judged, and says how it can: exit code 125, and no word of
+    damage.
+    """
     request.getfixturevalue("without_tokenizer")
     ran = refold(*words, "--store", run)
     assert (125, True) == (ran.code, WAY_OUT in ran.out + ran.err)
@@ -62,7 +64,9 @@ def test_without_it_nothing_is_judged(
 def test_what_needs_no_weighing_is_checked_without_it(
     refold: Refold, run: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Chain, order, seals and state digests hold or do not, whoever can weigh: only the weights are left unchecked."""
+    """Chain, order, seals and state digests hold or do not, whoever can weigh: only the weights are left
+    unchecked.
+    """
     assert 0 == refold("keygen", tmp_path / "k").code
     assert 0 == refold("seal", "--key", tmp_path / "k", "--store", run).code
     assert 0 == refold("pack", "r", "--out", tmp_path / "r.zip", "--store", run).code
@@ -98,7 +102,9 @@ def test_damage_of_another_run_is_told_first(
 
 
 def test_nor_where_the_words_are_gone(refold: Refold, run: Path, request: pytest.FixtureRequest) -> None:
-    """Without a word of the model's to measure, the harness's own are left: a missing tokenizer is no damage."""
+    """Without a word of the model's to measure, the harness's own are left: a missing tokenizer is no
+    damage.
+    """
     for seq in (1, 3, 6, 10, 13, 19, 22, 28):  # every fact
         assert 0 == refold("erase", f"r@e{seq}", "--why", "asked", "--yes", "--store", run).code
     there = refold("audit", "r", "--store", run)
@@ -130,7 +136,9 @@ def test_a_policy_is_checked(refold: Refold, tmp_path: Path) -> None:
 
 
 def test_no_run_begins_or_goes_on_without_it(run: Path, request: pytest.FixtureRequest) -> None:
-    """An agent under such a policy is refused before there is a run; so is one that would go on with a run."""
+    """An agent under such a policy is refused before there is a run; so is one that would go on with a
+    run.
+    """
     record(run, SCRIPT[-1:], run_id="open", policy=POLICY | {"end_of_turn": "wait"})
     request.getfixturevalue("without_tokenizer")
     with pytest.raises(PolicyError, match=re.escape(WAY_OUT)):

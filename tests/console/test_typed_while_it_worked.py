@@ -1,4 +1,6 @@
-"""What a person typed while Claude Code worked: in `view` and `show` where the model was handed it, and told where it never was."""
+"""What a person typed while Claude Code worked: in `view` and `show` where the model was handed it, and told
+where it never was.
+"""
 
 import json
 from collections.abc import Callable
@@ -90,7 +92,9 @@ def test_what_comes_again_is_not_doubled(shown: Shown, again: list[Json]) -> Non
 
 
 def test_what_began_to_wait_before_the_file_is_not_doubled(shown: Shown) -> None:
-    """Of words whose coming no row tells, that they left is no second message beside the row that has them."""
+    """Of words whose coming no row tells, that they left is no second message beside the row that has
+    them.
+    """
     again = attached("q", "queued_command", prompt=STOP, commandMode="prompt")
     view, _ = shown(*WORKED, queue("remove", STOP), again, *WENT_ON)
     assert 1 == view.count(STOP)
@@ -215,7 +219,9 @@ def test_other_attachments_stay_beside_the_log(shown: Shown, kind: str) -> None:
 
 
 def test_messages_out_of_the_queue_are_counted_apart(refold: Refold) -> None:
-    """The counts follow the rule of the format; messages in rows that it leaves out are counted beside them."""
+    """The counts follow the rule of the format; messages in rows that it leaves out are counted beside
+    them.
+    """
     ran = refold("import", path_of("claude_code/every-row-type-redacted.jsonl"), "--dry-run", "-o", "json")
     told = json.loads(ran.out)
     assert told["messages"] == told["user_messages"] + told["assistant_messages"] + told["tool_messages"]

@@ -1,4 +1,6 @@
-"""The gate: what a source did not tell is never shown as 0, whoever is asked. What counts is MANIFEST's `-`."""
+"""The gate: what a source did not tell is never shown as 0, whoever is asked. What counts is MANIFEST's
+`-`.
+"""
 
 import json
 import re
@@ -101,7 +103,9 @@ def test_tokens_and_prices_that_nobody_counted(file: str, refold: Refold, store:
 
 @pytest.mark.parametrize("file", HALVES)
 def test_tokens_of_which_a_source_counted_one_kind(file: str, refold: Refold, store: Path) -> None:
-    """Of a run whose source counted output tokens alone no command says that 0 tokens were sent; what was counted is told."""
+    """Of a run whose source counted output tokens alone no command says that 0 tokens were sent; what was
+    counted is told.
+    """
     refold("import", path_of(file), "--store", store)
     (run,) = runs(refold, store)
     commands = [*asked(refold, store), ("show", refold("show", f"{run}@t2", "--store", store).out)]
@@ -127,7 +131,9 @@ def test_times_that_nobody_took(file: str, refold: Refold, store: Path) -> None:
 
 
 def test_how_many_answers_have_a_duration(refold: Refold, store: Path) -> None:
-    """Quantiles of a few answers are not those of all: `stats` reports of how many answers the duration is known."""
+    """Quantiles of a few answers are not those of all: `stats` reports of how many answers the duration is
+    known.
+    """
     record(store, [say("Done.")], run_id="timed")
     assert "with a duration" not in refold("stats", "timed", "--store", store).out
     refold("import", *map(path_of, UNTIMED[:6]), "--store", store)
@@ -176,7 +182,9 @@ def test_what_a_source_counted_itself_is_shown(refold: Refold, store: Path) -> N
 
 
 def test_a_view_says_that_most_is_missing(refold: Refold, store: Path) -> None:
-    """Where the source counted far more than is known of a request, the view says how much, and else nothing of it."""
+    """Where the source counted far more than is known of a request, the view says how much, and else nothing
+    of it.
+    """
     refold("import", path_of("claude_code/tiny-1.0.jsonl"), "--store", store)
     refold("import", path_of("swe_agent/gpt4-pydicom-1458.traj"), "--store", store)
     said = {run: refold("view", f"{run}@t1", "--store", store).out for run in runs(refold, store)}

@@ -1,4 +1,6 @@
-"""The gate: of a result of which its source does not say whether it failed, no reader says that it went well."""
+"""The gate: of a result of which its source does not say whether it failed, no reader says that it went
+well.
+"""
 
 import json
 import tempfile
@@ -141,7 +143,9 @@ def test_a_page_says_it(say: Say, store: Path, file: str, unmarked: bool) -> Non
 
 
 def test_of_a_run_whose_source_marks_some(say: Say, store: Path) -> None:
-    """Of a run with marked and unmarked results each is told for what it is, and sums as the least that they are."""
+    """Of a run with marked and unmarked results each is told for what it is, and sums as the least that they
+    are.
+    """
     run = imported(say, PARTLY)
     assert {"ok", "raised", "unmarked"} == shown(say, run)
     assert "1 raised+?" in say("stats", run)

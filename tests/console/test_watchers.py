@@ -1,4 +1,6 @@
-"""The last lines of a terminal on which a run is watched: the call that is still written, and for how long nothing came."""
+"""The last lines of a terminal on which a run is watched: the call that is still written, and for how long
+nothing came.
+"""
 
 import io
 from collections.abc import Iterator

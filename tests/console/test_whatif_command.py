@@ -1,4 +1,6 @@
-"""`refold whatif`, and `refold view` under a policy: what is printed, what `-o json` holds, and the exit codes."""
+"""`refold whatif`, and `refold view` under a policy: what is printed, what `-o json` holds, and the exit
+codes.
+"""
 
 import json
 from pathlib import Path
@@ -113,7 +115,9 @@ def test_many_runs_as_a_table(refold: Refold, runs: Path) -> None:
 
 
 def test_some_rules_of_a_policy(refold: Refold, runs: Path) -> None:
-    """Rules alone are told as such in the heading; a kind that there is not, and rules of no policy, say what to write."""
+    """Rules alone are told as such in the heading; a kind that there is not, and rules of no policy, say what
+    to write.
+    """
     asked = ["--policy", "paperbench", "--only", "limits,guards"]
     alone = refold("whatif", "long", *asked, "--set", "limits.step=2", "--store", runs).out
     assert alone.startswith("run long under only limits, guards of paperbench + limits.step=2: STOPS")
@@ -193,7 +197,9 @@ def test_money_where_prices_are_unknown(
 
 
 def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: Path) -> None:
-    """A rule that can never speak agrees with everything: of one run, and of many, it is said that it cannot."""
+    """A rule that can never speak agrees with everything: of one run, and of many, it is said that it
+    cannot.
+    """
     rule = {"guard": "arguments", "tool": "lok", "matches": "a"}
     policy = tmp_path / "lok.json"
     policy.write_text(json.dumps({"schema": "refold/v1", "preset": "observed", "guards": [rule]}))
@@ -213,7 +219,9 @@ def test_a_guard_by_one_setting(refold: Refold, runs: Path) -> None:
 
 
 def test_a_guard_that_only_some_runs_have(refold: Refold, runs: Path) -> None:
-    """To take out what is not there is refused: of one run, and of many where none has it; else of those that lack it."""
+    """To take out what is not there is refused: of one run, and of many where none has it; else of those that
+    lack it.
+    """
     agent = Agent(
         model=ScriptedModel([say("Done.")]), store=str(runs), policy={"guards": [{"guard": "repetition"}]}
     )

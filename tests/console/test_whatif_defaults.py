@@ -1,4 +1,6 @@
-"""`refold whatif` with a policy file that names a few keys: which verdicts come from the defaults of the others."""
+"""`refold whatif` with a policy file that names a few keys: which verdicts come from the defaults of the
+others.
+"""
 
 import json
 from pathlib import Path
@@ -38,7 +40,9 @@ def written(folder: Path, **keys: Any) -> Path:
 
 
 def test_verdicts_that_come_from_defaults_are_counted(refold: Refold, runs: Path, tmp_path: Path) -> None:
-    """Text and JSON count the verdicts that keys outside the file cause, name the default, and give the --only option."""
+    """Text and JSON count the verdicts that keys outside the file cause, name the default, and give the
+    --only option.
+    """
     asked = ["whatif", "--all", "--policy", written(tmp_path, guards=[PUSH]), "--store", runs]
     note = (
         f"1 verdict comes from defaults that {tmp_path / 'naive.json'} does not set (tool_output.max: 16384). "
@@ -89,7 +93,9 @@ def test_set_names_a_key_too(refold: Refold, runs: Path, tmp_path: Path) -> None
 
 
 def test_a_turn_that_ends_by_default(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """A run that goes on after a finished turn stops there by the default of `end_of_turn`, which the note names."""
+    """A run that goes on after a finished turn stops there by the default of `end_of_turn`, which the note
+    names.
+    """
     policy = parse({"end_of_turn": "continue", "limits": [{"type": "step", "value": 3}]})
     script = [say("One."), say("Two."), say("Three.")]
     Agent(model=ScriptedModel(script), tools=[look], store=str(store), policy=policy).run_sync(

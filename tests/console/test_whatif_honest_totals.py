@@ -1,4 +1,6 @@
-"""The totals of `refold whatif`: rules that fit nothing, the words of JSON, names of rules, and what is counted once."""
+"""The totals of `refold whatif`: rules that fit nothing, the words of JSON, names of rules, and what is
+counted once.
+"""
 
 import json
 import re
@@ -36,7 +38,9 @@ def rule(folder: Path, **keys: Any) -> Path:
 
 
 def test_agreement_of_rules_that_fit_nothing_is_counted(refold: Refold, runs: Path, tmp_path: Path) -> None:
-    """The headline counts runs that agree because a rule fits nothing, and the totals suggest the name in its own case."""
+    """The headline counts runs that agree because a rule fits nothing, and the totals suggest the name in its
+    own case.
+    """
     said = refold("whatif", "--all", "--policy", rule(tmp_path, tool="*bash"), "--store", runs)
     assert "3 runs, AGREE 3 (3 of them: a rule fits nothing)" in said.out
     assert "guards[0].tool fits nothing in any of these runs; did you mean 'Bash'?" in said.out
@@ -56,7 +60,9 @@ def test_agreement_of_rules_that_fit_nothing_is_counted(refold: Refold, runs: Pa
 def test_a_tool_is_suggested_for_one_run_and_for_many(
     tool: str, meant: str, refold: Refold, runs: Path, tmp_path: Path
 ) -> None:
-    """A glob distinguishes case: it fits no call of a tool in another case, and the same tool is suggested everywhere."""
+    """A glob distinguishes case: it fits no call of a tool in another case, and the same tool is suggested
+    everywhere.
+    """
     file = rule(tmp_path, tool=tool)
     for asked in (["one"], ["one", "two"], ["--all"]):
         said = refold("whatif", *asked, "--policy", file, "--store", runs)
@@ -81,7 +87,9 @@ def test_json_and_text_use_the_same_words(refold: Refold, runs: Path, tmp_path: 
 def test_a_narrow_table_has_the_call_and_the_rule(
     refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a terminal of 80 columns a row of one policy gives its room to the verdict: the call and the rule can be read."""
+    """In a terminal of 80 columns a row of one policy gives its room to the verdict: the call and the rule
+    can be read.
+    """
     task = "Look after the repository of the web shop and tell me what you did, step by step. " * 3
     for name in ("one", "two"):
         script = [call("Bash", command="git push origin main"), say("Done.")]

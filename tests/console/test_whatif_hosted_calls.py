@@ -1,4 +1,6 @@
-"""`refold whatif` over sources that know of calls or requests which the log does not have: nothing is said to agree."""
+"""`refold whatif` over sources that know of calls or requests which the log does not have: nothing is said to
+agree.
+"""
 
 import json
 from pathlib import Path
@@ -139,7 +141,9 @@ def written(folder: Path, source: Json | list[Json]) -> Path:
 def test_what_the_source_has_more_of_is_no_agreement(
     source: str, refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """Of a run whose source knows of a call or a request that no fact has, no other policy is said to agree; it says why."""
+    """Of a run whose source knows of a call or a request that no fact has, no other policy is said to agree;
+    it says why.
+    """
     refold("import", written(tmp_path, KNOWN[source]), "--store", store)
     said = refold("whatif", "@last", "--set", "limits.step=500", "--store", store)
     assert (125, True) == (said.code, "inconclusive" in said.out), said.out + said.err

@@ -1,4 +1,6 @@
-"""`refold whatif` under rules over arguments: the call that is named, the order of a table, JSON, and rules that fit nothing."""
+"""`refold whatif` under rules over arguments: the call that is named, the order of a table, JSON, and rules
+that fit nothing.
+"""
 
 import json
 from pathlib import Path
@@ -46,7 +48,9 @@ def rule(tmp_path: Path) -> Path:
 
 
 def test_the_call_and_the_rule_are_named(refold: Refold, store: Path, rule: Path) -> None:
-    """Of one run the reason names tool, main argument and rule, on one harmless line, and the exit code is 1."""
+    """Of one run the reason names tool, main argument and rule, on one harmless line, and the exit code is
+    1.
+    """
     pushed(store, "bad", "git push --dry-run", f"cd x && {EVIL}\n git  push")
     said = refold("whatif", "bad", "--policy", rule, "--store", store)
     why = next(line for line in said.out.splitlines() if line.startswith("  why"))
@@ -56,7 +60,9 @@ def test_the_call_and_the_rule_are_named(refold: Refold, store: Path, rule: Path
 
 
 def test_what_stops_comes_first(refold: Refold, store: Path, rule: Path) -> None:
-    """Of many runs those that stop come first, with when they began, their task and the call; those that agree are counted."""
+    """Of many runs those that stop come first, with when they began, their task and the call; those that
+    agree are counted.
+    """
     for name, commands in (("a", ["ls"]), ("b", ["git push"]), ("c", ["ls", "git push"]), ("d", [])):
         pushed(store, name, *commands)
     words = ("whatif", "--all", "--policy", rule, "--policy", "paperbench", "--store", store)
@@ -73,7 +79,9 @@ def test_what_stops_comes_first(refold: Refold, store: Path, rule: Path) -> None
 
 
 def test_json_has_no_json_in_its_texts(refold: Refold, store: Path, rule: Path) -> None:
-    """The decisions that part, the other run's state and the call are objects, in `whatif` and in `--view`."""
+    """The decisions that part, the other run's state and the call are objects, in `whatif` and in
+    `--view`.
+    """
     pushed(store, "bad", "git push")
     found, totals = lines(refold("whatif", "bad", "--policy", rule, "--store", store, "-o", "json").out)
     verdict = found["whatif"]
@@ -98,7 +106,9 @@ def test_json_has_no_json_in_its_texts(refold: Refold, store: Path, rule: Path) 
 def test_a_rule_that_fits_nothing_is_no_success(
     tool_: str, code: int, said: str, refold: Refold, store: Path, tmp_path: Path
 ) -> None:
-    """If a rule fits nothing in any of the runs, nothing was tested: the exit code is 125, though nothing differs."""
+    """If a rule fits nothing in any of the runs, nothing was tested: the exit code is 125, though nothing
+    differs.
+    """
     pushed(store, "a", "ls")
     pushed(store, "b")
     policy = tmp_path / "rule.json"

@@ -1,4 +1,6 @@
-"""`refold whatif` over transcripts that lack what the policy asks after: a headline, a cell, a line, an exit code."""
+"""`refold whatif` over transcripts that lack what the policy asks after: a headline, a cell, a line, an exit
+code.
+"""
 
 import json
 from pathlib import Path
@@ -33,7 +35,9 @@ def bare(refold: Refold, store: Path) -> Path:
 def test_what_is_not_known_is_no_agreement(
     refold: Refold, bare: Path, settings: list[str], missing: str
 ) -> None:
-    """A policy that asks after what was not recorded is not judged, says so first, says what is missing, and is 125."""
+    """A policy that asks after what was not recorded is not judged, says so first, says what is missing, and
+    is 125.
+    """
     said = refold("whatif", "@last", *(f"--set={each}" for each in settings), "--store", bare)
     assert 125 == said.code
     assert ": inconclusive from event " in said.out.splitlines()[0]
@@ -95,7 +99,9 @@ def test_unknown_figures_are_null(refold: Refold, bare: Path) -> None:
 
 
 def test_a_limit_that_the_least_reaches_is_reached(refold: Refold, bare: Path) -> None:
-    """Where another limit ends the run for certain, it stops there at the latest, and what it saves is a least."""
+    """Where another limit ends the run for certain, it stops there at the latest, and what it saves is a
+    least.
+    """
     said = refold("whatif", "@last", "--set=limits.step=2", "--set=limits.token=1000000", "--store", bare)
     assert 1 == said.code
     assert said.out.splitlines()[0].endswith(", in turn 2, at the latest")
@@ -107,7 +113,9 @@ def test_a_limit_that_the_least_reaches_is_reached(refold: Refold, bare: Path) -
 def test_a_call_of_a_tool_that_nobody_listed_is_judged(
     refold: Refold, bare: Path, tmp_path: Path, approver: str
 ) -> None:
-    """A policy that lets no call run is another one for a run that made calls, whatever tools its source lists."""
+    """A policy that lets no call run is another one for a run that made calls, whatever tools its source
+    lists.
+    """
     policy = tmp_path / "careful.yaml"
     policy.write_text(
         f"schema: refold/v1\npreset: observed\napprovals: {{chain: [{{approver: {approver}}}]}}\n"

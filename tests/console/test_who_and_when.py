@@ -1,4 +1,6 @@
-"""An imported session as an operator on call looks at it first: `show`, `grep`, `ls` and the ticket say who and when."""
+"""An imported session as an operator on call looks at it first: `show`, `grep`, `ls` and the ticket say who
+and when.
+"""
 
 import json
 from pathlib import Path
@@ -18,7 +20,9 @@ def imported(refold: Refold, tmp_path: Path) -> Path:
 
 
 def test_show_begins_with_who_and_when(refold: Refold, imported: Path) -> None:
-    """The header has the times in UTC, and each value of directory, branch and permission mode with the event from which it held."""
+    """The header has the times in UTC, and each value of directory, branch and permission mode with the event
+    from which it held.
+    """
     lines = [" ".join(line.split()) for line in refold("show", "@last", "--store", imported).out.splitlines()]
     told = json.loads(refold("show", "@last", "-o", "json", "--store", imported).out)["environment"]
     sub, bypass = told["cwd"][1]["seq"], told["permission_mode"][1]["seq"]

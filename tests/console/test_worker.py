@@ -116,7 +116,9 @@ def test_two_workers(started: Started, refold: Refold, store: Path, tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_worker_is_killed(started: Started, refold: Refold, store: Path, tmp_path: Path) -> None:
-    """Killed in the middle of a tool, its run is another's when the lease has run out, and the tool does not run again."""
+    """Killed in the middle of a tool, its run is another's when the lease has run out, and the tool does not
+    run again.
+    """
     queued(store, "run-1")
     first = started("worker", "--lease", "0.5", *TOOLS)
     until(lambda: bool(laborious.effects()))
@@ -218,7 +220,9 @@ def empty(path: Path) -> None:
 
 
 def test_nothing_to_do(refold: Refold, store: Path) -> None:
-    """With --until-idle a worker over an empty store ends at once, well; one over no store at all is refused."""
+    """With --until-idle a worker over an empty store ends at once, well; one over no store at all is
+    refused.
+    """
     ran = refold("worker", "--until-idle", "--store", store)
     assert (2, "") == (ran.code, ran.out)
     assert "there is no such file" in ran.err
@@ -230,7 +234,9 @@ def test_nothing_to_do(refold: Refold, store: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_run_that_cannot_be_driven(refold: Refold, store: Path) -> None:
-    """A run whose tools the worker lacks is told with what to add, left to others, and keeps nobody from the next one."""
+    """A run whose tools the worker lacks is told with what to add, left to others, and keeps nobody from the
+    next one.
+    """
     queued(store, "run-1")
     ran = refold("worker", "--until-idle", "-o", "json", "--store", store)
     (line,) = map(json.loads, ran.out.splitlines())
@@ -323,7 +329,9 @@ def test_a_message_left_to_a_worker(refold: Refold, scripted: Scripted, store: P
 
 @pytest.mark.usefixtures("here")
 def test_a_run_that_another_machine_has(refold: Refold, store: Path, waiting: str) -> None:
-    """Whoever comes second is told who has the run and for how long, and how to watch and to stop it: exit code 4."""
+    """Whoever comes second is told who has the run and for how long, and how to watch and to stop it: exit
+    code 4.
+    """
     queued(store, "run-1")
 
     async def hold() -> None:
@@ -346,7 +354,9 @@ def test_a_run_that_another_machine_has(refold: Refold, store: Path, waiting: st
 
 
 def test_cancel_fences_a_worker_out(started: Started, refold: Refold, store: Path) -> None:
-    """A run is cancelled under its worker, which tells that it lost it, stops the tool, and goes on with others."""
+    """A run is cancelled under its worker, which tells that it lost it, stops the tool, and goes on with
+    others.
+    """
     queued(store, "run-1")
     worker = started("worker", "--lease", "0.6", "-o", "json", *TOOLS)
     until(lambda: bool(laborious.effects()))

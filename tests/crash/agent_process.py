@@ -1,11 +1,12 @@
 """Agents in processes of their own, to be killed.
 
-This is the process that starts them: it imports everything once and forks, so that a kill costs a millisecond and
-not an import. It reads commands, a line each: `go` with a store, a run, a file for effects and a pipe, tab between;
-`kill`; `wait`. To the last two it answers with the process's status, as `waitpid` gave it.
+This is the process that starts them: it imports everything once and forks, so that a kill costs a millisecond
+and not an import. It reads commands, a line each: `go` with a store, a run, a file for effects and a pipe,
+tab between; `kill`; `wait`. To the last two it answers with the process's status, as `waitpid` gave it.
 
-An agent begins its run, or takes it up where its log ends, and writes into the pipe the number of each event that
-it was told is recorded. Its tools write a line each, and have it on disk, in a file of which the store knows nothing.
+An agent begins its run, or takes it up where its log ends, and writes into the pipe the number of each event
+that it was told is recorded. Its tools write a line each, and have it on disk, in a file of which the store
+knows nothing.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 Run as a module from the folder of the tests.
 
-An editor hands a task to each of two writers, which act in turn. Whatever an act does to the world it writes, and has
-on disk, in a file of which the store knows nothing.
+An editor hands a task to each of two writers, which act in turn. Whatever an act does to the world it writes,
+and has on disk, in a file of which the store knows nothing.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""An agent that pays three times and completes, in a process of its own that never closes its store: `paid_process.py FOLDER`."""
+"""An agent that pays three times and completes, in a process of its own that never closes its store:
+`paid_process.py FOLDER`.
+"""
 
 import sys
 from pathlib import Path

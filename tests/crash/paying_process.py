@@ -1,7 +1,9 @@
-"""An agent that pays, in a process of its own, to be suspended or killed in the middle: `paying_process.py FOLDER KIND`.
+"""An agent that pays, in a process of its own, to be suspended or killed in the middle: `paying_process.py
+FOLDER KIND`.
 
-Its tool says `begun`, and pays once it is told `go` on its standard input; with KIND `program` a program that it runs does
-that. The bank is a folder: a line a payment, and, with KIND `fenced`, for each call the epoch below which it takes nothing.
+Its tool says `begun`, and pays once it is told `go` on its standard input; with KIND `program` a program that
+it runs does that. The bank is a folder: a line a payment, and, with KIND `fenced`, for each call the epoch
+below which it takes nothing.
 """
 
 import subprocess

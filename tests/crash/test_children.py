@@ -1,4 +1,6 @@
-"""A family of runs, killed again and again: however often, each call has one child, and no act is done twice."""
+"""A family of runs, killed again and again: however often, each call has one child, and no act is done
+twice.
+"""
 
 import os
 import random

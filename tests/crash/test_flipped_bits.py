@@ -1,4 +1,6 @@
-"""A real engine killed with SIGKILL after payments, and then one bit of its write-ahead log flipped: nothing is paid again."""
+"""A real engine killed with SIGKILL after payments, and then one bit of its write-ahead log flipped: nothing
+is paid again.
+"""
 
 import random
 import shutil
@@ -81,7 +83,9 @@ def test_commands_say_so(
 
 
 def test_no_log_that_a_crash_cut_off_is_refused(killed: Path, tmp_path: Path) -> None:
-    """Cut off at any byte the log is that of a crash: nothing is reported, and `verify` does not end with exit code 3."""
+    """Cut off at any byte the log is that of a crash: nothing is reported, and `verify` does not end with
+    exit code 3.
+    """
     log = (killed / "runs.db-wal").read_bytes()
     chance = random.Random(5)
     for cut in sorted(chance.randrange(len(log)) for _ in range(12)):

@@ -77,7 +77,10 @@ def numbers(said: bytes) -> list[int]:
 
 
 def wait_a_moment(chance: random.Random, said: BinaryIO) -> bytes:
-    """Let the process work: mostly until it told of some events, sometimes for any time. What it said until then."""
+    """Let the process work: mostly until it told of some events, sometimes for any time.
+
+    What it said until then.
+    """
     heard = b""
     if chance.random() < 0.15:
         time.sleep(chance.uniform(0, 0.05))  # while it opens its store, or wherever it is
@@ -148,7 +151,9 @@ async def judge(path: Path, run: str, lines: list[str], fate: Fate) -> Counter[s
 
 @pytest.mark.slow
 def test_killed_a_hundred_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs killed a hundred times over verify, audit clean and end; nothing reported is missing, nothing done twice."""
+    """Runs killed a hundred times over verify, audit clean and end; nothing reported is missing, nothing done
+    twice.
+    """
     began, fates, begun = time.perf_counter(), list[Fate](), 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while sum(fate.kills for fate in fates) < KILLS:

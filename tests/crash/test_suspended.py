@@ -1,4 +1,6 @@
-"""A real engine suspended with SIGSTOP in the middle of a payment, past its lease, and woken after another took over."""
+"""A real engine suspended with SIGSTOP in the middle of a payment, past its lease, and woken after another
+took over.
+"""
 
 import signal
 import subprocess
@@ -45,7 +47,10 @@ def woken(process: "subprocess.Popen[str]") -> None:
 
 
 def taken_over(folder: Path, bank: Bank) -> list[str]:
-    """Another engine waits for the lease to run out and goes on. What the model was shown last, and the run's end."""
+    """Another engine waits for the lease to run out and goes on.
+
+    What the model was shown last, and the run's end.
+    """
 
     async def main() -> list[str]:
         result = await payer(folder, pays(bank), say("Well.")).resume("payment").result()
@@ -70,7 +75,9 @@ def test_a_payment_of_which_nobody_knows_whether_it_is_still_to_come_is_in_doubt
 
 
 def test_a_payment_of_a_dead_process_is_in_doubt_too(tmp_path: Path) -> None:
-    """After a SIGKILL the program that the tool had started pays; the next engine has not paid a second time."""
+    """After a SIGKILL the program that the tool had started pays; the next engine has not paid a second
+    time.
+    """
     bank = Bank(tmp_path, fenced=False)
     with suspended(tmp_path, "program") as process:
         process.kill()
@@ -89,7 +96,9 @@ def test_a_payment_of_a_dead_process_is_in_doubt_too(tmp_path: Path) -> None:
 
 
 def test_a_bank_that_refuses_older_epochs_is_believed_at_once(tmp_path: Path) -> None:
-    """The second engine pays though the first may wake up; when it does, its epoch is over, and nothing moves."""
+    """The second engine pays though the first may wake up; when it does, its epoch is over, and nothing
+    moves.
+    """
     bank = Bank(tmp_path, fenced=True)
     with suspended(tmp_path, "fenced") as process:
         assert ["paid", "COMPLETED"] == taken_over(tmp_path, bank)

@@ -51,7 +51,9 @@ def test_a_word_is_one_thing(word: str, name: str) -> None:
 
 @pytest.mark.parametrize(("field", "struct"), _PROGRESS.findall(PAGE))
 def test_what_is_in_no_event(field: str, struct: str) -> None:
-    """Each field that the page says is the state's own is there, and no event has one of this name that it could be."""
+    """Each field that the page says is the state's own is there, and no event has one of this name that it
+    could be.
+    """
     assert field in getattr(state, struct).__struct_fields__
     kept: object = getattr(state, struct)
     event = next(

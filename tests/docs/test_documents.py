@@ -3,15 +3,16 @@
 A document runs from top to bottom in a directory of its own, as a reader would:
 
 - `python` blocks share one namespace. One that begins with `# some_name.py` is a file to save, not to run.
-- `console` blocks go to one shell a document: lines that begin with `$ ` are typed, `> ` carries a command on,
-  the rest is what the terminal must show. A command that fails must be followed by one that shows its exit code.
+- `console` blocks go to one shell a document: lines that begin with `$ ` are typed, `> ` carries a command
+  on, the rest is what the terminal must show. A command that fails must be followed by one that shows its
+  exit code.
 - `toml`, `yaml` and `json` blocks are policies, unless they begin with the name of another file; with a name,
   they are files to save as well.
 - `sql` blocks are asked of `runs.db`, as the sqlite3 shell would be.
 - `text` right after `python` or `sql` is what that prints. Anywhere else it is a picture.
 
-In what must be printed `...` stands for anything. `<!-- not run: why -->` before a block leaves it out, and is
-counted here. Nothing reaches the network.
+In what must be printed `...` stands for anything. `<!-- not run: why -->` before a block leaves it out, and
+is counted here. Nothing reaches the network.
 """
 
 import json
@@ -41,8 +42,8 @@ GENERATED = {"docs/reference/performance.md"}
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = [path for path in DOCUMENTS if path.relative_to(ROOT).as_posix() not in GENERATED]
 
-# How many blocks of each document nobody runs, because they need what a test must not have. A longer list is a
-# decision, not an accident.
+# How many blocks of each document nobody runs, because they need what a test must not have. A longer list is
+# a decision, not an accident.
 NOT_RUN = {
     "README.md": 2,  # `make`, and `pip install`
     "docs/how-to/ask-a-person-first.md": 1,  # a model, to go on after an answer typed in a shell
@@ -65,7 +66,8 @@ _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ ]*$", re.MULT
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+) -->\n\Z")
 _FILE = re.compile(r"# (?P<name>[\w.-]+\.\w+)\n")
 _MARK = "end-of-command"
-# A command of ours that needs nothing of the shell is run in this process: a second for each would be minutes.
+# A command of ours that needs nothing of the shell is run in this process: a second for each would be
+# minutes.
 _SIMPLE = re.compile(r"refold [^|&;<>$`\n]*")
 _EXPORT = re.compile(r"export (\w+)=")
 
@@ -73,7 +75,7 @@ each_document = pytest.mark.parametrize("path", RUN, ids=[path.relative_to(ROOT)
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text, its first line's number, and why it is not run, if it is not."""
+    """A fenced block: language, text, first line number, and why it is not run, if so."""
 
     language: str
     text: str
@@ -106,7 +108,7 @@ def blocks(path: Path) -> list[Block]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether the output is as expected, `...` standing for anything; white space at the ends of lines is nothing."""
+    """Return whether the output matches: `...` is any text, trailing white space is ignored."""
     wanted, got = (
         "\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (expected, printed)
     )
@@ -263,7 +265,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A fresh directory and home, no settings or keys of whoever runs the tests, and no way off this machine."""
+    """A fresh directory and home, without the user's settings or keys, and without network."""
     connect = socket.socket.connect
 
     def refuse(self: socket.socket, address: Any) -> None:

@@ -220,7 +220,9 @@ def test_every_key_of_a_policy_is_described(title: str) -> None:
 
 
 def test_every_guard_is_listed() -> None:
-    """The page of guards has each guard with the places where it speaks, and whether it reads what was said."""
+    """The page of guards has each guard with the places where it speaks, and whether it reads what was
+    said.
+    """
     places = [place for place in Place if place in {spot for guard in GUARDS for spot in guard.places}]
     wanted = [
         f"| [`{guard.kind}`](#{guard.kind}) | "
@@ -242,7 +244,9 @@ def source_of(guard: type) -> str:
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.kind)
 def test_every_guard_is_described(guard: Any) -> None:
-    """The page of guards has a section for each, which names each of its texts, and each code that it says."""
+    """The page of guards has a section for each, which names each of its texts, and each code that it
+    says.
+    """
     body = sections("guards.md")[guard.kind]
     said = set(re.findall(r'\bcode="([a-z_]+)"', source_of(guard)))
     assert [] == [word for word in {*said, *getattr(guard, "texts", {})} if f"`{word}`" not in body]
@@ -293,7 +297,9 @@ _STOPPED = re.compile(r"""(?:Stop|Stopping)\((?:[^()]*\s)?code="([a-z_]+)\"""")
 
 
 def codes() -> set[str]:
-    """The codes that rules and guards give to a move, as their source has them; a provider's stand for all classes."""
+    """The codes that rules and guards give to a move, as their source has them; a provider's stand for all
+    classes.
+    """
     rules, meanings, guards = (
         "".join(path.read_text(encoding="utf-8") for path in sorted((RULES.parent / name).glob("*.py")))
         for name in ("rules", "meanings", "guards")

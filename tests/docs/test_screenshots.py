@@ -12,7 +12,9 @@ from support.browsing import chromium
 
 @pytest.mark.slow
 def test_each_page_has_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a run of our own, an imported one, a damaged one and the index there are pictures of the size of a telephone, and the README's."""
+    """Of a run of our own, an imported one, a damaged one and the index there are pictures of the size of a
+    telephone, and the README's.
+    """
     monkeypatch.setenv("REFOLD_CHROMIUM", chromium())
     monkeypatch.setattr(screenshots, "SIZES", {"telephone": screenshots.TELEPHONE})
     monkeypatch.setattr(screenshots, "SCHEMES", ("dark",))

@@ -38,7 +38,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_site_stands_on_its_own(site: Path) -> None:
-    """Pages load nothing from elsewhere, links lead to what is there, headings too, and the search has its index."""
+    """Pages load nothing from elsewhere, links lead to what is there, headings too, and the search has its
+    index.
+    """
     assert (0, "") == run("check", str(site))
 
 
@@ -63,7 +65,9 @@ def test_diagrams_are_pictures(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_search_finds_pages_from_disk(site: Path) -> None:
-    """Who opens the site from disk, without a network, types a word letter by letter and is led to where it stands."""
+    """Who opens the site from disk, without a network, types a word letter by letter and is led to where it
+    stands.
+    """
     with opened() as browser:
         context = browser.new_context(offline=True)
         page, said = context.new_page(), list[str]()

@@ -1,4 +1,6 @@
-"""What an agent is given by name: a policy by its file, a model by its address, and arguments that it does not take."""
+"""What an agent is given by name: a policy by its file, a model by its address, and arguments that it does
+not take.
+"""
 
 from pathlib import Path
 from typing import Any, cast
@@ -52,7 +54,9 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_policy_by_its_file_is_that_of_the_command_line(name: str, kind: type[Any], tmp_path: Path) -> None:
-    """YAML, TOML with its nulls, and JSON are read by the loader of `--policy`, whether named by text or by path."""
+    """YAML, TOML with its nulls, and JSON are read by the loader of `--policy`, whether named by text or by
+    path.
+    """
     file = tmp_path / name
     file.write_text(FILES[name])
     policy = agent(policy=kind(file)).policy
@@ -64,7 +68,9 @@ def test_a_policy_by_its_file_is_that_of_the_command_line(name: str, kind: type[
 async def test_the_environment_fills_up_a_policy_by_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable counts for what the file does not say, not for what it says, and the run records which one did."""
+    """A variable counts for what the file does not say, not for what it says, and the run records which one
+    did.
+    """
     (tmp_path / "p.yaml").write_text(FILES["policy.yaml"])
     monkeypatch.setenv("REFOLD_MAX_STEPS", "99")
     monkeypatch.setenv("REFOLD_TOKEN_BUDGET", "5000")
@@ -187,7 +193,9 @@ def test_an_address_that_cannot_work(address: Any, says: str) -> None:
 
 @pytest.mark.usefixtures("_plain")
 def test_a_password_in_an_address_is_not_displayed() -> None:
-    """A user, a password or a query is refused without its text, also in an address that is broken elsewhere."""
+    """A user, a password or a query is refused without its text, also in an address that is broken
+    elsewhere.
+    """
     for address in ("http://me:pa55w0rd@h/v1\n", "http://me:pa55w0rd@[h/v1", "http://h/v1?key=pa55w0rd"):
         with pytest.raises(WrongUse, match="base_url must ") as caught:
             agent(model="openai:x", base_url=address)
@@ -196,7 +204,9 @@ def test_a_password_in_an_address_is_not_displayed() -> None:
 
 @pytest.mark.usefixtures("_plain")
 def test_the_variable_of_the_command_line_counts_from_python_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """REFOLD_BASE_URL is the address of a model by its name, below what was given, and is recorded as its source."""
+    """REFOLD_BASE_URL is the address of a model by its name, below what was given, and is recorded as its
+    source.
+    """
     monkeypatch.setenv("REFOLD_BASE_URL", "http://127.0.0.1:9/v1")
     made = agent(model="openai:x")
     assert "http://127.0.0.1:9" == made._opening("r", 1).address

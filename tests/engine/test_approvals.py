@@ -72,7 +72,9 @@ async def test_a_run_stops_for_a_person_and_goes_on() -> None:
 
 
 async def test_another_process_answers_days_later() -> None:
-    """An engine that was not there when it was asked takes the run up with the answer; who, when and why is recorded."""
+    """An engine that was not there when it was asked takes the run up with the answer; who, when and why is
+    recorded.
+    """
     world = World()
     await world.agent(BOTH).start("Do it.", run_id="r", seed=1).result()
     world.clock.advance(3 * DAY)
@@ -145,7 +147,9 @@ async def test_a_person_ends_the_run() -> None:
 
 
 async def test_silence() -> None:
-    """An engine stays for a minute at most: it, or one that takes the run up later, applies what silence means."""
+    """An engine stays for a minute at most: it, or one that takes the run up later, applies what silence
+    means.
+    """
     world = World({**ASK, "timeout": 60, "on_timeout": "approve"})
     world.clock = VirtualClock(jumps=True)
     result = await world.agent(BOTH, say("Done.")).start("Do it.", run_id="r", seed=1).result()
@@ -155,7 +159,9 @@ async def test_silence() -> None:
 
 
 async def test_nobody_stays_for_hours() -> None:
-    """An engine that would have to stay longer leaves; one that takes the run up after the deadline applies silence."""
+    """An engine that would have to stay longer leaves; one that takes the run up after the deadline applies
+    silence.
+    """
     world = World({**ASK, "timeout": 3600, "on_timeout": "approve"})
     waiting = await world.agent(BOTH).start("Do it.", run_id="r", seed=1).result()
     assert ("WAITING_FOR_INPUT", []) == (waiting.state, world.done)
@@ -181,7 +187,9 @@ async def test_an_answer_that_comes_too_late_is_none() -> None:
 
 
 async def test_answers_that_are_refused_before_anything_is_recorded() -> None:
-    """A run that is not asked about calls, a call nobody asked about, bad arguments, a second answer, a message."""
+    """A run that is not asked about calls, a call nobody asked about, bad arguments, a second answer, a
+    message.
+    """
     world = World()
     run = world.agent(BOTH, say("Done.")).start("Do it.", run_id="r", seed=1)
     with pytest.raises(NotWaiting, match="an answer about calls only in WAITING_FOR_INPUT"):

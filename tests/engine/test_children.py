@@ -1,4 +1,6 @@
-"""Calls that start runs of other agents: one child a call, whatever breaks, within its parent's bounds, cancelled with it."""
+"""Calls that start runs of other agents: one child a call, whatever breaks, within its parent's bounds,
+cancelled with it.
+"""
 
 from collections.abc import Callable
 from typing import Any

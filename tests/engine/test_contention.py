@@ -23,7 +23,9 @@ async def act(context: CallContext) -> str:
 
 
 async def test_sixty_four_runs_at_once_share_a_store(tmp_path: Path) -> None:
-    """Each of 64 runs that go on side by side ends, gets its own results, and has a log that verifies and audits."""
+    """Each of 64 runs that go on side by side ends, gets its own results, and has a log that verifies and
+    audits.
+    """
     ended: dict[str, AgentState] = {}
     async with await SqliteStore.open(tmp_path / "runs.db") as store:
 

@@ -1,4 +1,6 @@
-"""The requests of a run, made by going on from the last one: each is what going through the whole window makes."""
+"""The requests of a run, made by going on from the last one: each is what going through the whole window
+makes.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -51,7 +53,9 @@ def agree(conversation: Conversation, state: RunState, contents: dict[int, Event
 
 @pytest.mark.parametrize("name", golden.names())
 def test_it_is_right_after_every_event_of_a_log(name: str) -> None:
-    """Pruned, trimmed, summed up, nudged, forked and amended: the requests of every recorded log are made exactly."""
+    """Pruned, trimmed, summed up, nudged, forked and amended: the requests of every recorded log are made
+    exactly.
+    """
     conversation, log = Conversation(), golden.events(name)
     for state in states_of(log):
         agree(conversation, state, said_in(log))
@@ -59,7 +63,9 @@ def test_it_is_right_after_every_event_of_a_log(name: str) -> None:
 
 @given(runs(), st.lists(st.integers(0, 10**6), max_size=20), st.data())
 def test_it_is_right_after_every_event_of_any_run(run: Driver, more: list[int], data: st.DataObject) -> None:
-    """Whatever happens in a run, asked after each event or now and then, and also if it goes back to an older state."""
+    """Whatever happens in a run, asked after each event or now and then, and also if it goes back to an older
+    state.
+    """
     if more and not run.state.ended:
         policy = run.state.policy
         texts = {key: f"other: {text}" for key, text in {**TEXTS, **policy.texts}.items()}
@@ -87,7 +93,9 @@ def test_a_kept_request_does_not_change(run: Driver) -> None:
 
 @given(runs(), st.data())
 def test_words_that_are_gone_are_missed(run: Driver, data: st.DataObject) -> None:
-    """Where `view` misses words so does a conversation, and it is right again once they are not needed any more."""
+    """Where `view` misses words so does a conversation, and it is right again once they are not needed any
+    more.
+    """
     conversation, contents = Conversation(), said_in(run.log)
     del contents[data.draw(st.integers(1, len(run.log)))]
     for state in states_of(run.log):
@@ -127,7 +135,9 @@ def follow(pool: Sequence[Message], windows: Sequence[Sequence[int]]) -> None:
 @settings(max_examples=scaled(200))
 @given(st.lists(TORN, min_size=9, max_size=9), st.lists(st.lists(st.integers(0, 8), max_size=9), max_size=9))
 def test_it_is_right_for_windows_that_no_run_has(pool: list[Message], windows: list[list[int]]) -> None:
-    """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the same."""
+    """In a forged log calls may share an id, and units be torn: the requests are those of `view` all the
+    same.
+    """
     follow(pool, windows)
 
 
@@ -159,7 +169,9 @@ def test_it_is_right_whatever_units_leave_and_come(
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(100, 400), st.integers(0, 400)), max_size=6))
 def test_it_is_right_for_windows_of_many_chunks(cuts: list[tuple[int, int, int]]) -> None:
-    """A long window grows, and loses messages in front, behind or anywhere: only its first chunks may be taken unseen."""
+    """A long window grows, and loses messages in front, behind or anywhere: only its first chunks may be
+    taken unseen.
+    """
     windows = [[place for place in range(begin, end) if place != hole] for begin, end, hole in cuts]
     follow([Message(role=Role.USER, text=str(number)) for number in range(400)], windows)
 
@@ -262,7 +274,9 @@ def test_a_list_that_lost_messages_has_the_heads_of_the_others(
 
 @given(st.integers(0, 4), st.integers(0, 3), st.data())
 def test_messages_are_read_as_a_tuple_is(lasting: int, own: int, data: st.DataObject) -> None:
-    """Length, order, places from either end, slices, equality and hash are those of a tuple of the same messages."""
+    """Length, order, places from either end, slices, equality and hash are those of a tuple of the same
+    messages.
+    """
     kept = KeptMessages()
     for message in MESSAGES[:lasting]:
         kept.add(message)
@@ -283,7 +297,9 @@ def test_messages_are_read_as_a_tuple_is(lasting: int, own: int, data: st.DataOb
 
 @pytest.mark.parametrize("last", [4, 40])
 def test_the_words_that_are_kept_follow_the_window(last: int) -> None:
-    """However long a pruned run goes on, no more is kept than its window needs, a quarter of that and a few."""
+    """However long a pruned run goes on, no more is kept than its window needs, a quarter of that and a
+    few.
+    """
     scenario = Scenario(
         {"history": [{"do": "tail", "last": last}], "limits": [{"type": "step", "value": None}]}
     )

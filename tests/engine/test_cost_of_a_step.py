@@ -50,7 +50,9 @@ class Counted:
 async def test_what_a_step_asks_of_its_loop(
     limit: dict[str, Any], timers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step of one call makes a task, or a timer without a deadline, or waits for more than its two appends and its model."""
+    """A step of one call makes a task, or a timer without a deadline, or waits for more than its two appends
+    and its model.
+    """
     counted = Counted(monkeypatch)
     for name in ("create_task", "call_soon", "call_at"):
         counted.count(name)
@@ -69,7 +71,9 @@ async def test_what_a_step_asks_of_its_loop(
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_what_a_call_asks_of_those_in_flight() -> None:
-    """After a result each open call is looked up once among those in flight, and compared with none of them."""
+    """After a result each open call is looked up once among those in flight, and compared with none of
+    them.
+    """
 
     async def asked(number: int) -> int:
         frames = 0

@@ -71,7 +71,9 @@ WHOM: list[Callable[[Tasks, Tasks], Tasks]] = [
 )
 @pytest.mark.parametrize("whom", WHOM, ids=["who waits", "who works", "all, as a loop does that ends"])
 async def test_tasks_that_are_cancelled(whom: Callable[[Tasks, Tasks], Tasks], times: int) -> None:
-    """Whichever tasks are cancelled, from whatever turn of the loop on, so many times: no lease is left, and no task."""
+    """Whichever tasks are cancelled, from whatever turn of the loop on, so many times: no lease is left, and
+    no task.
+    """
     for turns in range(TURNS):
         store, before = Slow(), asyncio.all_tasks()
         waiter = asyncio.create_task(started(store).result())
@@ -129,7 +131,9 @@ class Mute(MemoryStore):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_store_that_takes_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for as long as it has to answer, and no longer, however often the engine is cancelled meanwhile."""
+    """It is waited for as long as it has to answer, and no longer, however often the engine is cancelled
+    meanwhile.
+    """
     monkeypatch.setattr("refold.engine.tenure._LAST_WORD", 0.1)
     store, before = Mute(), asyncio.all_tasks()
     waiter = asyncio.create_task(started(store).result())

@@ -67,7 +67,7 @@ async def hangs(bank: "Bank", key: str) -> Reconciled:
 
 
 class Bank:
-    """What outlives every engine. `acts`: how often money moved. An engine dies `at` a point of its first payment."""
+    """Outlives every engine. `acts` counts payments; an engine dies `at` a point of its first payment."""
 
     def __init__(self, at: Literal["before", "after"], reconcile: Reconcile = looks) -> None:
         self.at, self._reconcile = at, reconcile
@@ -184,7 +184,7 @@ async def test_a_tool_that_knows(
     ],
 )
 async def test_a_tool_that_does_not_know(reconcile: Reconcile, note: str) -> None:
-    """The model is told that nobody knows, or a person is asked, as the policy says; the log says why the tool did not."""
+    """By policy, the model gets an unknown outcome or an operator is asked; the log records why."""
     bank, store = Bank("after", reconcile), MemoryStore()
     result = await (await crashed(bank, store)).result()
     first, last = await told(store)
@@ -255,7 +255,7 @@ async def test_a_crash_between_what_a_tool_says_and_the_result() -> None:
 async def test_a_person_says(
     word: Literal["happened", "did_not", "unknown"], last: str | None, acts: int, doubt: str
 ) -> None:
-    """Asked or not, what a person says of a run that is taken up comes before anything that the engine would do."""
+    """An operator's answer counts before anything that the resuming engine would do."""
     bank, store = Bank("after"), MemoryStore()
     run = await crashed(bank, store, doubt, "at_most_once")
     run.resolve("c1", word, by="ann", note="I looked")
@@ -268,7 +268,7 @@ async def test_a_person_says(
 
 
 async def test_days_later() -> None:
-    """A run that asks rests: nothing runs, a message is refused, and another engine goes on with the answer."""
+    """A run that waits for an answer runs nothing and refuses messages; another engine resumes it."""
     bank, store = Bank("after"), MemoryStore()
     run = await crashed(bank, store, "ask", "at_most_once")
     assert "WAITING_FOR_INPUT" == (await run.result()).state
@@ -285,7 +285,7 @@ async def test_days_later() -> None:
 
 
 async def test_a_persons_word_comes_before_the_tools() -> None:
-    """A reconcilable call of which a person has said that it did not happen runs, whatever its tool would say."""
+    """A reconcilable call that an operator declared not executed runs, without asking its tool."""
     bank, store = Bank("before", hangs), MemoryStore()
     run = await crashed(bank, store)
     run.resolve("c1", "did_not", by="ann")
@@ -383,7 +383,7 @@ async def finds_none(bank: "Bank", key: str) -> Reconciled:
 
 @pytest.mark.parametrize("reconcile", [finds_none, shrugs, breaks], ids=["did not", "cannot tell", "breaks"])
 async def test_a_tool_that_takes_back_what_it_said(reconcile: Reconcile) -> None:
-    """Once a reconciler said that a call happened, and its engine died, another answer changes nothing: no second payment."""
+    """Once a reconciler confirmed a call, no later answer causes a second payment."""
     bank, whole, store = Bank("after"), MemoryStore(), MemoryStore()
     await (await crashed(bank, whole)).result()
     records = await records_of(whole, "r")

@@ -97,7 +97,9 @@ async def test_a_child_that_somebody_else_cancels_is_an_error_of_the_call() -> N
 
 
 async def test_an_engine_that_stops_takes_no_child_to_its_end() -> None:
-    """Leaving a run early stops the engines of its children as a crash would: their logs are whole and go on."""
+    """Leaving a run early stops the engines of its children as a crash would: their logs are whole and go
+    on.
+    """
     store, busy = MemoryStore(), Busy()
     async with boss(hand_on(), to=[busy.agent], store=store).start("Go.", run_id=PARENT):
         await busy.began.wait()
@@ -165,7 +167,10 @@ class Stateless:
 
 
 class World:
-    """What outlives every engine: what the children's tool did. Two side by side, then a third; each acts once."""
+    """What outlives every engine: what the children's tool did.
+
+    Two side by side, then a third; each acts once.
+    """
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -229,7 +234,9 @@ async def assert_each_child_once(store: Store, world: World) -> None:
 
 
 async def test_the_engine_is_thrown_away_after_every_append() -> None:
-    """With a new engine for every append, in parent and child, each call has one child, and one account of it."""
+    """With a new engine for every append, in parent and child, each call has one child, and one account of
+    it.
+    """
     world, store = World(), OneAppendStore()
     assert "There." == (await gone_on(world, store)).outcome.text
     await assert_each_child_once(store, world)
@@ -265,7 +272,9 @@ async def test_a_run_that_stands_where_a_child_belongs_is_not_taken_for_it() -> 
 
 
 async def test_a_child_that_waits_for_a_person_leaves_the_call_open() -> None:
-    """The parent's engine stops with the call pending, other calls done; the child's log says that it waits."""
+    """The parent's engine stops with the call pending, other calls done; the child's log says that it
+    waits.
+    """
     store = MemoryStore()
 
     @tool(replay="read_only")
@@ -286,7 +295,9 @@ async def test_a_child_that_waits_for_a_person_leaves_the_call_open() -> None:
 
 @pytest.mark.parametrize("early", [False, True], ids=["answered first", "the parent was resumed too early"])
 async def test_the_answer_of_a_child_that_waited_is_the_result_of_the_call(*, early: bool) -> None:
-    """A person answers the child, by whatever engine; the parent, resumed, takes its end for the call's result."""
+    """A person answers the child, by whatever engine; the parent, resumed, takes its end for the call's
+    result.
+    """
     store = MemoryStore()
     await boss(hand_on(), to=[asking()], store=store).start("Go.", run_id=PARENT).result()
     if early:

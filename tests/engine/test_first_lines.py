@@ -113,7 +113,9 @@ def looked(path: str) -> str:
 
 
 async def test_text_comes_piece_by_piece() -> None:
-    """As it streams, or at once where a model does not stream; two answers have an empty line between them."""
+    """As it streams, or at once where a model does not stream; two answers have an empty line between
+    them.
+    """
     agent = Agent(StreamingModel(streams, answers_at_once), tools=[looked])
     pieces = [piece async for piece in agent.start("Is it there?").text()]
     assert "I look first.\n\nIt is there." == "".join(pieces)

@@ -1,4 +1,6 @@
-"""What a newcomer gets wrong in their first lines is told at once: the argument, the value, and the way out."""
+"""What a newcomer gets wrong in their first lines is told at once: the argument, the value, and the way
+out.
+"""
 
 import functools
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,6 @@
-"""A snapshot is a cache that anybody with the file can edit: what it says against the log, no engine goes by."""
+"""A snapshot is a cache that anybody with the file can edit: what it says against the log, no engine goes
+by.
+"""
 
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -197,7 +199,9 @@ async def _amended(path: Path) -> str:
 async def test_a_snapshot_that_nobody_edited_is_used(
     tmp_path: Path, goes_on: Callable[[Path], Awaitable[str]]
 ) -> None:
-    """Opening from a snapshot reads a few events by their numbers and kinds, and not the log from its first."""
+    """Opening from a snapshot reads a few events by their numbers and kinds, and not the log from its
+    first.
+    """
     path, read = tmp_path / "runs.db", list[int]()
 
     class Watched(SqliteStore):

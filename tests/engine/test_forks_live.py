@@ -107,7 +107,7 @@ async def sound(store: MemoryStore, run: str) -> None:
 
 
 async def test_a_fork_at_every_place(store: MemoryStore) -> None:
-    """From each place a fork goes on to its end; its log verifies and audits; the parent's is not changed by a byte."""
+    """A fork from each place completes, verifies and audits; the parent's log does not change."""
     before = [event async for chunk in store.read("r") for event in chunk]
     places = await legal(store, "r")
     assert [2, 5, 8, 11, 12, 15] == places
@@ -120,7 +120,7 @@ async def test_a_fork_at_every_place(store: MemoryStore) -> None:
 
 
 async def test_a_long_run_is_forked_at_every_place() -> None:
-    """A run with retries, pruning and guards: whatever is pending at the cut is what the fork goes on with."""
+    """A run with retries, pruning and guards: a fork continues with what is pending at the cut."""
     async with MemoryStore() as store:
         await runs.recorded_run(store)
         for at in await legal(store, runs.RUN):
@@ -130,7 +130,7 @@ async def test_a_long_run_is_forked_at_every_place() -> None:
 
 @pytest.mark.parametrize("at", [1, 3, 4, 6, 7, 9, 10, 13, 14, 16, 17])
 async def test_a_place_where_no_log_can_be_cut(store: MemoryStore, at: int) -> None:
-    """Inside what was decided together, and after the end, is no place; nothing is written, and the error says why."""
+    """A cut within one group of decisions or after the end is refused with the reason."""
     heads = [run async for chunk in store.runs() for run, _ in chunk]
     with pytest.raises(WrongUse, match=r"decided together|has ended there"):
         await agent(store).fork("r", at).result()
@@ -152,7 +152,7 @@ async def test_a_place_that_is_not_there(store: MemoryStore) -> None:
 
 
 async def test_what_cannot_be_repeated_is_in_doubt(store: MemoryStore) -> None:
-    """A call that the parent had begun is not run again: the model is told that nobody here knows how it ended."""
+    """A call that the parent started is not repeated: the model gets an unknown outcome."""
     assert ["3"] == [paid for paid in PAID if paid.isdigit()]
     await agent(store, say("I see.")).fork("r", 5, fork_id="f").result()
     assert ["3"] == [paid for paid in PAID if paid.isdigit()]
@@ -164,7 +164,7 @@ async def test_what_cannot_be_repeated_is_in_doubt(store: MemoryStore) -> None:
 
 
 async def test_a_reconciler_in_a_fork() -> None:
-    """A fork's tool may rule out its own attempts, not its parent's: on `DidNot(final=True)` the call is not run again."""
+    """`DidNot(final=True)` from a fork's tool does not repeat a call of the parent."""
 
     def none(context: CallContext) -> Reconciled:
         return DidNot(final=True, note=f"no entry for {context.epoch}")
@@ -198,7 +198,7 @@ async def test_what_a_person_says_of_it(store: MemoryStore) -> None:
 
 
 async def test_what_may_be_repeated_has_the_key_of_the_parent(store: MemoryStore) -> None:
-    """A call under way at the cut is run again under the key that it had; one that the fork begins has another."""
+    """A call in progress at the cut runs again under its key; a call of the fork has a new key."""
     await agent(store, call("order", what="milk"), say("Done.")).fork("r", 11, fork_id="f").result()
     first, again, other = [paid for paid in PAID if not paid.isdigit()]
     assert first == again != other
@@ -216,7 +216,7 @@ async def test_a_fork_of_a_fork_keeps_the_key(store: MemoryStore) -> None:
 
 
 async def test_a_call_that_started_a_run(store: MemoryStore) -> None:
-    """The child is the parent's: the fork neither waits for it nor starts another, for that would act again."""
+    """A fork neither waits for its parent's child run nor starts it again."""
     child = agent(store, call("pay", amount=9), say("Paid."), name="child")
     lines = [call("child", task="pay"), say("Done.")]
     await agent(store, *lines, tools=[child.as_tool()]).start("Go.", run_id="p").result()
@@ -228,7 +228,7 @@ async def test_a_call_that_started_a_run(store: MemoryStore) -> None:
 
 
 async def test_a_made_up_result(store: MemoryStore) -> None:
-    """What stands in for a result is what the model sees; it is said to be made up and by whom, and no tool runs."""
+    """A made-up result is in the prompt, its author is recorded, and no tool runs."""
     made_up = agent(store, say("Oh.")).fork("r", 5, results={"c1": "no money"}, by="ann", fork_id="f")
     await made_up.result()
     state, contents = await state_at(store, "f")
@@ -249,7 +249,7 @@ async def test_part_of_a_batch_made_up(store: MemoryStore) -> None:
 
 
 async def test_a_message_more(store: MemoryStore) -> None:
-    """The request that was under way is made anew with the message: it is the same turn, and its first attempt."""
+    """The request in progress is repeated with the message: same turn, first attempt."""
     await agent(store, say("Milk then.")).fork("r", 8, say="No tea!", by="ann", fork_id="f").result()
     log = await log_of(store, "f")
     forked, asked = log[8], log[9]
@@ -293,7 +293,7 @@ async def test_edits_that_cannot_be(store: MemoryStore, at: int, edit: dict[str,
 
 
 async def test_another_policy(store: MemoryStore) -> None:
-    """It decides from the fork on, about the request that was under way too: a limit of two turns ends the second."""
+    """A new policy counts from the fork, also for the request in progress: two turns end the second."""
     limits = {"limits": [{"type": "step", "value": 1, "scope": "lineage"}]}
     result = await agent(store, policy=limits).fork("r", 8, fork_id="f").result()
     assert "MAX_STEPS" == result.state
@@ -355,7 +355,7 @@ async def test_a_crash_right_after_the_fork(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_store_that_fails(after: bool) -> None:
-    """A first append that fails, or whose outcome nobody knows, is made again or read again: there is one fork."""
+    """A first append that fails or has an unknown outcome is repeated or read: there is one fork."""
     async with FailingStore(3, after=after) as store:
         await agent(store, say("Done.")).start("Go.", run_id="r").result()
         await agent(store, say("Again.")).fork("r", 2, fork_id="f").result()
@@ -365,7 +365,7 @@ async def test_a_store_that_fails(after: bool) -> None:
 
 
 async def test_an_id_that_is_taken(store: MemoryStore) -> None:
-    """A fork under the id of a run that is there, its parent or another, says so, and changes nothing of it."""
+    """A fork with an existing run's id is refused and changes nothing."""
     await agent(store, say("Hm.")).start("Else.", run_id="other").result()
     for run in ("r", "other"):
         before = await store.head(run)

@@ -87,7 +87,9 @@ async def test_what_is_said_while_a_run_is_given_back(
     text: str,
     after: bool,
 ) -> None:
-    """Whoever waits for the run has the result of what was said to it, and the run is given back all the same."""
+    """Whoever waits for the run has the result of what was said to it, and the run is given back all the
+    same.
+    """
     store = Watched(lambda: say_it(run), after=after)
     run = Agent(model=ScriptedModel(script), tools=[act], policy=policy, store=store).start(
         "Do it.", run_id="r"

@@ -32,7 +32,9 @@ def dead() -> str:
     ],
 )
 def test_a_name_that_does_not_say_that_it_is_gone(form: str, dead: str) -> None:
-    """A process is gone where its machine, boot, id and birth are all there and no such process runs; else it may run."""
+    """A process is gone where its machine, boot, id and birth are all there and no such process runs; else it
+    may run.
+    """
     host, pid, birth, nonce = dead.rsplit(":", 3)
     assert is_gone(dead) is LINUX
     assert not is_gone(form.format(host=host, pid=pid, birth=birth, nonce=nonce))

@@ -38,7 +38,9 @@ TALK = {"end_of_turn": "wait"}
 
 
 async def test_result_cancelled_from_outside_stops_the_engine_and_the_log_goes_on() -> None:
-    """Cancelling `result()` is a crash as far as the log knows: it is whole, says nothing of an end, and resumes."""
+    """Cancelling `result()` is a crash as far as the log knows: it is whole, says nothing of an end, and
+    resumes.
+    """
     store = WatchedStore()
     run = runs.agent(store=store).start("Do it.", seed=runs.SEED, run_id="r")
     with anyio.CancelScope() as scope:
@@ -207,7 +209,9 @@ def test_the_diagram_has_every_move() -> None:
 
 
 async def test_the_live_machine_follows_the_log() -> None:
-    """At each recorded move the live machine is in the state that the log says, through a whole conversation."""
+    """At each recorded move the live machine is in the state that the log says, through a whole
+    conversation.
+    """
     agent = Agent(
         model=ScriptedModel([call("look", path="a"), say("Who?"), say("Ah.")]),
         tools=[runs.look],
@@ -271,7 +275,9 @@ async def test_a_machine_is_told_of_no_move_twice() -> None:
 
 
 async def test_a_callback_that_raises_stops_the_engine_not_the_log() -> None:
-    """A callback's own error is raised where the run is waited for; what it was told of is on disk, and resumes."""
+    """A callback's own error is raised where the run is waited for; what it was told of is on disk, and
+    resumes.
+    """
     store = MemoryStore()
     run = Agent(model=ScriptedModel([call("look", path="a")]), tools=[runs.look], store=store).start(
         "Do it.", run_id="r"
@@ -302,7 +308,9 @@ async def test_failures_of_a_run_are_raised_again_each_time() -> None:
 
 
 async def test_a_second_answer_to_one_question_is_refused() -> None:
-    """Who answers twice is told so at once; the run goes on with the first answer, and can be answered again later."""
+    """Who answers twice is told so at once; the run goes on with the first answer, and can be answered again
+    later.
+    """
     model, store = ScriptedModel([say("Who?"), say("Ah."), say("Bye.")]), MemoryStore()
     run = Agent(model=model, policy=TALK, store=store).start("Do it.", run_id="r")
     await run.result()

@@ -130,7 +130,9 @@ async def test_a_coroutine_may_raise_anything_but_an_interrupt(error: Any) -> No
 
 
 async def test_a_model_may_raise_generator_exit() -> None:
-    """An adapter that raises GeneratorExit has failed; its run ends in ERROR, and the caller gets the result."""
+    """An adapter that raises GeneratorExit has failed; its run ends in ERROR, and the caller gets the
+    result.
+    """
     with anyio.fail_after(5):
         result = await Agent(model=Adapter(GeneratorExit("no")), policy=ONCE).run("Go.")
     assert ("provider:other", "GeneratorExit: no") == (result.outcome.code, result.outcome.provider_error)
@@ -138,7 +140,9 @@ async def test_a_model_may_raise_generator_exit() -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_an_engine_that_is_closed_is_no_failure_of_its_tool() -> None:
-    """GeneratorExit that comes from outside, as at the end of an interpreter, ends the work and is no result."""
+    """GeneratorExit that comes from outside, as at the end of an interpreter, ends the work and is no
+    result.
+    """
     told: list[str] = []
 
     async def work() -> None:
@@ -155,7 +159,9 @@ async def test_an_engine_that_is_closed_is_no_failure_of_its_tool() -> None:
 
 
 async def test_an_answer_with_too_many_calls_ends_the_run() -> None:
-    """More calls than an engine can hold are not begun: the answer is refused, with its number, and its tokens count."""
+    """More calls than an engine can hold are not begun: the answer is refused, with its number, and its
+    tokens count.
+    """
     done: list[int] = []
 
     @tool(replay="read_only")
@@ -338,7 +344,9 @@ async def test_a_resumed_run_is_asked_at_the_same_address() -> None:
 
 @pytest.mark.parametrize("early", [True, False], ids=["before it answers", "while it answers"])
 async def test_a_model_that_changes_its_request_changes_no_other(*, early: bool) -> None:
-    """What an adapter does to the settings that it is given is in no state, no later request, and no digest."""
+    """What an adapter does to the settings that it is given is in no state, no later request, and no
+    digest.
+    """
 
     async def sent(changes: dict[str, str]) -> list[str]:
         store = MemoryStore()

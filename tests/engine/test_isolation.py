@@ -1,4 +1,6 @@
-"""An effect that is alone is served in the engine's own task, and can do no more to it than in a task of its own."""
+"""An effect that is alone is served in the engine's own task, and can do no more to it than in a task of its
+own.
+"""
 
 import asyncio
 import threading
@@ -64,7 +66,9 @@ def said(result: RunResult) -> list[str]:
 
 
 async def test_a_cancellation_is_recorded_while_what_it_cuts_off_goes_on() -> None:
-    """A tool that shields itself from being cancelled holds up the end of its run, and not the record of the request."""
+    """A tool that shields itself from being cancelled holds up the end of its run, and not the record of the
+    request.
+    """
     store, begun, released = MemoryStore(), anyio.Event(), anyio.Event()
 
     @tool
@@ -96,7 +100,9 @@ async def test_what_a_tool_leaves_in_the_context_ends_with_it() -> None:
 
 
 async def test_whoever_brings_something_does_not_bring_their_context() -> None:
-    """After a thread's late result came in the middle of a call, calls still see the context of the run's starter."""
+    """After a thread's late result came in the middle of a call, calls still see the context of the run's
+    starter.
+    """
     WHOSE.set("ann's")
     store, released = MemoryStore(), threading.Event()
 
@@ -127,7 +133,9 @@ async def test_whoever_brings_something_does_not_bring_their_context() -> None:
     ("name", "becomes"), [("cancel_itself", "raised: CancelledError"), ("cancel_itself_last", "done")]
 )
 async def test_a_tool_that_cancels_its_task_cancels_itself_only(name: str, becomes: str, others: int) -> None:
-    """On asyncio any task can be cancelled: a tool that does it to its own stops neither the engine nor another call."""
+    """On asyncio any task can be cancelled: a tool that does it to its own stops neither the engine nor
+    another call.
+    """
     batch = calls((name, {}), *[("take_turns", {})] * others)
     tools = [cancel_itself, cancel_itself_last, ask, take_turns]
     run = Agent(model=ScriptedModel([batch, call("ask"), say("Done.")]), tools=tools).start("Do it.")
@@ -142,7 +150,9 @@ async def test_a_tool_that_cancels_its_task_cancels_itself_only(name: str, becom
 @pytest.mark.parametrize("turns", range(1, 15))
 @pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside others"])
 async def test_a_call_that_is_cancelled_with_its_engine_has_no_result(turns: int, others: int) -> None:
-    """Whenever an event loop cancels all tasks, as at its end: of a call that it cuts off nobody says that it failed."""
+    """Whenever an event loop cancels all tasks, as at its end: of a call that it cuts off nobody says that it
+    failed.
+    """
     store = MemoryStore()
 
     @tool
@@ -166,7 +176,9 @@ async def test_a_call_that_is_cancelled_with_its_engine_has_no_result(turns: int
 
 
 def test_what_others_cancel_is_cancelled() -> None:
-    """Of two cancellations of one task, one from inside and one from outside, only the first ends with the work."""
+    """Of two cancellations of one task, one from inside and one from outside, only the first ends with the
+    work.
+    """
 
     async def cancel_this() -> None:
         task = asyncio.current_task()

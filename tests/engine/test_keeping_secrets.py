@@ -169,7 +169,9 @@ async def test_what_a_tool_raises(error: Exception) -> None:
 
 
 async def test_what_a_provider_says_of_a_failure() -> None:
-    """A provider's error and what had arrived of a broken stream are hidden, in the log and as they stream."""
+    """A provider's error and what had arrived of a broken stream are hidden, in the log and as they
+    stream.
+    """
 
     async def stream(request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         for delta in in_pieces(TextDelta, SAID):
@@ -204,7 +206,9 @@ async def test_with_what_a_run_begins() -> None:
 
 
 async def test_what_a_person_says() -> None:
-    """Messages, notes, names and reasons are hidden, with the patterns of the run's own policy after a resumption."""
+    """Messages, notes, names and reasons are hidden, with the patterns of the run's own policy after a
+    resumption.
+    """
     store = MemoryStore()
     script = ScriptedModel([say("Yes?"), call("look", path="a"), say("Done.")])
     policy = {"end_of_turn": "wait", "approvals": {"chain": [{"approver": "human", "tools": ["*"]}]}}

@@ -54,7 +54,9 @@ async def sound(store: Store, run: str) -> bool:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_result_that_comes_after_the_end_is_kept(fails: bool) -> None:
-    """A run that was cancelled in the middle of a call ends in doubt, and what the call came to is recorded after it."""
+    """A run that was cancelled in the middle of a call ends in doubt, and what the call came to is recorded
+    after it.
+    """
     store, slow = MemoryStore(), Slow(fails=fails)
     agent = Agent(model=ScriptedModel([call("act")]), tools=[slow.tool()], store=store)
     async with agent.start("Do it.", run_id="r") as run:
@@ -72,7 +74,9 @@ async def test_a_result_that_comes_after_the_end_is_kept(fails: bool) -> None:
 
 
 async def test_a_result_that_comes_while_the_run_goes_on_is_kept_where_it_came() -> None:
-    """After its call has timed out, a thread's result is an annotation in the middle of the run, and changes nothing."""
+    """After its call has timed out, a thread's result is an annotation in the middle of the run, and changes
+    nothing.
+    """
     store, slow = MemoryStore(), Slow()
 
     async def waits() -> str:
@@ -103,7 +107,9 @@ async def test_a_result_in_time_is_no_late_one() -> None:
 async def test_a_result_that_cannot_be_kept_is_warned_of(
     anyio_backend_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What comes late is lost with its event loop, as long as another engine has the run: and not in silence."""
+    """What comes late is lost with its event loop, as long as another engine has the run: and not in
+    silence.
+    """
     store, slow = MemoryStore(), Slow()
 
     async def main() -> None:

@@ -48,7 +48,9 @@ async def sound(store: Store, run: str) -> bool:
 
 
 def test_a_run_that_takes_long_keeps_its_lease() -> None:
-    """While an engine waits for its model, for many times the length of a lease, nobody else can take the run."""
+    """While an engine waits for its model, for many times the length of a lease, nobody else can take the
+    run.
+    """
 
     async def main() -> None:
         store = virtual.store()
@@ -65,7 +67,9 @@ def test_a_run_that_takes_long_keeps_its_lease() -> None:
 
 
 def test_an_engine_that_was_fenced_out_stops_and_says_so() -> None:
-    """An engine whose run was taken over writes nothing more, and raises `LeaseLost` though it waits for its model."""
+    """An engine whose run was taken over writes nothing more, and raises `LeaseLost` though it waits for its
+    model.
+    """
 
     async def main() -> None:
         store = virtual.store()
@@ -121,7 +125,9 @@ def test_an_engine_that_cannot_renew_its_lease_stops_before_another_may_begin(
 
 
 class Dozing(MemoryStore):
-    """Right after a call is dispatched the machine sleeps for so many seconds; `taken`: another engine takes the run."""
+    """Right after a call is dispatched the machine sleeps for so many seconds; `taken`: another engine takes
+    the run.
+    """
 
     def __init__(self, seconds: float, *, taken: bool) -> None:
         super().__init__(now=self.clock)
@@ -143,7 +149,9 @@ class Dozing(MemoryStore):
 def test_no_tool_begins_under_a_lease_that_may_have_run_out(
     taken: bool, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An engine that slept past its lease, by a second, looks whether the run is still its own before it begins a tool."""
+    """An engine that slept past its lease, by a second, looks whether the run is still its own before it
+    begins a tool.
+    """
     did: list[str] = []
 
     @tool(name="act")
@@ -185,7 +193,9 @@ def test_what_a_dead_engine_had_is_free_when_its_lease_has_run_out() -> None:
 
 
 def test_an_engine_of_this_machine_that_was_killed_is_not_waited_for() -> None:
-    """A holder whose process is gone is known to be; one that runs is not taken for dead, nor one of elsewhere."""
+    """A holder whose process is gone is known to be; one that runs is not taken for dead, nor one of
+    elsewhere.
+    """
     script = "from refold.engine.tenure import new_holder; print(new_holder())"
     dead = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not is_gone(new_holder())
@@ -227,7 +237,9 @@ def asking(store: Store, seconds: float) -> Agent:
 
 
 def test_somebody_else_may_answer_while_an_engine_stays_for_the_time_of_a_person() -> None:
-    """An engine that only waits for a person's time lets the run go; when it finds it taken on, it stops and says so."""
+    """An engine that only waits for a person's time lets the run go; when it finds it taken on, it stops and
+    says so.
+    """
 
     async def main() -> None:
         store = virtual.store()
@@ -270,7 +282,9 @@ def test_a_lease_has_a_length(seconds: float) -> None:
 
 
 def test_a_machine_that_hides_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the files of a process cannot be read, it is not taken for dead as long as there is one of its number."""
+    """Where the files of a process cannot be read, it is not taken for dead as long as there is one of its
+    number.
+    """
     holder = new_holder()
     monkeypatch.setattr("refold.engine.tenure._birth", lambda pid: None)
     assert not is_gone(holder)
@@ -279,7 +293,9 @@ def test_a_machine_that_hides_its_processes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_force_is_used_but_once() -> None:
-    """Who took a run over by force, and then waited for a person, does not fence out whoever took it on since."""
+    """Who took a run over by force, and then waited for a person, does not fence out whoever took it on
+    since.
+    """
 
     async def main() -> None:
         store = virtual.store()

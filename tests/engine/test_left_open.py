@@ -1,4 +1,6 @@
-"""Scopes that others' code enters and does not leave, or leaves and did not enter: its own failure, and no one else's."""
+"""Scopes that others' code enters and does not leave, or leaves and did not enter: its own failure, and no
+one else's.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -155,7 +157,9 @@ async def test_a_scope_of_an_earlier_call(leak: Leak) -> None:
 
 
 async def test_a_task_group_of_an_earlier_call() -> None:
-    """A call that closes it may stop the engine, for trio takes it for one of the engine's; the run is given back, and its log sound."""
+    """A call that closes it may stop the engine, for trio takes it for one of the engine's; the run is given
+    back, and its log sound.
+    """
     store, kept = MemoryStore(), list[Any]()
 
     @tool
@@ -175,7 +179,9 @@ async def test_a_task_group_of_an_earlier_call() -> None:
 
 @pytest.mark.parametrize("leak", [scope, shield, group])
 async def test_a_call_that_is_cut_off_with_its_scopes_open(leak: Leak) -> None:
-    """A run that is cancelled while a tool waits in a scope that it leaves open is CANCELLED, and the call in doubt."""
+    """A run that is cancelled while a tool waits in a scope that it leaves open is CANCELLED, and the call in
+    doubt.
+    """
     store, kept = MemoryStore(), list[Any]()
 
     async def wait(kept: list[Any]) -> None:

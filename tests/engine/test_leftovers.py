@@ -1,4 +1,6 @@
-"""What a call set going may outlive its engine, in one process too: then no second attempt is made on its tool's word."""
+"""What a call set going may outlive its engine, in one process too: then no second attempt is made on its
+tool's word.
+"""
 
 import asyncio
 import threading
@@ -82,7 +84,9 @@ async def in_a_thread_of_its_own(work: Callable[[], None]) -> None:
 async def test_work_that_outlives_its_engine_is_not_done_again(
     way: Callable[[Callable[[], None]], Awaitable[object]],
 ) -> None:
-    """After an engine is cancelled in a call whose work goes on, the next one leaves the call in doubt, and it happens once."""
+    """After an engine is cancelled in a call whose work goes on, the next one leaves the call in doubt, and
+    it happens once.
+    """
     bank, store = Bank(), MemoryStore()
     tools = [bank.tool(way)]
     async with Agent(ScriptedModel([call("pay")]), tools=tools, store=store).start("Pay.", run_id="r"):

@@ -86,7 +86,9 @@ async def test_a_long_run_is_opened_from_its_snapshot() -> None:
 
 
 async def test_without_its_snapshots_a_run_is_the_same() -> None:
-    """A snapshot changes how long opening takes, and nothing else: state and messages are those of the folded log."""
+    """A snapshot changes how long opening takes, and nothing else: state and messages are those of the folded
+    log.
+    """
     store = Counting()
     await long_run(store)
     fast = agent(store, say("Bye.")).resume("r")

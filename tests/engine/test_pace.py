@@ -1,4 +1,6 @@
-"""Runs of one event loop go on a few at a time, so that everything else that lives there comes to its turn."""
+"""Runs of one event loop go on a few at a time, so that everything else that lives there comes to its
+turn.
+"""
 
 import asyncio
 
@@ -15,7 +17,9 @@ MANY = 10 * AT_ONCE
 
 @pytest.mark.anyio
 async def test_many_runs_go_on_a_few_at_a_time() -> None:
-    """No turn of the loop has more runs that go on than it may, and none goes on twice before all others did once."""
+    """No turn of the loop has more runs that go on than it may, and none goes on twice before all others did
+    once.
+    """
     its, turns = Pace(), [list[int]()]
 
     async def go_on(run: int) -> None:

@@ -177,7 +177,9 @@ def assigned(draw: st.DrawFn) -> list[str]:
 @pytest.mark.parametrize("redactor", [WORDS, SPACED, LINES], ids=["words", "spaced", "lines"])
 @given(pieces=assigned())
 def test_what_is_shown_behind_a_name_is_the_redacted_whole(redactor: Redactor, pieces: list[str]) -> None:
-    """However a name, its sign and its value are written and divided, the pieces shown are, joined, what the log holds."""
+    """However a name, its sign and its value are written and divided, the pieces shown are, joined, what the
+    log holds.
+    """
     held = RedactedText(redactor)
     shown = [held.put(piece) for piece in pieces]
     assert redactor.text("".join(pieces)) == "".join([*shown, held.close()])
@@ -198,7 +200,9 @@ def test_every_division_behind_a_name(name: str, joint: str) -> None:
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, (text, _) in EXAMPLES.items()])
 def test_every_division_of_each_key(text: str) -> None:
-    """Wherever a text with a known key is divided, also where the key goes on with a letter that no key has."""
+    """Wherever a text with a known key is divided, also where the key goes on with a letter that no key
+    has.
+    """
     middle = len(text) - 3
     for whole in (f"It is {text}\n", f"é {text[:middle]}é{text[middle:]} and"):
         shown = WORDS.text(whole)

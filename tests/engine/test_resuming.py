@@ -1,4 +1,6 @@
-"""Resumption is folding the log and doing what is pending: nothing else, and nothing twice that must not be."""
+"""Resumption is folding the log and doing what is pending: nothing else, and nothing twice that must not
+be.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +31,10 @@ POLICY: dict[str, Any] = {
 
 
 class Stateless:
-    """A model that answers by what it is shown, and so may be thrown away at any time. Each step fails once first."""
+    """A model that answers by what it is shown, and so may be thrown away at any time.
+
+    Each step fails once first.
+    """
 
     name = "stateless"
     priced = True
@@ -207,7 +212,9 @@ async def failed(run: Run) -> bool:
 
 
 async def test_stopped_at_every_await() -> None:
-    """However many turns of the event loop an engine gets, the log that it leaves is sound, and resuming ends the run."""
+    """However many turns of the event loop an engine gets, the log that it leaves is sound, and resuming ends
+    the run.
+    """
     for turns in range(0, 160, 8):
         world, store = World(), MemoryStore()
         run = world.agent(store).start("Do it.", run_id="r", seed=3)

@@ -72,7 +72,9 @@ async def shown(store: MemoryStore, run: str, upto: int | None = None) -> tuple[
 @pytest.mark.parametrize("key", WORDS)
 @pytest.mark.parametrize("passes", SHORTENING)
 async def test_a_fork_with_other_texts_shows_what_was_shown_in_the_old_words(passes: str, key: str) -> None:
-    """Whatever the fork would say in other words: each message of before has the digest and the words of before."""
+    """Whatever the fork would say in other words: each message of before has the digest and the words of
+    before.
+    """
     store = MemoryStore()
     await shortened(store, passes)
     place = await cut(store, "r")
@@ -103,7 +105,9 @@ async def test_what_is_shortened_later_is_shown_in_the_new_words() -> None:
 
 @pytest.mark.parametrize("key", ["trimmed", "nudge"])
 async def test_an_amendment_with_other_texts_rewords_nothing(key: str) -> None:
-    """What was shown stays in its words, the log is judged, and what is shortened from then on has the new words."""
+    """What was shown stays in its words, the log is judged, and what is shortened from then on has the new
+    words.
+    """
     store = MemoryStore()
     await shortened(store, "trimmed")
     state, was = await shown(store, "r")
@@ -153,7 +157,9 @@ async def test_words_of_the_harness_that_were_erased(passes: str) -> None:
 
 
 async def test_words_that_are_erased_while_a_run_waits_are_not_shown_any_more() -> None:
-    """An engine that had them in its last request reads the log again, and says what is gone, like one that resumes."""
+    """An engine that had them in its last request reads the log again, and says what is gone, like one that
+    resumes.
+    """
     store, model = MemoryStore(), ScriptedModel([say("And?"), say("Well.")])
     run = Agent(model=model, store=store, policy={"end_of_turn": "wait"}).start("My name is Ann.", run_id="r")
     assert "WAITING_FOR_INPUT" == (await run.result()).state

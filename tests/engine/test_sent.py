@@ -70,7 +70,9 @@ def test_a_change_of_the_rest(change: Callable[[ModelRequest], ModelRequest], re
 
 @given(requests.filter(lambda each: bool(each.messages)), st.data())
 def test_a_change_of_any_message(request: ModelRequest, data: st.DataObject) -> None:
-    """Each field of each message counts, and so does the order of the messages, and which are of this request only."""
+    """Each field of each message counts, and so does the order of the messages, and which are of this request
+    only.
+    """
     place = data.draw(st.integers(0, len(request.messages) - 1))
     before = request.messages[place]
     edits: list[dict[str, Any]] = [

@@ -129,7 +129,9 @@ async def test_earlier_messages_stand_between_system_prompt_and_task() -> None:
 
 
 async def test_the_beginning_says_with_what_the_run_was_made() -> None:
-    """The first event names model, settings, tools with their schemas and replay classes, seed, labels and versions."""
+    """The first event names model, settings, tools with their schemas and replay classes, seed, labels and
+    versions.
+    """
     store = MemoryStore()
     agent = Agent(
         model=ScriptedModel([say("Done.")]),
@@ -177,7 +179,9 @@ async def test_without_a_seed_logs_differ() -> None:
 
 
 async def test_a_run_in_a_file_that_is_opened_for_it(tmp_path: Any) -> None:
-    """An agent that was given a path opens the file for as long as its run goes, and the log is there afterwards."""
+    """An agent that was given a path opens the file for as long as its run goes, and the log is there
+    afterwards.
+    """
     path = tmp_path / "runs.db"
     run = Agent(
         model=ScriptedModel([say("Who?"), say("Ah.")]), policy={"end_of_turn": "wait"}, store=path
@@ -220,7 +224,9 @@ async def test_the_result_says_how_the_run_stands() -> None:
 
 
 async def test_a_result_is_short_to_print() -> None:
-    """Printed, a result is one line: run, state, why it ended, and the first of the text; the text is there by name."""
+    """Printed, a result is one line: run, state, why it ended, and the first of the text; the text is there
+    by name.
+    """
     said = "A very long story. " * 40
     result = await Agent(ScriptedModel([say(said)])).run("Tell.", run_id="r")
     assert said == result.text

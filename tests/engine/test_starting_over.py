@@ -1,4 +1,6 @@
-"""A stream broke, and the model was asked to go on: what it says then goes on, or starts over, and the text has each word once."""
+"""A stream broke, and the model was asked to go on: what it says then goes on, or starts over, and the text
+has each word once.
+"""
 
 import pytest
 

@@ -195,7 +195,9 @@ async def test_timed_out_at_any_moment(kind: type[Moment], where: str) -> None:
 
 
 async def test_what_had_streamed_is_kept() -> None:
-    """Of an answer that was cut off, the log holds what had arrived, and its stream is finished as cancelled."""
+    """Of an answer that was cut off, the log holds what had arrived, and its stream is finished as
+    cancelled.
+    """
     store = MemoryStore()
     _, seen = await stopped(Streaming(), store, lambda run: run.cancel(), {})
     (failed,) = [event for event in await events_of(store, "r") if isinstance(event, ModelFailed)]

@@ -1,4 +1,6 @@
-"""A guard from a package of its own: installed by an entry point, at work in a run, and missing at an audit."""
+"""A guard from a package of its own: installed by an entry point, at work in a run, and missing at an
+audit.
+"""
 
 import shutil
 import sys

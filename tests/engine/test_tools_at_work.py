@@ -1,4 +1,6 @@
-"""Tools as the engine runs them: side by side, bounded, redacted, capped; whatever goes wrong is told to the model."""
+"""Tools as the engine runs them: side by side, bounded, redacted, capped; whatever goes wrong is told to the
+model.
+"""
 
 import hashlib
 import sys
@@ -84,7 +86,9 @@ class Meeting:
 
 
 async def test_calls_of_one_answer_run_side_by_side() -> None:
-    """The calls of a batch are under way at the same time, in threads as well: they can wait for each other."""
+    """The calls of a batch are under way at the same time, in threads as well: they can wait for each
+    other.
+    """
     meeting = Meeting(3)
     found = await ran(calls(("meet", {}), ("meet_in_a_thread", {}), ("meet", {})), meeting.tools())
     assert ["met", "met in a thread", "met"] == [said(event) for event in found]
@@ -191,7 +195,9 @@ async def test_one_failure_leaves_the_others_of_the_batch_alone() -> None:
 
 @pytest.mark.parametrize("replay", ["at_most_once", "read_only"])
 async def test_a_tool_that_takes_too_long(replay: Any) -> None:
-    """An async tool is cancelled at its own timeout, and the model is told that it may have done part of its work."""
+    """An async tool is cancelled at its own timeout, and the model is told that it may have done part of its
+    work.
+    """
     cancelled: list[str] = []
 
     @tool(timeout=0.01, replay=replay)
@@ -281,7 +287,9 @@ picky_with_secrets = Tool(
     ],
 )
 async def test_what_is_redacted_is_nowhere(name: str, told: str) -> None:
-    """What a tool hides is in no record, no update and no request: it was hidden before anything was made of it."""
+    """What a tool hides is in no record, no update and no request: it was hidden before anything was made of
+    it.
+    """
     store, model, seen = MemoryStore(), ScriptedModel([calls((name, {})), say("Done.")]), list[Update]()
     agent = Agent(model=model, tools=[reveal, reveal_by_failing, picky_with_secrets], store=store)
     await watch(agent.start("Do it.", run_id="r"), seen)

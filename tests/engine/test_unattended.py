@@ -19,7 +19,9 @@ from support.workers import ASK, World, sound, state_of
 
 
 def test_an_answer_without_an_engine_brings_a_worker() -> None:
-    """Whoever has nothing but the log can answer: no model and no tool is needed, and a worker goes on from there."""
+    """Whoever has nothing but the log can answer: no model and no tool is needed, and a worker goes on from
+    there.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World()
@@ -38,7 +40,9 @@ def test_an_answer_without_an_engine_brings_a_worker() -> None:
 
 
 def test_a_run_that_ended_in_nobodys_hands_can_be_looked_at() -> None:
-    """A run whose person ended it without an engine is only told how it stands: by a resumption, and by `halt`."""
+    """A run whose person ended it without an engine is only told how it stands: by a resumption, and by
+    `halt`.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World()
@@ -56,7 +60,9 @@ def test_a_run_that_ended_in_nobodys_hands_can_be_looked_at() -> None:
 
 
 def test_a_handle_that_was_left_to_a_worker_can_be_used_again() -> None:
-    """Whoever detached a run may go on with the same object: it reads the log again, and writes one resumption."""
+    """Whoever detached a run may go on with the same object: it reads the log again, and writes one
+    resumption.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World()
@@ -88,7 +94,9 @@ class Between(MemoryStore):
 
 
 def test_an_answer_that_comes_while_a_worker_looks_is_not_slept_through() -> None:
-    """A worker that finds a run resting, and is overtaken by an answer, does not take back what the answer asked for."""
+    """A worker that finds a run resting, and is overtaken by an answer, does not take back what the answer
+    asked for.
+    """
 
     async def main() -> None:
         store, world = Between(now=anyio.current_time), World()
@@ -133,7 +141,9 @@ async def test_a_message_for_a_run_that_waits_for_none_is_refused_though_it_was_
 
 
 def test_a_run_is_stopped_from_outside_at_once() -> None:
-    """`halt` ends a run that another engine drives, settles what it had in flight as in doubt, and that engine stops."""
+    """`halt` ends a run that another engine drives, settles what it had in flight as in doubt, and that
+    engine stops.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World(10_000)
@@ -191,7 +201,9 @@ def test_a_child_run_is_stopped_with_its_parent() -> None:
 
 @pytest.mark.anyio
 async def test_a_run_whose_words_were_erased_can_be_stopped() -> None:
-    """`halt` needs no word of the log: where the task was erased, the run is cancelled, and the result says what is gone."""
+    """`halt` needs no word of the log: where the task was erased, the run is cancelled, and the result says
+    what is gone.
+    """
     store, world = MemoryStore(), World()
     await world.agent(store, policy=ASK).start("Do it.", run_id="r").result()
     lease = await store.lease("r", holder="somebody")

@@ -1,4 +1,6 @@
-"""Answers of which nobody counted the tokens, or knows the price: they are not taken for nothing by any limit, here or in what-if."""
+"""Answers of which nobody counted the tokens, or knows the price: they are not taken for nothing by any
+limit, here or in what-if.
+"""
 
 from typing import Any
 
@@ -69,7 +71,9 @@ async def test_a_child_that_counts_nothing(limits: dict[str, Any]) -> None:
 async def test_another_policy_would_not_have_known_either(
     policy: dict[str, Any], verdict: tuple[Verdict, str]
 ) -> None:
-    """A what-if of a run of ours decides as its engine would have: what nobody knew then is no gap of the record."""
+    """A what-if of a run of ours decides as its engine would have: what nobody knew then is no gap of the
+    record.
+    """
     store = MemoryStore()
     await Agent(ScriptedModel([blank(say("Done."))]), policy={"limits": []}, store=store).run(
         "Go", run_id="r"
@@ -80,7 +84,9 @@ async def test_another_policy_would_not_have_known_either(
 
 
 async def test_a_price_that_nobody_was_asked_for() -> None:
-    """A limit of cost would not have begun without a price: of a run that had none it is not judged what it would have cost."""
+    """A limit of cost would not have begun without a price: of a run that had none it is not judged what it
+    would have cost.
+    """
     store = MemoryStore()
     agent = Agent(
         ScriptedModel([replace(say("Done."), cost_nanousd=None)]), policy={"limits": []}, store=store
@@ -91,7 +97,9 @@ async def test_a_price_that_nobody_was_asked_for() -> None:
 
 
 async def test_what_ended_a_run_ends_it_under_another_policy() -> None:
-    """Where the run itself ended for want of a price, so does one under a policy with the same limit, and more."""
+    """Where the run itself ended for want of a price, so does one under a policy with the same limit, and
+    more.
+    """
     store = MemoryStore()
     await Agent(ScriptedModel([replace(say("Done."), cost_nanousd=None)]), policy=COST, store=store).run(
         "Go", run_id="r"

@@ -1,4 +1,6 @@
-"""What subscribers are told, and when: only what is on disk, in order, to the end, and whoever else listens."""
+"""What subscribers are told, and when: only what is on disk, in order, to the end, and whoever else
+listens.
+"""
 
 from collections.abc import AsyncGenerator
 
@@ -63,7 +65,9 @@ def short(update: Update) -> str:
 
 
 async def test_a_whole_run_reads_like_a_transcript() -> None:
-    """Events are told in order; deltas come after their request, and the end of a stream before what ended it."""
+    """Events are told in order; deltas come after their request, and the end of a stream before what ended
+    it.
+    """
     agent = runs.agent((fail(partial_text="I was"), call("look", path="a"), say("Done.\nBye.")), policy={})
     seen = [short(update) async for update in agent.start("Do it.", seed=1).updates()]
     assert seen == [
@@ -143,7 +147,9 @@ async def overloaded(request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
 async def test_a_stream_that_goes_wrong_is_finished_once(
     stream: Stream, failure: str, partial: str, said: str
 ) -> None:
-    """However a model's stream goes wrong, it is finished once, and the log holds the class and what had arrived."""
+    """However a model's stream goes wrong, it is finished once, and the log holds the class and what had
+    arrived.
+    """
     store = MemoryStore()
     run = Agent(
         model=StreamingModel(stream), store=store, policy={"retry": {"attempts": 1}, "stream": None}
@@ -160,7 +166,9 @@ async def test_a_stream_that_goes_wrong_is_finished_once(
 
 
 async def test_a_stream_is_finished_when_the_engine_fails() -> None:
-    """A model that stops the engine (a script that does not fit) ends updates after `Finished`, by raising."""
+    """A model that stops the engine (a script that does not fit) ends updates after `Finished`, by
+    raising.
+    """
     store = MemoryStore()
     run, seen = Agent(model=ScriptedModel([]), store=store).start("Do it."), list[Update]()
     with pytest.raises(ScriptError, match="asked for number 1"):
@@ -172,7 +180,9 @@ async def test_a_stream_is_finished_when_the_engine_fails() -> None:
 
 
 async def test_a_store_that_fails_ends_updates_by_raising() -> None:
-    """Nothing is told of what could not be written; the failure is raised to whoever listens and whoever waits."""
+    """Nothing is told of what could not be written; the failure is raised to whoever listens and whoever
+    waits.
+    """
     store = FailingStore(2, forever=True)
     run, seen = Agent(model=ScriptedModel([say("So.")]), store=store).start("Do it."), list[Update]()
     with pytest.raises(StoreUnavailable):
@@ -240,7 +250,9 @@ async def everything(subscription: Subscription) -> list[Update]:
 
 
 async def test_a_slow_subscriber_holds_nobody_up_and_is_told_what_it_missed() -> None:
-    """A subscriber without room misses updates, never the end of a stream that it saw begin, and is told how many."""
+    """A subscriber without room misses updates, never the end of a stream that it saw begin, and is told how
+    many.
+    """
     subscription = Subscription(room=2)
     event: Event = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
     for update in (

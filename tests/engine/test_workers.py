@@ -51,7 +51,9 @@ def test_two_workers_share_the_runs() -> None:
 
 
 def test_a_worker_takes_over_what_another_left() -> None:
-    """A worker that is stopped leaves its runs to others at once; what was under way there is in doubt, not repeated."""
+    """A worker that is stopped leaves its runs to others at once; what was under way there is in doubt, not
+    repeated.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World(50.0)
@@ -70,7 +72,9 @@ def test_a_worker_takes_over_what_another_left() -> None:
 
 
 def test_a_run_that_a_worker_cannot_drive_is_left_to_others_and_holds_up_nobody() -> None:
-    """A run of an agent that this worker does not have is told once a minute, and stays there for another worker."""
+    """A run of an agent that this worker does not have is told once a minute, and stays there for another
+    worker.
+    """
 
     async def main() -> None:
         store, world, news = virtual.store(), World(), list[News]()
@@ -89,7 +93,9 @@ def test_a_run_that_a_worker_cannot_drive_is_left_to_others_and_holds_up_nobody(
 
 
 def test_a_deadline_for_which_nobody_stayed_is_kept_by_a_worker() -> None:
-    """What the policy says of a person's silence happens when their time is up, though no engine waited for it."""
+    """What the policy says of a person's silence happens when their time is up, though no engine waited for
+    it.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World()
@@ -164,7 +170,9 @@ def test_a_parent_is_taken_up_though_its_childs_engine_was_killed_at_the_very_en
 
 
 def test_a_parent_whose_child_another_engine_drives_waits_for_that_one() -> None:
-    """A parent that is taken up while its child is held elsewhere rests until the child has ended: no event a second."""
+    """A parent that is taken up while its child is held elsewhere rests until the child has ended: no event a
+    second.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World()
@@ -187,7 +195,9 @@ def test_a_parent_whose_child_another_engine_drives_waits_for_that_one() -> None
 
 
 def test_when_a_child_run_was_answered_elsewhere_its_parent_is_taken_up() -> None:
-    """A parent that rests because its child waits for a person goes on, by a worker, when the child has ended."""
+    """A parent that rests because its child waits for a person goes on, by a worker, when the child has
+    ended.
+    """
 
     async def main() -> None:
         store, world = virtual.store(), World()

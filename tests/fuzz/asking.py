@@ -83,7 +83,10 @@ def error_of(work: Callable[[], object]) -> RefoldError | None:
 
 
 async def told(store: Store, run: str) -> list[RefoldError]:
-    """Ask everything that can be asked of a run. The errors that came instead of answers; any other fails the test."""
+    """Ask everything that can be asked of a run.
+
+    The errors that came instead of answers; any other fails the test.
+    """
     errors = list[RefoldError]()
     for ask in (verify, audit, timeline, state_at, why):
         try:

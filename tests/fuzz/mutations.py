@@ -1,4 +1,6 @@
-"""What somebody may do to recorded bytes: to a JSON text at one of its values, to any bytes, to a log by its records."""
+"""What somebody may do to recorded bytes: to a JSON text at one of its values, to any bytes, to a log by its
+records.
+"""
 
 import json
 import re
@@ -119,7 +121,9 @@ def _text(data: Any, evil: str = "null") -> str:
 
 @st.composite
 def json_texts(draw: st.DrawFn, whole: bytes, others: Sequence[Any] = ()) -> bytes:
-    """The JSON text with one value changed: to an evil one, to one of `others`, without a key, with one twice."""
+    """The JSON text with one value changed: to an evil one, to one of `others`, without a key, with one
+    twice.
+    """
     data = plain(whole)
     if data is None:  # changed before, and no JSON text any more
         return draw(flipped(whole))

@@ -17,7 +17,9 @@ _LONGEST = 60  # events: more of a log repeats itself
 
 @cache
 def recording(name: str, *, bare: bool = False) -> Sequence[Record]:
-    """The first events of a recorded log. `bare`: no body vouches for its content, so that any content fits."""
+    """The first events of a recorded log. `bare`: no body vouches for its content, so that any content
+    fits.
+    """
     log = list[Record]()
     for one in golden.recorded(name)[:_LONGEST]:
         at = json.loads(one.body).get("at") or log[-1].at  # a decision is at its fact's instant

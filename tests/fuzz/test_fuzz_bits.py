@@ -32,7 +32,9 @@ Told = dict[str, int]
 
 
 class Sealed(NamedTuple):
-    """The bytes of a closed store whose runs are sealed, what to hold it against, and how many events each run has."""
+    """The bytes of a closed store whose runs are sealed, what to hold it against, and how many events each
+    run has.
+    """
 
     data: bytes
     key: Path
@@ -106,7 +108,9 @@ def flipped(scratch: Path, data: bytes, bit: int | None) -> Path:
 
 
 def steering(data: bytes, number: int) -> Iterator[int]:
-    """The bits of a page by which SQLite finds rows: its header, its list of rows, and how each row begins."""
+    """The bits of a page by which SQLite finds rows: its header, its list of rows, and how each row
+    begins.
+    """
     start = number * PAGE
     header = start + (100 if number == 0 else 0)
     count = int.from_bytes(data[header + 3 : header + 5], "big") if data[header] in (LEAF, INNER) else 0
@@ -118,7 +122,9 @@ def steering(data: bytes, number: int) -> Iterator[int]:
 
 
 def bits(data: bytes, number: int, few: int) -> list[int]:
-    """Bits of a page: `few` in a build, most of them such as steer; all of them where there is time for it."""
+    """Bits of a page: `few` in a build, most of them such as steer; all of them where there is time for
+    it.
+    """
     page = range(number * PAGE * 8, min(number * PAGE + PAGE, len(data)) * 8)
     most = scaled(few)
     if most >= len(page):
@@ -158,7 +164,9 @@ def hidden(
 
 @pytest.mark.parametrize("number", range(PAGES))
 def test_any_bit_of_a_small_file(number: int, sealed: Sealed, scratch: Path) -> None:
-    """Whichever bit of a file is flipped, `verify` finds as many events as there were, or that something is wrong."""
+    """Whichever bit of a file is flipped, `verify` finds as many events as there were, or that something is
+    wrong.
+    """
     assert len(sealed.data) <= PAGES * PAGE
     if number * PAGE < len(sealed.data):
         assert [] == hidden(scratch, sealed, bits(sealed.data, number, 80), verified)
@@ -187,7 +195,9 @@ COMMANDS: dict[tuple[str, ...], Sequence[str]] = {
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_any_bit_before_a_command(words: tuple[str, ...], sealed: Sealed, scratch: Path) -> None:
-    """Whichever bit is flipped, a command that ends with exit code 0 has told of every event, or of the damage."""
+    """Whichever bit is flipped, a command that ends with exit code 0 has told of every event, or of the
+    damage.
+    """
     told = {run: sealed.told[run] for run in COMMANDS[words]}
     typed = [{KEY: str(sealed.key), LINE: sealed.line}.get(word, word) for word in words]
     assert told == asked(typed, flipped(scratch, sealed.data, None)), "nothing flipped"
@@ -197,7 +207,9 @@ def test_any_bit_before_a_command(words: tuple[str, ...], sealed: Sealed, scratc
 
 
 def asked(words: Sequence[str], path: Path) -> Told | None:
-    """How many events of each run a command told of; None if it told of damage, or did not end with exit code 0."""
+    """How many events of each run a command told of; None if it told of damage, or did not end with exit code
+    0.
+    """
     ran = refold(*words, "-o", "json", "--store", path)
     assert_sound(ran)
     if ran.code:

@@ -1,4 +1,6 @@
-"""Bundles from anywhere: each is whole or refused, by both readers alike, and nothing half-written is left."""
+"""Bundles from anywhere: each is whole or refused, by both readers alike, and nothing half-written is
+left.
+"""
 
 import io
 import json
@@ -63,7 +65,9 @@ def summed(members: dict[str, bytes]) -> dict[str, bytes]:
 
 @st.composite
 def forged(draw: st.DrawFn, members: dict[str, bytes]) -> bytes:
-    """The bytes of a bundle with a member changed: a value of it, a line, or its bytes; perhaps with sums that agree."""
+    """The bytes of a bundle with a member changed: a value of it, a line, or its bytes; perhaps with sums
+    that agree.
+    """
     name = draw(
         st.sampled_from([*members, *[each for each in members if each.endswith((".json", ".jsonl"))] * 3])
     )
@@ -117,7 +121,9 @@ def read(path: Path) -> None:
 @examples(120)
 @given(data=st.data())
 def test_any_broken_zip(data: st.DataObject, packed: Members, scratch: Path) -> None:
-    """Whatever bytes of a bundle are changed, both readers say the same of it, and neither fails otherwise."""
+    """Whatever bytes of a bundle are changed, both readers say the same of it, and neither fails
+    otherwise.
+    """
     path = scratch / "b.zip"
     path.write_bytes(
         data.draw(st.one_of(flipped(zipped(packed)), st.binary(max_size=100).map(lambda data: b"PK" + data)))
@@ -147,14 +153,18 @@ def test_any_forged_bundle(data: st.DataObject, packed: Members, scratch: Path) 
 @examples(15)
 @given(data=st.data(), form=st.sampled_from(["text", "json"]))
 def test_the_command(data: st.DataObject, form: str, packed: Members, scratch: Path) -> None:
-    """`refold verify FILE` ends by an exit code that means something, and says nothing that acts on a terminal."""
+    """`refold verify FILE` ends by an exit code that means something, and says nothing that acts on a
+    terminal.
+    """
     path = scratch / "b.zip"
     path.write_bytes(data.draw(forged(packed)))
     assert_sound(refold("verify", path, "-o", form))
 
 
 def test_memory_is_bounded(packed: Members, tmp_path: Path) -> None:
-    """A line that unpacks to more than an event may have is refused, and never more than a few of that size are held."""
+    """A line that unpacks to more than an event may have is refused, and never more than a few of that size
+    are held.
+    """
     first, rest = packed["runs/000001.jsonl"].split(b"\n", 1)
     path, most = tmp_path / "b.zip", verify_bundle.MOST_LINE
     path.write_bytes(zipped(summed({**packed, "runs/000001.jsonl": b" " * 2 * most + first + b"\n" + rest})))

@@ -1,4 +1,6 @@
-"""Files that a disk, another program or a person broke: an answer or one of our errors, and not a byte is written."""
+"""Files that a disk, another program or a person broke: an answer or one of our errors, and not a byte is
+written.
+"""
 
 import os
 import sqlite3
@@ -156,7 +158,9 @@ def test_any_broken_journal(change: Break, other: Break, written: Written, scrat
 @examples(40)
 @given(change=BREAKS, left=st.booleans())
 def test_any_broken_file_to_write(change: Break, left: bool, written: Written, scratch: Path) -> None:
-    """However a file is broken, opening it to write and adding to each of its runs works or is one of our errors."""
+    """However a file is broken, opening it to write and adding to each of its runs works or is one of our
+    errors.
+    """
     path = (
         lay(scratch, change(written.closed))
         if not left
@@ -222,7 +226,9 @@ def foreign(*statements: str) -> Callable[[Path], None]:
 
 @pytest.mark.parametrize("words", [("ls",), ("verify", "--all"), ("resume", "aa11")], ids=" ".join)
 def test_an_empty_file_beside_a_journal(words: tuple[str, ...], written: Written, scratch: Path) -> None:
-    """What a killed process left in its journal is not deleted because somebody emptied the file: exit code 3."""
+    """What a killed process left in its journal is not deleted because somebody emptied the file: exit code
+    3.
+    """
     path = lay(scratch, b"", written.journal)
     ran = refold(*words, "--store", path)
     assert_sound(ran)
@@ -296,7 +302,9 @@ def test_a_file_that_another_program_locked(
 def test_every_command_on_any_broken_file(
     change: Break, words: tuple[str, ...], form: str, written: Written, scratch: Path
 ) -> None:
-    """Whatever is broken in a file, every command answers or complains, by an exit code that means something."""
+    """Whatever is broken in a file, every command answers or complains, by an exit code that means
+    something.
+    """
     path = lay(scratch, change(written.closed))
     before = untouched(scratch)
     ran = refold(*words, "-o", form, "--store", path)

@@ -70,7 +70,9 @@ def chained(log: Sequence[Record]) -> Store:
 @examples(200)
 @given(data=st.data(), name=NAMES, bare=st.booleans())
 def test_any_forged_log(data: st.DataObject, name: str, bare: bool) -> None:
-    """A log that was changed, its chain computed anew, gives an answer or one of our errors, whatever is asked."""
+    """A log that was changed, its chain computed anew, gives an answer or one of our errors, whatever is
+    asked.
+    """
     store = chained(data.draw(logs(recording(name, bare=bare))))
     with within():
         anyio.run(told, store, "r1")
@@ -103,7 +105,9 @@ _ANY = st.one_of(
 @examples(200)
 @given(kind=_KINDS, body=_ANY, content=st.none() | _ANY)
 def test_any_bytes_as_a_record(kind: str, body: bytes, content: bytes | None) -> None:
-    """Whatever stands where a body and a content should, the decoder gives an event or says that the log is at fault."""
+    """Whatever stands where a body and a content should, the decoder gives an event or says that the log is
+    at fault.
+    """
     with within():
         decoded(kind, body, content)
 
@@ -137,7 +141,9 @@ def _encoded(kind: str, event: Event) -> None:
     [(MOST_DIGITS, True), (MOST_DIGITS + 1, False), (4300, False), (4301, False), (10**6, False)],
 )  # fmt: skip
 def test_a_number_has_so_many_digits(digits: int, readable: bool) -> None:
-    """A number of `MOST_DIGITS` digits is read in any body, a longer one is damage; digits in a text are no number."""
+    """A number of `MOST_DIGITS` digits is read in any body, a longer one is damage; digits in a text are no
+    number.
+    """
     number = b"9" * digits
     assert "DamagedLog" == outcome("clock_read", b'{"kind":"clock_read","at":1,"due":-1%b}' % number)
     known = b'{"kind":"clock_read","at":1,"due":%b}' % number
@@ -154,7 +160,9 @@ def outcome(kind: str, body: bytes) -> str:
 
 @pytest.mark.parametrize("name", golden.names())
 def test_sums_of_the_longest_numbers(name: str) -> None:
-    """Of a log full of the longest numbers there are, every sum can be written out, under Python's own settings."""
+    """Of a log full of the longest numbers there are, every sum can be written out, under Python's own
+    settings.
+    """
 
     async def judged(field: str) -> None:
         store = chained(grown(recording(name, bare=True), field))
@@ -185,7 +193,9 @@ def test_every_command_on_any_forged_log(
     form: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """What stands in a forged log reaches no terminal but as plain text, and ends no command by an error that is not ours."""
+    """What stands in a forged log reaches no terminal but as plain text, and ends no command by an error that
+    is not ours.
+    """
     path = tmp_path_factory.getbasetemp() / "forged.db"
     for each in path.parent.glob("forged.db*"):
         each.unlink()

@@ -1,4 +1,6 @@
-"""Policies that nobody meant: each file and each value is a policy, or refused in a few words, in bounded time."""
+"""Policies that nobody meant: each file and each value is a policy, or refused in a few words, in bounded
+time.
+"""
 
 import json
 from functools import cache
@@ -62,7 +64,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(path: Path) -> None:
-    """Read a file; what is refused is refused in a few words that name the file, what is not can be used and written."""
+    """Read a file; what is refused is refused in a few words that name the file, what is not can be used and
+    written.
+    """
     with within():
         error = error_of(lambda: used(path))
     if error is not None:
@@ -80,7 +84,9 @@ def used(path: Path) -> None:
 @examples(150)
 @given(file=files())
 def test_any_file(file: tuple[str, bytes], scratch: Path) -> None:
-    """Any bytes as a policy file are a policy, or refused with the file's name, in a few words and bounded time."""
+    """Any bytes as a policy file are a policy, or refused with the file's name, in a few words and bounded
+    time.
+    """
     suffix, data = file
     path = scratch / f"p{suffix}"
     path.write_bytes(data)

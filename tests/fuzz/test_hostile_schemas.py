@@ -1,4 +1,6 @@
-"""Files whose schema is an attack: every command ends within seconds, by an exit code that means what it should."""
+"""Files whose schema is an attack: every command ends within seconds, by an exit code that means what it
+should.
+"""
 
 import sqlite3
 import subprocess
@@ -74,7 +76,9 @@ def huge(path: Path) -> None:
 
 
 def circular(path: Path) -> None:
-    """The table of runs is a tree in which all branches of a branch are one: to read it takes longer than there is."""
+    """The table of runs is a tree in which all branches of a branch are one: to read it takes longer than
+    there is.
+    """
     data = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as raw:
         (root,) = raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'run'").fetchone()

@@ -112,7 +112,9 @@ def test_a_call_under_way_has_no_result(status: str) -> None:
     ],
 )
 def test_how_a_thread_ends(messages: list[Json], end: str) -> None:
-    """A thread is finished only where its last answer says that it is complete, and that it ended its turn."""
+    """A thread is finished only where its last answer says that it is complete, and that it ended its
+    turn.
+    """
     (found,) = every(items_of(AMP, thread(*messages)), RunEnded)
     assert end == found.end
 
@@ -172,7 +174,9 @@ def test_a_thread_may_be_cut_anywhere() -> None:
 
 
 def test_a_result_whose_words_lie_elsewhere_is_diagnosed_in_any_list() -> None:
-    """A list of chat messages with results in a form that nobody knows says so, and has no results that seem empty."""
+    """A list of chat messages with results in a form that nobody knows says so, and has no results that seem
+    empty.
+    """
     block = {"type": "tool_result", "tool_use_id": "t", "run": {"status": "done", "result": "x"}}
     items = items_of(
         OPENAI_MESSAGES, [user(said("go")), {"role": "assistant", "content": [CALL]}, user(block)]

@@ -1,4 +1,6 @@
-"""A call in the shapes in which vendors and harnesses write one: its id, its tool and its arguments are read from each."""
+"""A call in the shapes in which vendors and harnesses write one: its id, its tool and its arguments are read
+from each.
+"""
 
 import json
 from typing import Any

@@ -115,7 +115,9 @@ def test_two_objects_on_a_line_are_two_rows() -> None:
 
 
 def test_rows_of_a_sub_agent_are_a_run_of_its_own() -> None:
-    """Rows beside the session's are told behind it, as a run that the call began which has their first words as its prompt."""
+    """Rows beside the session's are told behind it, as a run that the call began which has their first words
+    as its prompt.
+    """
     side = {"isSidechain": True}
     items = read(
         user("u", None, "go"),
@@ -134,7 +136,9 @@ def test_rows_of_a_sub_agent_are_a_run_of_its_own() -> None:
 
 
 def test_rows_without_an_id_are_no_parents() -> None:
-    """Two sub-agents stay two, though a row of the first has no uuid and the second begins without a parent."""
+    """Two sub-agents stay two, though a row of the first has no uuid and the second begins without a
+    parent.
+    """
     side = {"isSidechain": True}
     items = read(
         user("u", None, "go"),
@@ -149,7 +153,9 @@ def test_rows_without_an_id_are_no_parents() -> None:
 
 
 def test_reported_rows_of_a_sub_agent_are_a_run_that_counts_for_nothing() -> None:
-    """A row wrapped into `progress` names its agent and the call; what it says is in a run of that agent's, and nothing is lost."""
+    """A row wrapped into `progress` names its agent and the call; what it says is in a run of that agent's,
+    and nothing is lost.
+    """
     inner = [user("s1", None, "explore"), answer("s2", "s1", "q", called("x")), result("s3", "s2", "x")]
     items = read(
         user("u", None, "go"),

@@ -1,4 +1,6 @@
-"""What Claude Code prints as a stream of JSON: a session without times, whose last row says how it ended and what it cost."""
+"""What Claude Code prints as a stream of JSON: a session without times, whose last row says how it ended and
+what it cost.
+"""
 
 from typing import Any
 
@@ -86,7 +88,9 @@ def test_a_call_that_was_not_permitted_was_refused() -> None:
 
 
 def test_what_the_result_sums_up() -> None:
-    """The tokens of the run are those of the result, which count for each answer what its rows do not; so is the cost."""
+    """The tokens of the run are those of the result, which count for each answer what its rows do not; so is
+    the cost.
+    """
     usage = {
         "input_tokens": 9,
         "cache_read_input_tokens": 450,

@@ -1,4 +1,6 @@
-"""Branches of a Claude Code session that somebody left by going back: what the agent did there is a run of its own."""
+"""Branches of a Claude Code session that somebody left by going back: what the agent did there is a run of
+its own.
+"""
 
 from collections.abc import Sequence
 
@@ -41,7 +43,9 @@ def shown(items: Sequence[Item]) -> list[str]:
 
 
 def test_what_was_done_on_a_branch_that_was_left_is_a_run() -> None:
-    """It begins with the conversation up to the fork, and tells what was said, asked and returned behind it."""
+    """It begins with the conversation up to the fork, and tells what was said, asked and returned behind
+    it.
+    """
     session, branch = runs(read(*BEGUN, *LEFT, *ANEW))
 
     assert [
@@ -131,7 +135,9 @@ def test_several_branches_of_one_place_are_several_runs() -> None:
 
 
 def test_a_branch_is_shown_the_summary_of_a_compaction_before_it() -> None:
-    """The conversation up to the fork is that of the model: compacted in the session, compacted in the branch."""
+    """The conversation up to the fork is that of the model: compacted in the session, compacted in the
+    branch.
+    """
     items = read(
         *BEGUN,
         row("system", "k", None, subtype="compact_boundary", logicalParentUuid="a"),

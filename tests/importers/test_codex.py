@@ -48,7 +48,9 @@ def test_the_header_begins_the_run() -> None:
 
 
 def test_a_response_is_its_items_with_the_growth_that_follows() -> None:
-    """Thoughts, text and parallel calls are one answer; a repeated counter adds nothing; an output ends it."""
+    """Thoughts, text and parallel calls are one answer; a repeated counter adds nothing; an output ends
+    it.
+    """
     thought = item("reasoning", summary=[{"type": "summary_text", "text": "hm"}], encrypted_content="x")
     items = read(
         META, message("user", "go"), thought, message("assistant", "ok"), call("a"), call("b"),

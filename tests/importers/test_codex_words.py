@@ -1,4 +1,6 @@
-"""What Codex says in words of its own: of calls that failed or never ran, of compactions, of the system prompt."""
+"""What Codex says in words of its own: of calls that failed or never ran, of compactions, of the system
+prompt.
+"""
 
 from functools import partial
 
@@ -33,7 +35,9 @@ def returned(output: str, name: str = "exec_command") -> Returned:
     ],
 )
 def test_words_in_place_of_an_output(output: str, outcome: ToolError | Refuser) -> None:
-    """Codex's own words say how a call failed, or that it never ran; the same words in a command's output say nothing."""
+    """Codex's own words say how a call failed, or that it never ran; the same words in a command's output say
+    nothing.
+    """
     found = returned(output)
     assert (outcome, True) == (found.refused_by or found.error, found.marked)
 
@@ -87,7 +91,9 @@ SUMMARY = "it was this"
     ],
 )
 def test_what_a_compaction_does_not_record(said: str, summary: str, remark: str | None) -> None:
-    """A summary without words is not in the file; what asked for one that is an answer here is not in it either."""
+    """A summary without words is not in the file; what asked for one that is an answer here is not in it
+    either.
+    """
     kept = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}]
     compacted = CODEX.row("compacted", message=summary, replacement_history=kept)
     items = read(

@@ -1,4 +1,6 @@
-"""The conversation behind the readers: what stays of it after a cut, and what a run begins with that forks from another."""
+"""The conversation behind the readers: what stays of it after a cut, and what a run begins with that forks
+from another.
+"""
 
 from collections.abc import Iterable
 from functools import partial
@@ -106,8 +108,9 @@ def test_a_fork_begins_with_what_was_said_up_to_it() -> None:
 
 @given(cuts=st.integers(0, 3), more=st.booleans())
 def test_texts_are_held_while_a_cut_may_come(cuts: int, *, more: bool) -> None:
-    """A run that says how many cuts come is told them as one that says nothing; one too many, of a file that grew
-    meanwhile, is unread: nothing is held that it could cut."""
+    """A run that says how many cuts come is told them as one that says nothing; one too many, of a file that
+    grew meanwhile, is unread: nothing is held that it could cut.
+    """
     items = [*TALK, *[cut(why="rollback", turns=1, head=ALL)] * cuts]
     assert prompts(HEAD, *items) == prompts(replace(HEAD, cuts=cuts + more), *items)
     last = [*conversations([replace(HEAD, cuts=cuts), *items, cut()])][-1]
@@ -115,7 +118,9 @@ def test_texts_are_held_while_a_cut_may_come(cuts: int, *, more: bool) -> None:
 
 
 def test_a_result_without_any_call_is_left_out() -> None:
-    """A result for which no call is open is in no prompt that a cut leaves; two calls of one id wait for two results."""
+    """A result for which no call is open is in no prompt that a cut leaves; two calls of one id wait for two
+    results.
+    """
     loose, repeated = result("c1", "r"), reply("", "c1")
     assert () == answering((loose,))
     assert (repeated, loose) == answering((repeated, loose, loose))

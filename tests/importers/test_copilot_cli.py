@@ -209,7 +209,9 @@ def test_detection(events: list[Json], sure: int | None) -> None:
 
 
 def test_without_turns_each_message_is_an_answer() -> None:
-    """In a file that tells of no turn the ids of messages part answers; the calls that nothing answers stay without results."""
+    """In a file that tells of no turn the ids of messages part answers; the calls that nothing answers stay
+    without results.
+    """
     rows = [
         prompt(),
         answer("", "a", messageId="m1"),

@@ -62,7 +62,9 @@ CASES = {file: data_of(file) for file in (*LOGS, *DOCUMENTS)}
 @given(data=st.data())
 @pytest.mark.parametrize("file", LOGS)
 def test_no_line_is_lost_however_a_log_was_damaged(file: str, data: st.DataObject) -> None:
-    """Lines dropped, doubled, swapped, joined, and the end cut off: all that is left is covered by items of runs."""
+    """Lines dropped, doubled, swapped, joined, and the end cut off: all that is left is covered by items of
+    runs.
+    """
     lines = CASES[file].splitlines()
     order = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1, max_size=len(lines) + 4))
     ends = data.draw(

@@ -83,7 +83,9 @@ ITEMS: st.SearchStrategy[Item] = st.one_of(
 
 @given(items=st.lists(ITEMS, max_size=25), messages=MESSAGES)
 def test_any_items_make_a_log_that_stands(items: list[Item], messages: list[Message]) -> None:
-    """Whatever a source says, in whatever order: the log audits clean, and each answer and failure is a fact of it."""
+    """Whatever a source says, in whatever order: the log audits clean, and each answer and failure is a fact
+    of it.
+    """
     deriving, written = derived([began(*messages), *items, END])
     assert audited(written).clean
     counts: dict[str, Any] = {"model_responded": Answered, "retry_scheduled": RequestFailed}

@@ -1,4 +1,6 @@
-"""Prompts that a source recorded, held against what the machine would show: what was said, what else its harness did."""
+"""Prompts that a source recorded, held against what the machine would show: what was said, what else its
+harness did.
+"""
 
 import pytest
 
@@ -84,7 +86,9 @@ def test_messages_of_a_prompt_that_were_said_are_not_told_twice() -> None:
 
 
 def test_what_waits_for_a_batch_to_end_is_remembered() -> None:
-    """Who keeps only the words that are needed still has, at the request, those that joined while a call was under way."""
+    """Who keeps only the words that are needed still has, at the request, those that joined while a call was
+    under way.
+    """
     items = [*TALK[:3], said("hook", by="hook"), TALK[3], answered("b"), END]
     state, contents, shown_then = NEW, dict[int, Event](), list[str]()
     for seq, event in enumerate(events(derived(items)[1]), start=1):

@@ -1,4 +1,6 @@
-"""How runs end, by whatever format: a file that breaks off where something is still to come never says that it was finished."""
+"""How runs end, by whatever format: a file that breaks off where something is still to come never says that
+it was finished.
+"""
 
 import json
 

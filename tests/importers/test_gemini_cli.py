@@ -251,7 +251,9 @@ BLOCK = "\nProcess Group PGID: 7\n</untrusted_context>"
     ],
 )  # fmt: skip
 def test_how_a_command_ended(output: str, error: ToolError | None, marked: bool) -> None:
-    """The status of a command that failed is `success`: how it ended the shell tool's own last lines say, else nobody knows."""
+    """The status of a command that failed is `success`: how it ended the shell tool's own last lines say,
+    else nobody knows.
+    """
     call = {**called("1", output), "name": "run_shell_command"}
     found = only(Returned, log(HEADER, GO, message("a", "gemini", "", toolCalls=[call])))
     assert (error, marked) == (found.error, found.marked)
@@ -269,7 +271,9 @@ def test_how_a_command_ended(output: str, error: ToolError | None, marked: bool)
     ],
 )
 def test_the_words_of_an_error(words: str, outcome: ToolError | Refuser) -> None:
-    """Words of the CLI's own at the beginning of an error say how the call failed, or that it never ran; of a success nothing."""
+    """Words of the CLI's own at the beginning of an error say how the call failed, or that it never ran; of a
+    success nothing.
+    """
     failed = only(
         Returned, log(HEADER, GO, message("a", "gemini", "", toolCalls=[called("1", words, "error")]))
     )

@@ -1,4 +1,6 @@
-"""What a Gemini CLI chat says that the model is shown from there on: compressed, opened again, or the same."""
+"""What a Gemini CLI chat says that the model is shown from there on: compressed, opened again, or the
+same.
+"""
 
 import pytest
 
@@ -9,7 +11,9 @@ from support.sessions import Json, only
 
 
 def test_messages_that_are_replaced_are_the_next_prompt() -> None:
-    """A patch with messages says what the model is shown from there on; at the beginning they are the chat."""
+    """A patch with messages says what the model is shown from there on; at the beginning they are the
+    chat.
+    """
     left = [
         message("x", "user", "<state_snapshot>"),
         message("y", "gemini", "ok", toolCalls=[called("1", "one")]),
@@ -55,7 +59,9 @@ def test_a_chat_that_was_opened_again_was_not_compacted() -> None:
     ],
 )
 def test_a_compaction_between_a_result_and_its_request(behind: list[Json], results: list[str]) -> None:
-    """A result that its call has already, and that is sent behind the compacted history, is in the next prompt."""
+    """A result that its call has already, and that is sent behind the compacted history, is in the next
+    prompt.
+    """
     wire = message(
         "b", "gemini", [{"text": "ok"}, {"functionCall": {"id": "1", "name": "ls", "args": {"z": 1, "a": 2}}}]
     )

@@ -1,4 +1,6 @@
-"""The derived logs of every transcript: that they stand, are what they were, and show what the sources' models saw."""
+"""The derived logs of every transcript: that they stand, are what they were, and show what the sources'
+models saw.
+"""
 
 from pathlib import Path
 
@@ -21,7 +23,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "transcripts
 
 
 def golden() -> dict[str, str]:
-    """The digests that were written down. See tests/transcripts/README.md for when to write them anew, by hand."""
+    """The digests that were written down.
+
+    See tests/transcripts/README.md for when to write them anew, by hand.
+    """
     rows = (FOLDER / "golden.tsv").read_text(encoding="utf-8").splitlines()
     return dict(row.split("\t") for row in rows)
 
@@ -39,13 +44,17 @@ def test_the_derived_logs_audit_clean(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_derived_logs_are_what_they_were(file: str) -> None:
-    """What is derived of a transcript does not change unnoticed: its digest is the one that was written down."""
+    """What is derived of a transcript does not change unnoticed: its digest is the one that was written
+    down.
+    """
     assert golden()[file] == imported(file).digest
 
 
 @pytest.mark.parametrize("file", LARGER)
 def test_a_file_that_is_not_held_says_the_same(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file whose rows and items are too many to be held, and so are read anew, the same log is derived."""
+    """Of a file whose rows and items are too many to be held, and so are read anew, the same log is
+    derived.
+    """
     monkeypatch.setattr(session_rows, "MOST_HELD", 1000)
     monkeypatch.setattr(transcript, "MOST_HELD", 1000)
     with path_of(file).open("rb") as opened:
@@ -55,7 +64,9 @@ def test_a_file_that_is_not_held_says_the_same(file: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("file", FILES)
 def test_recorded_prompts_are_shown(file: str) -> None:
-    """Each prompt that a source recorded is what the view shows at its request, once what was observed is told."""
+    """Each prompt that a source recorded is what the view shows at its request, once what was observed is
+    told.
+    """
     found = prompt_figures.measured(file)
     told = Fit()
     for fit in imported(file).fits:

@@ -37,7 +37,9 @@ def log_of(items: Sequence[Item]) -> str:
 @pytest.mark.parametrize("half", [CALL, RESULT], ids=["a call", "a result"])
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_nothing_of_half_a_pair_is_lost(place: Callable[[Message], Sequence[Item]], half: Message) -> None:
-    """The tool and the arguments of a call without its result are in the log, and the tool of a result without its call."""
+    """The tool and the arguments of a call without its result are in the log, and the tool of a result
+    without its call.
+    """
     log = log_of(place(half))
     for text in ("plugh", "frobnicate", *(["quux"] if half is CALL else [])):
         assert text in log

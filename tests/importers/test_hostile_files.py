@@ -1,4 +1,6 @@
-"""Transcripts that were cut, damaged, shuffled or forged: imported as far as they go, or refused; nothing else."""
+"""Transcripts that were cut, damaged, shuffled or forged: imported as far as they go, or refused; nothing
+else.
+"""
 
 from collections.abc import Sequence
 
@@ -84,7 +86,9 @@ def forged(data: bytes, pair: Sequence[bytes], which: int) -> bytes:
 @pytest.mark.parametrize("file", SMALL)
 @given(changes=CHANGES)
 def test_whatever_was_done_to_it_the_log_stands(file: str, changes: list[Change]) -> None:
-    """A transcript that somebody changed is refused whole, or makes logs that audit clean; no other exception."""
+    """A transcript that somebody changed is refused whole, or makes logs that audit clean; no other
+    exception.
+    """
     data = SMALL[file]
     for change in changes:
         data = changed(data, change)

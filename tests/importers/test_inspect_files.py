@@ -1,4 +1,6 @@
-"""Inspect logs as files: archives and documents, samples as runs, headers and journals, and what is broken off."""
+"""Inspect logs as files: archives and documents, samples as runs, headers and journals, and what is broken
+off.
+"""
 
 import io
 import json

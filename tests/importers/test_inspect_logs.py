@@ -138,7 +138,9 @@ def test_without_events_the_messages_are_told() -> None:
     ],
 )
 def test_a_failed_result_says_its_error(error: dict[str, str], kind: ToolError) -> None:
-    """It has no text of its own: the model was shown the error's message, in the result and in the next prompt."""
+    """It has no text of its own: the model was shown the error's message, in the result and in the next
+    prompt.
+    """
     shown = result("c1", "", error=error)
     messages = [TASK, called("c1"), shown]
     events = [
@@ -174,7 +176,9 @@ def test_usage_that_leaves_the_cache_out_is_completed() -> None:
 
 
 def test_submit_is_a_call_with_a_result() -> None:
-    """A `react` agent's last call is absent from the messages, and still a call that returned; it is not counted."""
+    """A `react` agent's last call is absent from the messages, and still a call that returned; it is not
+    counted.
+    """
     events = [model(called("s1"), input=[TASK]), tool("s1", "42")]
     items = items_of(INSPECT, log(sample(events, [TASK, message("assistant", "go")])))
     assert [("s1", "42")] == [(each.id, each.output) for each in every(items, Returned)]
@@ -257,7 +261,9 @@ def test_limits_interrupts_approvals_and_failures_are_told() -> None:
 
 
 def test_a_cleared_result_does_not_change_what_was_returned() -> None:
-    """An edited prompt repeats a call's id with another text: the first text is the result, the prompt shows the other."""
+    """An edited prompt repeats a call's id with another text: the first text is the result, the prompt shows
+    the other.
+    """
     pool = [TASK, called("c1"), result("c1", "long output", id="r1"), result("c1", "(removed)", id="r2")]
     events = [
         model(called("c1"), input=[], input_refs=[[0, 1]]),
@@ -288,7 +294,9 @@ def test_what_nothing_refers_to_is_kept() -> None:
 
 
 def test_what_a_message_says_besides_is_kept() -> None:
-    """Without events, an answer's and a result's other keys stand beside them; so do citations of a tool's result."""
+    """Without events, an answer's and a result's other keys stand beside them; so do citations of a tool's
+    result.
+    """
     cited = [{"type": "text", "text": "4", "citations": [{"url": "u"}]}]
     messages = [
         TASK,

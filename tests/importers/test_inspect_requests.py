@@ -1,4 +1,6 @@
-"""What Inspect's adapters sent in place of results that failed: by the raw requests of a log, else by the rule of each adapter."""
+"""What Inspect's adapters sent in place of results that failed: by the raw requests of a log, else by the
+rule of each adapter.
+"""
 
 from typing import Any
 
@@ -69,7 +71,9 @@ BLOCK = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text"
     ids=["chat", "responses", "blocks", "in the pool"],
 )
 def test_a_raw_request_has_the_last_word(call: Json, pool: list[Json] | None) -> None:
-    """Where a log has the raw request, what stands there in place of a failed result is what the model was shown."""
+    """Where a log has the raw request, what stands there in place of a failed result is what the model was
+    shown.
+    """
     document = failing("openai/gpt-5", call=call, pool=pool)
     assert ["as it was sent", "as it was sent"] == shown_of(document)
 
@@ -93,7 +97,9 @@ SENT = {"role": "assistant", "content": "\nI look.", "tool_calls": [{"id": "c1"}
 def test_an_answer_is_shown_again_as_it_was_sent(
     content: Any, sent: Json | None, shown: str, pooled: bool
 ) -> None:
-    """The line breaks that an adapter puts around an answer's parts are in the next prompt, and not in the answer."""
+    """The line breaks that an adapter puts around an answer's parts are in the next prompt, and not in the
+    answer.
+    """
     asked, raw = called("c1", content=content), [sent] if sent else []
     call: Json = {"request": {}, "call_refs": [[0, 1]]} if pooled else {"request": {"messages": raw}}
     prompt = [TASK, asked, result("c1", "one")]

@@ -129,7 +129,10 @@ def test_what_the_model_is_shown_of_a_result(output: Any, message: str, *, faile
 
 
 def test_a_step_that_was_interrupted() -> None:
-    """Why is not said. What had arrived is part of a request that failed; with calls it is an answer, for they were asked."""
+    """Why is not said.
+
+    What had arrived is part of a request that failed; with calls it is an answer, for they were asked.
+    """
     stop = wire("StepInterrupted")
     found = only(RequestFailed, read(GO, STEP, text("I wi"), stop))
     assert (FailureClass.OTHER, "I wi") == (found.failure, found.partial_text)
@@ -156,7 +159,9 @@ def test_an_attempt_that_failed() -> None:
 
 
 def test_what_is_beside_the_conversation() -> None:
-    """Approvals, hooks, sub-agents and compactions are the harness's own; rows that nobody knows are counted as such."""
+    """Approvals, hooks, sub-agents and compactions are the harness's own; rows that nobody knows are counted
+    as such.
+    """
     kinds = ("ApprovalRequest", "HookTriggered", "SubagentEvent", "CompactionBegin", "Hologram")
     items = [item for item in read(GO, *map(wire, kinds)) if isinstance(item, Remarked)]
     assert ["approval", "hook", "subagent", "compaction", "unmapped"] == [item.what for item in items]

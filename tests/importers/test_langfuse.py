@@ -58,7 +58,9 @@ def of(value: object) -> list[Item]:
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_instructions_of_an_agent_begin_its_prompts(where: int) -> None:
-    """System instructions that OpenTelemetry has in an attribute, of the request or of the agent above, are what the model saw."""
+    """System instructions that OpenTelemetry has in an attribute, of the request or of the agent above, are
+    what the model saw.
+    """
     attributes = {"gen_ai.system_instructions": '[{"type": "text", "content": "be brief"}]'}
     rows = [ROWS[0], ROWS[1] | {"parentObservationId": "o0"}]
     rows[where] = rows[where] | {"metadata": {"attributes": attributes}}
@@ -69,7 +71,9 @@ def test_instructions_of_an_agent_begin_its_prompts(where: int) -> None:
 
 
 def test_a_trace_is_a_run() -> None:
-    """Generations are the answers and all that is summed; what is above them is a remark; calls are not counted."""
+    """Generations are the answers and all that is summed; what is above them is a remark; calls are not
+    counted.
+    """
     items = of(trace(ROWS))
     ended = every(items, RunEnded)[0]
     tally = tally_of(items)
@@ -88,14 +92,18 @@ def test_a_trace_is_a_run() -> None:
 
 
 def test_a_tool_without_an_id_answers_the_call_of_its_name() -> None:
-    """A TOOL's result has the id of the waiting call, and says what the next prompt showed; nothing is told twice."""
+    """A TOOL's result has the id of the waiting call, and says what the next prompt showed; nothing is told
+    twice.
+    """
     items = of(trace(ROWS))
     assert [("c1", "found")] == [(item.id, item.output) for item in every(items, Returned)]
     assert [1, 3] == [len(item.messages) for item in every(items, Prompted)]
 
 
 def test_tools_as_plain_spans() -> None:
-    """Where tools are logged as SPAN, their results are told from the next prompt, and no errors are counted."""
+    """Where tools are logged as SPAN, their results are told from the next prompt, and no errors are
+    counted.
+    """
     items = of(trace([ROWS[1], seen(3, "SPAN"), ROWS[3]]))
     assert ["found"] == [item.output for item in every(items, Returned)]
     assert None is tally_of(items).tool_errors
@@ -108,7 +116,9 @@ def test_calls_in_a_list_beside_the_answer() -> None:
 
 
 def test_errors() -> None:
-    """Level ERROR: of a TOOL an error of its result, of a GENERATION without output a failed request, of any the end."""
+    """Level ERROR: of a TOOL an error of its result, of a GENERATION without output a failed request, of any
+    the end.
+    """
     rows = [
         ROWS[1],
         ROWS[2] | {"level": "ERROR"},

@@ -1,4 +1,6 @@
-"""What was done where no run goes on: branches that somebody left, and rows of subagents, over the formats that have them."""
+"""What was done where no run goes on: branches that somebody left, and rows of subagents, over the formats
+that have them.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -8,9 +8,11 @@ from support.transcripts import FILES, WRITTEN, imported, manifest
 ROWS = {row["file"]: row for row in (*manifest(), *manifest("WRITTEN.tsv"))}
 # A sentence about a file, of which the fields are compared that it sums up; and what the rules leave out.
 NOT_COMPARED = {"end_source", "unmarked", "beside"}
-# Its ids are redacted, so a call of the session's and one of its sub-agent's look like one; in two runs they are two.
+# Its ids are redacted, so a call of the session's and one of its sub-agent's look like one; in two runs they
+# are two.
 LIKE_IDS = {"claude_code/every-row-type-redacted.jsonl": {"tool_results"}}
-# Of these it takes a text without a call for an end; by what is recorded nobody knows: no row says why the model stopped.
+# Of these it takes a text without a call for an end; by what is recorded nobody knows: no row says why the
+# model stopped.
 UNSEEN_ENDS = {
     "claude_code/compaction-stop-hook.jsonl",
     "claude_code/python-to-rust-port.jsonl",

@@ -1,4 +1,6 @@
-"""A result is told as a success where its source says so, and nowhere else: words that the model was shown say nothing."""
+"""A result is told as a success where its source says so, and nowhere else: words that the model was shown
+say nothing.
+"""
 
 import json
 import re
@@ -22,7 +24,9 @@ MOST = 400_000
 
 
 class Mark(NamedTuple):
-    """What says that calls did well: a key, here with another value, or without any; `of`: in objects that have this, only."""
+    """What says that calls did well: a key, here with another value, or without any; `of`: in objects that
+    have this, only.
+    """
 
     name: str
     value: Json = None

@@ -21,7 +21,9 @@ RESULT = Message(role=Role.TOOL, text="found", call="c1")
 
 
 def test_an_escape_that_json_has_not_costs_no_message() -> None:
-    """Messages in JSON text are read where a recorder escaped what needs none; text that is no JSON stays text."""
+    """Messages in JSON text are read where a recorder escaped what needs none; text that is no JSON stays
+    text.
+    """
     text = r'[{"role": "tool", "tool_call_id": "c1", "content": "a\*b"}]'
     assert [Message(role=Role.TOOL, text=r"a\*b", call="c1")] == list(take_messages(text).messages)
     assert r"[a\*b" == unwrapped(r"[a\*b")
@@ -240,7 +242,9 @@ def test_reading_is_total(value: JSON) -> None:
 
 @given(JSONS)
 def test_what_is_taken_is_in_a_message(value: JSON) -> None:
-    """Of any object a key that nobody has heard of is left, or in what a message says; so is any text that is its own."""
+    """Of any object a key that nobody has heard of is left, or in what a message says; so is any text that is
+    its own.
+    """
     marks: list[str] = []
     read = take_messages(_marked(value, marks))
     found = json_text([read.left, to_builtins(read.messages)])

@@ -150,7 +150,9 @@ def test_the_responses_api_has_messages_without_roles() -> None:
 
 
 def test_the_raw_answer_has_usage_cost_and_reasoning() -> None:
-    """Version 1 keeps the provider's answer: tokens, dollars, the stop reason and the time are taken from there."""
+    """Version 1 keeps the provider's answer: tokens, dollars, the stop reason and the time are taken from
+    there.
+    """
     raw = {
         "id": "gen-1",
         "model": "m",
@@ -257,7 +259,9 @@ BAD = [
 
 
 def test_a_rejected_answer_is_an_answer() -> None:
-    """An answer that stands beside the message sent instead of it counts, costs, and says why each of its calls did not run."""
+    """An answer that stands beside the message sent instead of it counts, costs, and says why each of its
+    calls did not run.
+    """
     items = items_of(
         MINI_SWE_AGENT, run(v2("ls"), code(0), rejected("no!", "Let me see.", *BAD), v2("pwd"), code(0))
     )

@@ -1,4 +1,6 @@
-"""Whatever a source says is in the log: what no item takes is beside it, without anybody listing what there may be."""
+"""Whatever a source says is in the log: what no item takes is beside it, without anybody listing what there
+may be.
+"""
 
 import pytest
 
@@ -30,5 +32,7 @@ def test_a_key_that_nobody_has_heard_of_is_in_the_log(file: str) -> None:
 
 @pytest.mark.parametrize("file", [*SMALL, *WRITTEN])
 def test_no_text_is_taken_and_not_told(file: str) -> None:
-    """Whatever stands for a text that is known to the importer, a text or none, an item says it, or it is left."""
+    """Whatever stands for a text that is known to the importer, a text or none, an item says it, or it is
+    left.
+    """
     assert not untold(file, imported(file).format)

@@ -56,7 +56,9 @@ def of(rows: list[Any]) -> list[Item]:
 
 
 def test_a_trace_is_a_run() -> None:
-    """A turn with usage is an answer, its functions are what it asked for; no message is counted where none is recorded."""
+    """A turn with usage is an answer, its functions are what it asked for; no message is counted where none
+    is recorded.
+    """
     items = of(ROWS)
     assert [[("add", '{"x":1}')], []] == [
         [(call.name, call.arguments) for call in item.calls] for item in every(items, Answered)

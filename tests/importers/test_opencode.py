@@ -145,7 +145,10 @@ def test_what_the_model_is_told(parts: list[Json], said: str, by: str) -> None:
 
 
 def test_a_request_that_failed() -> None:
-    """Nothing of it arrived: no answer, and its status says what it was. What follows it may be another attempt."""
+    """Nothing of it arrived: no answer, and its status says what it was.
+
+    What follows it may be another attempt.
+    """
     data = {"message": "Too many requests", "statusCode": 429}
     items = read(GO, answer("a", finish=None, error={"name": "APIError", "data": data}), HI)
     found = only(RequestFailed, items)
@@ -154,7 +157,9 @@ def test_a_request_that_failed() -> None:
 
 
 def test_what_was_aborted_was_cancelled() -> None:
-    """What had arrived is an answer, whose tokens nobody counted; with nothing there is only the cancellation."""
+    """What had arrived is an answer, whose tokens nobody counted; with nothing there is only the
+    cancellation.
+    """
     error = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     nothing = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
     items = read(GO, answer("a", text("I wi"), finish=None, error=error, tokens=nothing))

@@ -48,7 +48,9 @@ BROKEN = 'Invalid input for tool bash: JSON parsing failed: Text: {"command": '
     [("rm", GONE, ToolError.UNKNOWN_TOOL), ("bash", BROKEN, ToolError.BAD_ARGUMENTS)],
 )
 def test_the_tool_that_the_model_called(name: str, problem: str, error: ToolError) -> None:
-    """A call of `invalid` is a call of what the model named, which failed; later requests show what was sent."""
+    """A call of `invalid` is a call of what the model named, which failed; later requests show what was
+    sent.
+    """
     items = read(
         GO,
         answer("a", text("hm"), invalid("t", name, problem), tool("s")),
@@ -101,7 +103,9 @@ def test_a_sub_agents_session() -> None:
     ],
 )  # fmt: skip
 def test_a_refused_call(name: str, error: str, by: Refuser | None) -> None:
-    """OpenCode's own words say that a tool of its own never ran; what another tool says of itself it may make up."""
+    """OpenCode's own words say that a tool of its own never ran; what another tool says of itself it may make
+    up.
+    """
     part = tool("t", "error", error=error) | {"tool": name}
     found = only(Returned, read(GO, answer("a", part)))
     assert (by, None if by else ToolError.RAISED) == (found.refused_by, found.error)

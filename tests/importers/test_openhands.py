@@ -76,7 +76,9 @@ def test_rows_are_runs() -> None:
 
 
 def test_the_oldest_events_name_nothing() -> None:
-    """Without ids and sources a message is the user's, all else the agent's, and a result follows its call."""
+    """Without ids and sources a message is the user's, all else the agent's, and a result follows its
+    call.
+    """
     events = [
         {"action": "message", "args": {"content": "Do it"}},
         {"action": "run", "args": {"command": "ls", "thought": "look"}},
@@ -99,7 +101,9 @@ CONDENSATIONS = [
 
 @pytest.mark.parametrize("forgotten", CONDENSATIONS)
 def test_a_condensation_makes_the_next_prompt(forgotten: dict[str, Any]) -> None:
-    """Forgotten events are gone from it, the summary stands at its place; what is said later stands behind it."""
+    """Forgotten events are gone from it, the summary stands at its place; what is said later stands behind
+    it.
+    """
     action = {
         "id": 8,
         "source": "agent",
@@ -213,7 +217,9 @@ def test_lines_in_another_order_are_still_told(places: list[tuple[int, int]]) ->
 
 
 def test_a_list_of_rows_is_a_run_a_row() -> None:
-    """Rows of an evaluation in one list are what they are as JSON lines, and known as such, however late their history."""
+    """Rows of an evaluation in one list are what they are as JSON lines, and known as such, however late
+    their history.
+    """
     history = [
         {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}},
         {"id": 1, "source": "agent", "action": "finish", "args": {}},

@@ -27,7 +27,9 @@ BESIDE: list[Any] = [
 
 @pytest.mark.parametrize("history", [PAIRS, BESIDE], ids=["pairs", "beside the name"])
 def test_a_history_is_read_as_events(history: list[Any]) -> None:
-    """The person's words, the call with the thought before it, and its result, which failed by its exit code."""
+    """The person's words, the call with the thought before it, and its result, which failed by its exit
+    code.
+    """
     issue = {"owner": "ann", "repo": "app", "number": 7}
     items = items_of(OPENHANDS, encoded({"issue": issue, "git_patch": "", "history": history}))
     [began], [said] = every(items, RunBegan), every(items, Said)

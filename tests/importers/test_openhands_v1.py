@@ -117,7 +117,9 @@ def test_how_a_v1_run_ended(last: Any, end: str) -> None:
 
 
 def test_v1_keeps_what_it_does_not_know() -> None:
-    """Events of unknown kinds are remarks, errors of the conversation failed requests, repeated ids are told."""
+    """Events of unknown kinds are remarks, errors of the conversation failed requests, repeated ids are
+    told.
+    """
     odd = event(6, "NovelEvent", payload="kept")
     failed = event(7, "ConversationErrorEvent", code="LLMError", detail="down")
     items = items_of(OPENHANDS, lines(*V1_EVENTS, odd, odd, failed))

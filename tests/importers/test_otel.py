@@ -23,7 +23,9 @@ from support.transcribed import every, tally_of
 
 
 def test_a_run_is_its_agents_span() -> None:
-    """A run begins with the first prompt, tells each prompt before its answer, and counts chats, not the agent's copy."""
+    """A run begins with the first prompt, tells each prompt before its answer, and counts chats, not the
+    agent's copy.
+    """
     items = of(RUN)
     names = ["RunBegan", "Prompted", "Answered", "Returned", "Prompted", "Answered", "RunEnded"]
     assert names == [type(item).__name__ for item in items]
@@ -37,7 +39,9 @@ def test_a_run_is_its_agents_span() -> None:
 
 
 def test_a_result_is_what_the_next_prompt_shows() -> None:
-    """A tool's output is what the model read, not the framework's wrapping; arguments are spelled as in the answer."""
+    """A tool's output is what the model read, not the framework's wrapping; arguments are spelled as in the
+    answer.
+    """
     items = of(RUN)
     assert "found" == every(items, Returned)[0].output
     assert (
@@ -106,7 +110,9 @@ def test_failures() -> None:
 
 
 def test_a_partial_prompt_is_a_remark() -> None:
-    """A prompt with results but not their calls is only the new part of one: told as new messages, not as the prompt."""
+    """A prompt with results but not their calls is only the new part of one: told as new messages, not as the
+    prompt.
+    """
     rows = [RUN[0], RUN[1], chat(5, 0, [answers("c1", "found")], says("assistant", "done"))]
     items = of(rows)
     assert 1 == len(every(items, Prompted))

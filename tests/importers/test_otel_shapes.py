@@ -122,7 +122,9 @@ def test_names_of_usage(name: str, value: int | str, field: str) -> None:
 
 
 def test_ai_sdk_inner_spans_belong_by_time() -> None:
-    """The AI SDK's outer span is a run, the inner one of its kind within its time the answer; its usage counts once."""
+    """The AI SDK's outer span is a run, the inner one of its kind within its time the answer; its usage
+    counts once.
+    """
     own = {"ai.usage.promptTokens": 5}
     outer = span(0, "", length=5) | {
         "name": "ai.generateText",
@@ -143,7 +145,9 @@ def test_ai_sdk_inner_spans_belong_by_time() -> None:
 
 
 def test_nothing_is_dropped() -> None:
-    """A key that nobody has heard of is in the log, whoever exported the spans: in a span, around it, in its attributes."""
+    """A key that nobody has heard of is in the log, whoever exported the spans: in a span, around it, in its
+    attributes.
+    """
     rows = [*RUN, span(8, "execute_hook", 0), span(9, "embeddings", 0)]
     for value in (rows, javascript(rows), otlp(rows), {"group": rows}):
         assert [] == lost(source(value), "otel")
@@ -177,7 +181,9 @@ def database(rows: list[dict[str, Any]]) -> bytes:
 
 
 def test_a_database_of_spans() -> None:
-    """A SQLite store gives the same counts; its columns stand in for attributes; other tables are kept as a remark."""
+    """A SQLite store gives the same counts; its columns stand in for attributes; other tables are kept as a
+    remark.
+    """
     data = database(RUN)
     items = list(OTEL.items(Source.of("x.db", data)))
     assert tally_of(of(RUN)) == tally_of(items)

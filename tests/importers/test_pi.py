@@ -159,7 +159,9 @@ def test_a_shell_command_of_the_person_is_told_to_the_model(more: Json, shown: s
 
 
 def test_a_shell_command_of_the_person_asks_for_nothing() -> None:
-    """Neither is it the task of a run, nor is an answer to it waited for: the model is told of it with the next prompt."""
+    """Neither is it the task of a run, nor is an answer to it waited for: the model is told of it with the
+    next prompt.
+    """
     shell = entry("message", "b", None, message={"role": "bashExecution", "command": "ls", "output": "x"})
     ran = entry("message", "c", "a", message={"role": "bashExecution", "command": "pwd", "output": "/"})
     deriving, log = derived(read(shell, GO, HI, ran))
@@ -254,7 +256,9 @@ def test_detection(entries: list[Json], sure: int | None) -> None:
 def test_an_answer_of_which_no_token_was_counted(
     counted: int, calls: list[Json], end: str, stop: str
 ) -> None:
-    """Pi writes `stop` where a stream broke off, too: of a text without a token counted nobody knows why it ended."""
+    """Pi writes `stop` where a stream broke off, too: of a text without a token counted nobody knows why it
+    ended.
+    """
     used = {"input": counted, "output": counted, "cacheRead": 0, "cacheWrite": 0}
     items = read(user("u", None, "go"), answer("a", "u", "half an", *calls, usage=used))
     assert (end, stop) == (only(RunEnded, items).end, only(Answered, items).stop_raw)

@@ -257,7 +257,9 @@ def test_a_command_has_its_own_code(code: str, error: ToolError | None) -> None:
 
 
 def test_failures_of_the_sessions_own_requests() -> None:
-    """A request that failed is told by whatever name its prompt has; those of sub-agents are not the session's."""
+    """A request that failed is told by whatever name its prompt has; those of sub-agents are not the
+    session's.
+    """
     own = telemetry("e", "u", "api_error", "83de8beaae0e7", error_message="too long", status_code=400)
     sub = telemetry("f", "e", "api_error", "s#general-purpose-m8zaqb#0", subagent_name="general-purpose")
     items = read(GO, own, sub)

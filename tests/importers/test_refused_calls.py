@@ -50,7 +50,9 @@ def _result(call: str, refused: Sequence[int]) -> Item:
 
 @pytest.mark.parametrize("refused", SUBSETS, ids=str)
 def test_a_refused_call_is_never_dispatched(refused: Sequence[int]) -> None:
-    """Of any batch, with results in any order, exactly the other calls are dispatched; the model sees every result."""
+    """Of any batch, with results in any order, exactly the other calls are dispatched; the model sees every
+    result.
+    """
     for order in permutations(CALLS):
         results = [_result(call, refused) for call in order]
         items = [answered("a", *(f"{call}:x" for call in CALLS)), *results, answered("b")]
@@ -96,7 +98,9 @@ LOG = [
 
 
 def test_readers_call_it_refused() -> None:
-    """Turns, the line of a run, statistics and the line of the answer count it as refused, as neither success nor failure."""
+    """Turns, the line of a run, statistics and the line of the answer count it as refused, as neither success
+    nor failure.
+    """
     log = events(derived(LOG)[1])
     rows = list[TurnRow]()
     rows += followed(Teller(rows.append), log)
@@ -162,7 +166,9 @@ def _ended(state: RunState, call: int, by: Refuser | None) -> tuple[RunState, tu
 @pytest.mark.parametrize("batch", ["parallel", "in_order"])
 @pytest.mark.parametrize("refused", SUBSETS, ids=str)
 def test_the_machine_waits_for_refusals_and_runs_the_rest(refused: Sequence[int], batch: str) -> None:
-    """Whatever the order of dispatch, each other call runs once, no refused one does, and then the model is asked."""
+    """Whatever the order of dispatch, each other call runs once, no refused one does, and then the model is
+    asked.
+    """
     state, log = _asked({"batch": batch}, refused)
     for _ in CALLS:
         assert state.batch is not None
@@ -220,7 +226,9 @@ NEVER = "Permission to use Bash with command rm x has been denied."
     ],
 )
 def test_claude_code_denials(content: str, kind: str, by: Refuser | None) -> None:
-    """A call is refused where its row shows that it never ran: a bare rejection may also have stopped it while it ran."""
+    """A call is refused where its row shows that it never ran: a bare rejection may also have stopped it
+    while it ran.
+    """
     more = {"toolDenialKind": kind} if kind else {}
     denied = claude_code.read({**claude_code.result("r", "a", "t", content, is_error=True), **more})
     assert (by, 1) == (every(denied, Returned)[0].refused_by, tally_of(denied).tool_errors)

@@ -48,7 +48,9 @@ def documents(word: str) -> dict[str, Any]:
 @pytest.mark.parametrize("word", SPOOFED)
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_word_of_a_source_is_one_of_ours(format: str, word: str) -> None:  # noqa: A002
-    """A word that the format does not have is told as unmapped, short and plain, and nobody decided anything there."""
+    """A word that the format does not have is told as unmapped, short and plain, and nobody decided anything
+    there.
+    """
     source = Source.of("mine", msgspec.json.encode(documents(word)[format]))
     whats = [item.what for item in importer(format).items(source) if isinstance(item, Remarked)]
     assert [what for what in whats if what.startswith("unmapped")]

@@ -67,7 +67,9 @@ def repeated(document: Any) -> Iterator[tuple[Place, Any]]:
 
 
 def calls(format_: str, document: Any, *, lines: bool) -> tuple[set[tuple[str, str]], bool]:
-    """The calls of the runs in a document, by name and arguments, and whether something of it is said to be lost."""
+    """The calls of the runs in a document, by name and arguments, and whether something of it is said to be
+    lost.
+    """
     text = "\n".join(map(json.dumps, document)) if lines else json.dumps(document)
     found, lost = set[tuple[str, str]](), False
     try:
@@ -105,7 +107,9 @@ def test_a_repeated_id_never_hides_a_call(file: str) -> None:
 
 
 def test_a_row_with_an_id_of_another_is_told_beside_it() -> None:
-    """A row that has the id of an earlier one and another message is read, and said to be odd; a copy of it is not."""
+    """A row that has the id of an earlier one and another message is read, and said to be odd; a copy of it
+    is not.
+    """
     items = read(
         user("u", None, "go"),
         answer("a", "u", "r1", said("I look.")),
@@ -129,7 +133,9 @@ def test_a_row_with_an_id_of_another_is_told_beside_it() -> None:
 
 
 def test_a_call_that_a_streaming_row_repeats_is_one() -> None:
-    """Rows below one parent that repeat the call of the row before them, under ids of their own, are one answer."""
+    """Rows below one parent that repeat the call of the row before them, under ids of their own, are one
+    answer.
+    """
     session: dict[str, Any] = {"sessionId": "session-5f0c"}
     items = read(
         user("u", None, "go") | session,
@@ -148,7 +154,9 @@ def test_a_call_that_a_streaming_row_repeats_is_one() -> None:
 
 
 def test_an_id_that_a_later_call_has_again_is_another_call() -> None:
-    """A call whose id an answered call had, or that asks something else under the id of one that waits, is a call."""
+    """A call whose id an answered call had, or that asks something else under the id of one that waits, is a
+    call.
+    """
     for second, between in ((called("t"), [result("b", "a", "t")]), (called("t", command="rm -rf /"), [])):
         items = read(
             user("u", None, "go"),

@@ -1,4 +1,6 @@
-"""The same script, recorded by five clients: the same run, by every question that does not ask for a client's own words."""
+"""The same script, recorded by five clients: the same run, by every question that does not ask for a client's
+own words.
+"""
 
 from typing import Any
 
@@ -57,7 +59,9 @@ def verdict_of(log: list[Event], policy: dict[str, Any]) -> tuple[str, int]:
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
 def test_a_script_is_told_the_same(client: str) -> None:
-    """Turns, steps, texts, commands, outcomes and tokens are those of the script, whichever client recorded it."""
+    """Turns, steps, texts, commands, outcomes and tokens are those of the script, whichever client recorded
+    it.
+    """
     log = log_of(client, LONG)
     assert [
         (step, text, [(command, "ok") for command in commands])
@@ -98,7 +102,9 @@ scripts = st.lists(turns(), min_size=1, max_size=3)
 @settings(max_examples=scaled(8))
 @given(script=scripts, value=st.integers(1, 4))
 def test_any_script(script: Script, value: int) -> None:
-    """Any script is the same run in every client's record, and a limit of a turn's steps stops it at the same answer."""
+    """Any script is the same run in every client's record, and a limit of a turn's steps stops it at the same
+    answer.
+    """
     policy = {"limits": [{"type": "step", "scope": "turn", "value": value}]}
     logs = {client: log_of(client, script) for client in CLIENTS}
     assert 1 == len({repr(turns_of(log)) for log in logs.values()})
@@ -107,7 +113,9 @@ def test_any_script(script: Script, value: int) -> None:
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
 def test_only_what_the_file_shows_is_finished(client: str) -> None:
-    """A record that ends amid a script is not finished; of a whole one Gemini CLI alone cannot tell it from one that was stopped."""
+    """A record that ends amid a script is not finished; of a whole one Gemini CLI alone cannot tell it from
+    one that was stopped.
+    """
     (whole,) = every(items_of(importer(client), CLIENTS[client](LONG)), RunEnded)
     assert ("unknown" if client == "gemini_cli" else "finished") == whole.end
     for cut in range(len(LONG[0].answers) - 1):

@@ -1,4 +1,6 @@
-"""Shapes in which sessions of command-line agents are found beside the usual ones: bare rows, cut heads, odd layouts."""
+"""Shapes in which sessions of command-line agents are found beside the usual ones: bare rows, cut heads, odd
+layouts.
+"""
 
 import json
 from typing import Any

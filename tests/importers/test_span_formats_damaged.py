@@ -100,7 +100,10 @@ FEW = settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.funct
 
 
 def read(importer: Importer, data: bytes) -> list[Item]:
-    """All items, or none where nothing can be read. The runs are told one after the other, with keys of their own."""
+    """All items, or none where nothing can be read.
+
+    The runs are told one after the other, with keys of their own.
+    """
     source = Source.of("x", data)
     importer.match(source)
     try:

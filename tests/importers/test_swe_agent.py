@@ -58,7 +58,9 @@ DOCUMENT = run(
 
 
 def test_steps_and_history_are_one_conversation() -> None:
-    """Each answer is told once; its result is what the model was shown; the step that the history lacks speaks itself."""
+    """Each answer is told once; its result is what the model was shown; the step that the history lacks
+    speaks itself.
+    """
     items = items_of(SWE_AGENT, DOCUMENT)
     assert [(Role.SYSTEM, "You fix bugs."), (Role.USER, "Fix it.")] == [
         (message.role, message.text) for message in every(items, RunBegan)[0].messages

@@ -46,7 +46,9 @@ def of(value: object) -> list[Item]:
 
 
 def test_a_run() -> None:
-    """What stands before the first answer opens the run; the rest is told in order; ids repeat and still pair."""
+    """What stands before the first answer opens the run; the rest is told in order; ids repeat and still
+    pair.
+    """
     items = of([run(TRAJ)])
     began = every(items, RunBegan)[0]
     assert ("task-3-trial-0", "$[0].traj[0:2]") == (began.key, began.position)
@@ -84,7 +86,9 @@ def test_a_result_without_a_call_is_not_counted_as_one() -> None:
 
 
 def test_display_text() -> None:
-    """Few-shot text is messages by lines that begin with a role; calls are known by their results, and said to be."""
+    """Few-shot text is messages by lines that begin with a role; calls are known by their results, and said
+    to be.
+    """
     text = "user: hi\nthere\nassistant: None\ntool: r1\nassistant: done"
     items = of({"messages_display": text})
     assert ["hi\nthere"] == [message.text for message in every(items, RunBegan)[0].messages]
@@ -98,7 +102,9 @@ def test_display_text() -> None:
 
 
 def test_no_two_inferred_calls_are_the_same() -> None:
-    """What nobody recorded is no repetition: each call that is known by its result only has its own number as argument."""
+    """What nobody recorded is no repetition: each call that is known by its result only has its own number as
+    argument.
+    """
     items = of({"messages_display": "user: hi\n" + "assistant: None\ntool: r\n" * 2 + "tool: r"})
     arguments = [call.arguments for item in every(items, Answered) for call in item.calls]
     assert ['{"not_recorded":1}', '{"not_recorded":2}', '{"not_recorded":3}'] == arguments
@@ -140,7 +146,9 @@ def test_no_two_inferred_calls_are_the_same() -> None:
     ],
 )
 def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> None:
-    """A rule that asks what was called has nothing to look at: nobody can say that it would have let the call run."""
+    """A rule that asks what was called has nothing to look at: nobody can say that it would have let the call
+    run.
+    """
     items = of({"messages_display": "user: hi\nassistant: None\ntool: r\nassistant: done"})
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(derived(items)[1]))
     assert (Verdict.AGREE if judged else Verdict.INCONCLUSIVE) is found.verdict
@@ -160,7 +168,9 @@ def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> No
     ],
 )  # fmt: skip
 def test_approvals_of_an_inferred_call(chain: list[dict[str, Any]], verdict: Verdict) -> None:
-    """Approvals are judged at a call of which nobody knows what it was only if they treat every call alike."""
+    """Approvals are judged at a call of which nobody knows what it was only if they treat every call
+    alike.
+    """
     items = of({"messages_display": "user: hi\nassistant: None\ntool: r\nassistant: done"})
     policy = parse({"preset": "observed", "approvals": {"chain": chain}})
     assert verdict is shown(Comparison("r1", policy), events(derived(items)[1])).verdict
@@ -187,7 +197,9 @@ def test_plain_lists() -> None:
 
 
 def test_nothing_of_a_list_is_lost() -> None:
-    """A key that nobody has heard of is in the log: in a message, in its parts and calls, in a tool, around them all."""
+    """A key that nobody has heard of is in the log: in a message, in its parts and calls, in a tool, around
+    them all.
+    """
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     shown = {
         "role": "user",
@@ -207,7 +219,9 @@ def test_nobody_marks_what_failed() -> None:
 
 
 def test_lists_among_other_things() -> None:
-    """Messages are found in an object whatever stands before them, one a line too; other objects are not taken."""
+    """Messages are found in an object whatever stands before them, one a line too; other objects are not
+    taken.
+    """
     listed = [said("hi"), said("hello", "assistant")]
     row = msgspec.json.encode({"params": {"t": 0.5}, "tags": ["a"], "messages": listed})
     for data in (row, b"\n".join([row, row]), msgspec.json.encode([msgspec.Raw(row)])):

@@ -102,7 +102,9 @@ def test_a_packed_file_that_is_cut_is_read_up_to_the_cut(pack: Callable[[bytes],
 
 
 def test_a_cut_that_leaves_nothing_to_read_is_named() -> None:
-    """Where a packed document is cut so early that nothing can be read of it, the refusal says that it was cut."""
+    """Where a packed document is cut so early that nothing can be read of it, the refusal says that it was
+    cut.
+    """
     source = opened(gzip.compress(b'[{"role": "user", "content": "' + b"go " * 99)[:40])
     with pytest.raises(BadTranscript, match=r"no list of messages in it \(.*cut off"):
         list(Transcript(source, importer("openai_messages")).runs())
@@ -283,7 +285,9 @@ HOSTILE = "<script>alert(1)</script>\x1b]0;owned\x07\u202e"
 
 
 def test_hostile_fields_are_text() -> None:
-    """Markup, escapes and turned text in every field are kept as text, in the log and in the label of the file."""
+    """Markup, escapes and turned text in every field are kept as text, in the log and in the label of the
+    file.
+    """
     source = Source.of(f"../../{HOSTILE}", b"x")
     found = Transcript(source, Listed([began(), said(HOSTILE), answered(HOSTILE), END]))
     events = [each for run in found.runs() for group in run.derive(salts) for each in group]
@@ -293,7 +297,9 @@ def test_hostile_fields_are_text() -> None:
 
 @given(cut=st.integers(0, 100))
 def test_a_file_that_is_cut_anywhere_is_imported_up_to_the_cut(cut: int) -> None:
-    """A session of which only a part is there is imported, or refused as no transcript: nothing else is raised."""
+    """A session of which only a part is there is imported, or refused as no transcript: nothing else is
+    raised.
+    """
     data = plain(SMALL)
     source = Source.of("a", data[: len(data) * cut // 100])
     with suppress(BadTranscript, UnknownFormat):
@@ -337,7 +343,9 @@ def test_a_packed_file_is_not_unpacked_for_each_format() -> None:
 
 @pytest.mark.parametrize("part", [b"[],", b"{},", b"0,"])
 def test_small_values_without_number_are_not_read(part: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JSON of so many values that they would fill the memory is refused before they are made; long texts are not."""
+    """JSON of so many values that they would fill the memory is refused before they are made; long texts are
+    not.
+    """
     monkeypatch.setattr("refold.importers.source.MOST_PARTS", 1000)
     with pytest.raises(ValueError, match="more than 1000 lists, objects and commas"):
         decoded(b"[" + part * 1000 + b"0]")

@@ -1,4 +1,6 @@
-"""Calls of a source that nobody answered, and results where a person came in: what is told, when, and what rules make of it."""
+"""Calls of a source that nobody answered, and results where a person came in: what is told, when, and what
+rules make of it.
+"""
 
 from typing import Any
 
@@ -38,7 +40,9 @@ def test_a_call_that_nobody_answered(
     unknown: bool,
     found: list[str],
 ) -> None:
-    """It was cancelled where the source tells of a stop; else how it ended is unknown, and said to be missing."""
+    """It was cancelled where the source tells of a stop; else how it ended is unknown, and said to be
+    missing.
+    """
     _, written = derived([began(), said("t"), answered("a", "1:x"), *between, answered("b"), END])
     fact = next(each for each in events(written) if isinstance(each, ToolReturned))
     assert (error, 0, unknown) == (fact.error, fact.size.chars, Unknown.RESULT in fact.unknown)
@@ -46,7 +50,9 @@ def test_a_call_that_nobody_answered(
 
 
 def test_results_and_what_comes_next_have_their_own_times() -> None:
-    """An hour between a result and what a person says then is no part of the call, whether its batch is whole or not."""
+    """An hour between a result and what a person says then is no part of the call, whether its batch is whole
+    or not.
+    """
     for calls in (["1:x"], ["1:x", "2:y"]):
         items = [answered("a", *calls, at=10), returned("1", "o", at=20), said("go on", at=3620)]
         deriving, written = derived([began(at=1), said("t", at=1), *items, answered("b", at=3630), END])
@@ -83,7 +89,9 @@ def test_a_result_that_is_not_recorded_is_shown_as_such() -> None:
     ],
 )
 def test_what_if_of_a_result_that_is_not_recorded(policy: dict[str, Any], judged: bool) -> None:
-    """Another policy agrees with the record if it reads no results, and else nobody can say, from that call on."""
+    """Another policy agrees with the record if it reads no results, and else nobody can say, from that call
+    on.
+    """
     _, written = derived(LOST)
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(written))
     assert (Verdict.AGREE if judged else Verdict.INCONCLUSIVE) is found.verdict

@@ -1,4 +1,6 @@
-"""Arguments under a key that no importer knows are reported as unread, in every format; a call without arguments is not."""
+"""Arguments under a key that no importer knows are reported as unread, in every format; a call without
+arguments is not.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -43,7 +45,9 @@ def unread(log: Sequence[Event]) -> int:
 
 @pytest.mark.parametrize("file", SHORT)
 def test_arguments_under_an_unknown_key_are_never_taken_for_none(file: str) -> None:
-    """Each call whose arguments are lost has a diagnosis, and no rule that stopped a run by them agrees without them."""
+    """Each call whose arguments are lost has a diagnosis, and no rule that stopped a run by them agrees
+    without them.
+    """
     (values, arguments), format_ = known(file), imported(file).format
     found = places(values, arguments)
     for chosen in (found, *([place] for place in found if len(found) > 1)):

@@ -1,4 +1,6 @@
-"""Rows of a kind that an importer does not know: what may be a call in them leaves no rule over calls judged."""
+"""Rows of a kind that an importer does not know: what may be a call in them leaves no rule over calls
+judged.
+"""
 
 import pytest
 
@@ -15,7 +17,9 @@ def test_each_format_says_where_its_rows_stand() -> None:
 
 @pytest.mark.parametrize("file", [*FILES, *WRITTEN])
 def test_a_call_in_a_row_of_an_unknown_kind_leaves_no_rule_judged(file: str) -> None:
-    """With a call in a row of an unknown kind the what-if of a rule against it never agrees, and the row is in a log."""
+    """With a call in a row of an unknown kind the what-if of a rule against it never agrees, and the row is
+    in a log.
+    """
     found = list(judged(file, imported(file).format))
     assert [] == [each for each in found if each.verdict in (None, Verdict.AGREE)]
 

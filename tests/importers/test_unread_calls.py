@@ -1,4 +1,6 @@
-"""Calls that a source has where no importer reads them as calls: no rule over calls agrees with a run that has one."""
+"""Calls that a source has where no importer reads them as calls: no rule over calls agrees with a run that
+has one.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,6 @@
-"""Clients newer than those that were tested: each run of theirs is warned of, in every format that names a version."""
+"""Clients newer than those that were tested: each run of theirs is warned of, in every format that names a
+version.
+"""
 
 import json
 from collections.abc import Callable
@@ -77,7 +79,9 @@ def warnings(format_: str, document: str) -> tuple[list[str], int]:
 
 @pytest.mark.parametrize(("format_", "make"), MADE)
 def test_a_newer_client_is_warned_of(format_: str, make: Callable[[str], str]) -> None:
-    """A run of a newer client is diagnosed, and no less of it is read; one of the tested version, or an older one, is not."""
+    """A run of a newer client is diagnosed, and no less of it is read; one of the tested version, or an older
+    one, is not.
+    """
     tested = TESTED[format_].version
     major, _, rest = tested.partition(".")
     found, unread = warnings(format_, make(f"{int(major) + 1}.0.0"))
@@ -108,7 +112,9 @@ def test_versions_are_compared_by_their_numbers(version: str, tested: str, newer
 
 @pytest.mark.parametrize("file", FILES + WRITTEN)
 def test_no_transcript_here_is_newer_than_what_was_tested(file: str) -> None:
-    """The table names a version no older than those of the transcripts that the importers are held against."""
+    """The table names a version no older than those of the transcripts that the importers are held
+    against.
+    """
     with path_of(file).open("rb") as opened:
         source = Source.opened(file, opened)
         reading = importer(file.split("/", maxsplit=1)[0]).items(source)

@@ -22,7 +22,9 @@ from support.told import (
 
 
 def test_of_one_answer_so_many_calls_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More calls than the most are kept beside the log with their results, which says so; what it derives stands."""
+    """More calls than the most are kept beside the log with their results, which says so; what it derives
+    stands.
+    """
     monkeypatch.setattr(facts, "MOST_CALLS", 2)
     ids = ("p1", "p2", "p3")
     results = [returned(each, f"out {each}") for each in ids]

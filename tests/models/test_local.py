@@ -72,7 +72,9 @@ real = pytest.mark.local_model
 @real
 @pytest.mark.anyio
 async def test_a_plain_answer(model: local.LocalModel) -> None:
-    """A question gets streamed text that is cut at the maximum, counted, free of charge, and the same again."""
+    """A question gets streamed text that is cut at the maximum, counted, free of charge, and the same
+    again.
+    """
     deltas, reply = await ask(model, user("What is the capital of France?"), most=6)
     assert reply.text == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert len(deltas) > 1

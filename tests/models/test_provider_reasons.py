@@ -1,4 +1,6 @@
-"""What vendors say of a refused request: which class it has, and that it is where the end of a run is told."""
+"""What vendors say of a refused request: which class it has, and that it is where the end of a run is
+told.
+"""
 
 import pytest
 
@@ -81,7 +83,9 @@ ANTHROPIC_SPENT = "Your credit balance is too low to access the Anthropic API. P
 async def test_an_account_without_money_is_no_rate_limit(
     server: Server, name: str, code: int, body: object, failure: FailureClass
 ) -> None:
-    """What vendors say of a used-up quota has a class of its own; a limit that passes by itself stays a rate limit."""
+    """What vendors say of a used-up quota has a class of its own; a limit that passes by itself stays a rate
+    limit.
+    """
     server.script = status(code, body)
     assert failure is (await refused(server, name)).failure
 
@@ -117,7 +121,9 @@ async def test_an_account_without_money_is_no_rate_limit(
 async def test_the_providers_reason_is_in_the_result(
     server: Server, code: int, body: object, ended: str, reason: str
 ) -> None:
-    """A run that one refused request ends says why in the provider's words: from Python and in its summary, without the key."""
+    """A run that one refused request ends says why in the provider's words: from Python and in its summary,
+    without the key.
+    """
     server.script = status(code, body)
     store = MemoryStore()
     async with made(server) as model:

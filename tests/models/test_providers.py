@@ -28,7 +28,9 @@ def ollama(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 async def test_a_provider_by_its_own_name(ollama: Server) -> None:
-    """It is asked where the library looks for it, with its key; the log says where that was, and has no key."""
+    """It is asked where the library looks for it, with its key; the log says where that was, and has no
+    key.
+    """
     ollama.script = chat(piece({"content": "Hello."}, "stop"), COUNTS)
     store = MemoryStore()
     agent = Agent("ollama:qwen3", store=store)
@@ -98,7 +100,9 @@ def test_what_is_missing_is_said(name: str, says: str, monkeypatch: pytest.Monke
     "options", [{"base_url": "http://127.0.0.1:1/v1"}, {"api_key": "k"}], ids=["address", "key"]
 )
 def test_a_provider_finds_its_own(options: dict[str, str]) -> None:
-    """An address or a key goes with the vendors for which we know what that means; the error says how it is done."""
+    """An address or a key goes with the vendors for which we know what that means; the error says how it is
+    done.
+    """
     with pytest.raises(
         WrongUse, match=r"goes with anthropic:, .* deepseek finds its own; .* openai:MODEL with its base URL"
     ):
@@ -118,7 +122,9 @@ def test_an_address_with_a_password_is_refused(monkeypatch: pytest.MonkeyPatch) 
     [("", ""), ("https://api.vendor.com/v1", ""), ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080")],
 )
 def test_where_it_is_asked(address: str, elsewhere: str) -> None:
-    """What is recorded: nothing of the vendor's own servers, and nothing made up where the library does not say."""
+    """What is recorded: nothing of the vendor's own servers, and nothing made up where the library does not
+    say.
+    """
     endpoint = Endpoint(
         model=cast("Any", None),
         address=address,

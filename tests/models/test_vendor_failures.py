@@ -119,7 +119,9 @@ async def test_status(
 
 @pytest.mark.parametrize("code", [401, 403])
 async def test_auth_names_the_variable_and_hides_the_key(server: Server, code: int) -> None:
-    """A refused key is class `auth`, says which variable to check, and never shows the key that was echoed."""
+    """A refused key is class `auth`, says which variable to check, and never shows the key that was
+    echoed.
+    """
     server.script = status(code, {"error": {"message": f"Incorrect API key provided: {SECRET}."}})
     failed = await refused(server)
     assert (FailureClass.AUTH, code) == (failed.failure, failed.status)
@@ -234,7 +236,9 @@ async def test_empty_stream(server: Server, script: Answering) -> None:
 async def test_error_inside_a_stream(
     server: Server, name: str, script: Answering, failure: FailureClass
 ) -> None:
-    """An error that the provider reports in mid-stream has the class of its words, and keeps the partial text."""
+    """An error that the provider reports in mid-stream has the class of its words, and keeps the partial
+    text.
+    """
     server.script = script
     failed = await refused(server, name)
     assert (failure, "Half") == (failed.failure, failed.partial_text)
@@ -330,7 +334,9 @@ AROUND = Circumstances(opened=False, partial="", key="SOME_KEY", secret="", addr
     ids=str,
 )
 def test_retry_after(headers: dict[str, str], wait: int | None) -> None:
-    """A wait is read from seconds, milliseconds or a date; what cannot be meant is no wait, or the longest."""
+    """A wait is read from seconds, milliseconds or a date; what cannot be meant is no wait, or the
+    longest.
+    """
     assert wait == retry_after(headers, NOW)
 
 
@@ -354,7 +360,9 @@ def test_retry_after_is_total(value: str, now: int) -> None:
     ids=repr,
 )
 def test_exceptions(error: Exception, failure: FailureClass) -> None:
-    """An exception without a status has the class of its kind, else of its words; later it is a broken stream."""
+    """An exception without a status has the class of its kind, else of its words; later it is a broken
+    stream.
+    """
     failed = translate(error, AROUND)
     assert failure is failed.failure
     assert failed.message

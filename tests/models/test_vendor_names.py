@@ -67,7 +67,9 @@ def test_bad_address(address: str) -> None:
 def test_no_password_in_an_address(
     user: str, given: bool, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Addresses are recorded and shown: one with a secret is refused, with where it stood and where it belongs."""
+    """Addresses are recorded and shown: one with a secret is refused, with where it stood and where it
+    belongs.
+    """
     address = f"https://{user}@host/v1"
     key = VENDORS[prefix].variable
     where = f"{key.removesuffix('_API_KEY')}_BASE_URL"
@@ -97,7 +99,9 @@ async def test_a_vendors_key_is_not_sent_elsewhere(server: Server, monkeypatch: 
 async def test_the_vendors_own_variable_counts(
     prefix: str, path: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address in the vendor's variable is asked, with the key beside it, and is recorded as the model's."""
+    """The address in the vendor's variable is asked, with the key beside it, and is recorded as the
+    model's.
+    """
     vendor = VENDORS[prefix]
     monkeypatch.setenv(vendor.variable, SECRET)
     monkeypatch.delenv("REFOLD_API_KEY", raising=False)

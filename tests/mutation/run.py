@@ -2,11 +2,12 @@
 
     python tests/mutation/run.py [--sample=N] [WORD ...]     only modules whose path contains one of the words
 
-The modules are those of limits, guards and recoveries, and of store, engine and whatif those in `ABOUT`. Each comparison
-becomes its neighbour (`>=`: `>`) and its opposite (`<`), each number one more and one less; outside the reducers `and` also
-becomes `or`, True becomes False, and conditions are negated. The tests about a module run on each mutant; one of the
-reducers that survives them runs all of `tests/reducers`. With `--sample`, N mutants of each module are tried, the same ones each
-time. Exits with 0 if each died or is in `explained.txt`, 1 if not, 2 if the tests fail before anything is changed.
+The modules are those of limits, guards and recoveries, and of store, engine and whatif those in `ABOUT`. Each
+comparison becomes its neighbour (`>=`: `>`) and its opposite (`<`), each number one more and one less;
+outside the reducers `and` also becomes `or`, True becomes False, and conditions are negated. The tests about
+a module run on each mutant; one of the reducers that survives them runs all of `tests/reducers`. With
+`--sample`, N mutants of each module are tried, the same ones each time. Exits with 0 if each died or is in
+`explained.txt`, 1 if not, 2 if the tests fail before anything is changed.
 
 The tool is cosmic-ray. It writes each mutant over the file, so that happens in a copy of the sources.
 """
@@ -28,7 +29,8 @@ ROOTS = ("reducers", "store", "engine", "importers", "replay", "console")
 MODULES = Path("reducers/refold/reducers")
 TESTS = Path("tests/reducers")
 EXPLAINED = Path(__file__).with_name("explained.txt")
-# The other replacements (`>=` to `==`, `<` to `is`) are left out: they take three times as long and say little more.
+# The other replacements (`>=` to `==`, `<` to `is`) are left out: they take three times as long and say
+# little more.
 CONFIGURATION = """\
 [cosmic-ray]
 module-path = ["{path}"]
@@ -80,10 +82,14 @@ ABOUT = {
     "engine/journal.py": "engine/resuming engine/forged_snapshots engine/leases engine/long_runs",
     "engine/service.py": "engine/leftovers engine/doubts engine/forks_live engine/resuming",
 }
-"""The tests about a module, `test_NAME.py` each. Those of a guard that is not named are about batches or about calls."""
+"""The tests about a module, `test_NAME.py` each.
+
+Those of a guard that is not named are about batches or about calls.
+"""
 WHATIF = "replay/whatif/"
 SLOW = ("test_whatif_law", "test_whatif_figures")
-"""Tests of whatif over all transcripts: minutes for each mutant. The search for unsound verdicts comes last."""
+"""Tests of whatif over all transcripts: minutes for each mutant. The search for unsound verdicts comes last.
+"""
 
 
 def main(words: list[str]) -> int:
@@ -206,7 +212,8 @@ def _copied(folder: Path) -> Path:
 
 
 def _environment(copy: Path) -> dict[str, str]:
-    # The copy comes before the editable installation; bytecode is not written, or a mutant could be taken for another.
+    # The copy comes before the editable installation; bytecode is not written, or a mutant could be taken for
+    # another.
     roots = os.pathsep.join(str(copy / root) for root in ROOTS)
     return {**os.environ, "PYTHONPATH": roots, "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -1,4 +1,6 @@
-"""What somebody tried in order to make a run misbehave, or a log mislead: each once, with what must happen instead."""
+"""What somebody tried in order to make a run misbehave, or a log mislead: each once, with what must happen
+instead.
+"""
 
 from typing import Any
 
@@ -54,7 +56,9 @@ def test_what_a_person_rejected_does_not_run_under_a_new_policy() -> None:
 
 
 def test_a_chain_that_cannot_read_lets_nothing_run() -> None:
-    """Where the arguments are missing the chain cannot judge, and the run ends rather than let the call run."""
+    """Where the arguments are missing the chain cannot judge, and the run ends rather than let the call
+    run.
+    """
     scenario = Scenario({"approvals": {"chain": [{"approver": "reject"}]}})
     probe = Scenario({"approvals": {"chain": [{"approver": "reject"}]}})
     probe.answer("", ("act", "{}"))
@@ -118,7 +122,9 @@ REFUSED: list[Any] = [
 
 @pytest.mark.parametrize(("policy", "path"), REFUSED)
 def test_refused(policy: dict[str, Any], path: str) -> None:
-    """A policy that could not end, could not be carried out, or hides in the rules' own counts is refused by path."""
+    """A policy that could not end, could not be carried out, or hides in the rules' own counts is refused by
+    path.
+    """
     with pytest.raises(PolicyError) as refusal:
         parse(policy)
     assert path == refusal.value.path
@@ -174,7 +180,9 @@ def test_a_grace_answer_that_no_limit_granted() -> None:
 
 
 def test_a_deferred_limit_waits_for_what_the_answer_says() -> None:
-    """A limit that is judged on the response and carried out later loses to a keyword of the same response."""
+    """A limit that is judged on the response and carried out later loses to a keyword of the same
+    response.
+    """
     policy = {
         "limits": [{"type": "token", "value": 15, "check": "response_deferred"}],
         "guards": [{"guard": "keywords", "words": ["done"]}],

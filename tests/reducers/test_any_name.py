@@ -1,4 +1,6 @@
-"""A guard, a limit, a pass, a tier may have any name: none means anything to the machine, whatever words the machine itself counts by."""
+"""A guard, a limit, a pass, a tier may have any name: none means anything to the machine, whatever words the
+machine itself counts by.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -54,7 +56,9 @@ REGISTRY: Registry = {**BUILTIN, "speaker": Speaker}
 
 
 def policy(name: str) -> dict[str, Any]:
-    """Each of these counts what it does, and has a number after which it does it no more; a limit, a pass and a tier are called `name`."""
+    """Each of these counts what it does, and has a number after which it does it no more; a limit, a pass and
+    a tier are called `name`.
+    """
     return {
         "limits": [
             {"type": "step", "name": name, "value": 9, "free_tools": ["act", "set"]},
@@ -138,7 +142,9 @@ def test_a_guard_of_any_name_changes_nothing_but_its_name(name: str, says: str) 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name])
 def test_a_limit_a_pass_and_a_tier_may_have_any_name(name: str) -> None:
-    """The same facts lead to the same kinds of decisions and to the same end, also where a guard is called alike."""
+    """The same facts lead to the same kinds of decisions and to the same end, also where a guard is called
+    alike.
+    """
     plain, other = course(PLAIN, "warn"), course(name, "warn", name)
     assert list(map(kind_of, plain.log)) == list(map(kind_of, other.log))
     assert plain.state.outcome is not None

@@ -225,7 +225,9 @@ def test_a_chain_that_saw_nothing_of_a_call() -> None:
 
 
 def test_what_the_chain_keeps() -> None:
-    """Only the last answer's calls; what does not concern it leaves the same object; it can be written and read."""
+    """Only the last answer's calls; what does not concern it leaves the same object; it can be written and
+    read.
+    """
     guard = chain_of(ASK)
     own = guard.observe(guard.start(), responded(BASH, READ))
     assert own is guard.observe(own, InputReceived(at=2))
@@ -286,7 +288,9 @@ WAITING = RunState(
 
 
 def test_an_answer_becomes_a_fact() -> None:
-    """In the order of the question; new arguments, the note and who said it are kept, the body holds no text."""
+    """In the order of the question; new arguments, the note and who said it are kept, the body holds no
+    text.
+    """
     fact = ApprovalAnswered(at=5, by="ann\n")
     made = approved(WAITING, fact, {"c2": "reject", "c1": "edit"}, {"c1": '{"a": 1}'}, "too risky", b"salt")
     assert [("c1", "edit"), ("c2", "reject")] == [(each.call, each.decision) for each in made.answers]

@@ -1,4 +1,6 @@
-"""Approvals in whole runs: what a person is asked, what may run meanwhile, and what follows from an answer."""
+"""Approvals in whole runs: what a person is asked, what may run meanwhile, and what follows from an
+answer.
+"""
 
 from typing import Any
 
@@ -169,7 +171,9 @@ def test_an_answer_about_calls_and_a_message_are_not_the_same() -> None:
 def test_a_fork_goes_on_with_the_question(
     policy: list[dict[str, Any]] | None, word: str, expected: str
 ) -> None:
-    """A fork may be answered; other approvals let nothing run that they never saw, but what a person approves."""
+    """A fork may be answered; other approvals let nothing run that they never saw, but what a person
+    approves.
+    """
     run = scenario(ASK, REST)
     run.answer("", ACT)
     assert [] == run.fork(None if policy is None else {"approvals": {"chain": policy}})

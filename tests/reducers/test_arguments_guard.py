@@ -124,7 +124,9 @@ def test_a_call_that_is_refused_does_not_run() -> None:
 
 
 def test_a_call_that_ends_the_run() -> None:
-    """Nothing of the batch runs, and the reason names the call and the rule, and holds no text of the model's."""
+    """Nothing of the batch runs, and the reason names the call and the rule, and holds no text of the
+    model's.
+    """
     scenario = called(rule(then="stop", unless="--dry-run"), "ls", "rm -rf /")
     outcome = scenario.state.outcome
     assert outcome is not None
@@ -141,13 +143,17 @@ def test_the_model_is_told_which_rule_it_was() -> None:
 
 
 def test_what_excuses_a_call() -> None:
-    """A text that holds the pattern and what the rule excepts runs; another text of the call excuses nothing."""
+    """A text that holds the pattern and what the rule excepts runs; another text of the call excuses
+    nothing.
+    """
     scenario = called(rule(unless="--dry-run"), "git push --dry-run", "git push")
     assert ["c1"] == running(scenario)
 
 
 def test_a_rule_that_nobody_could_have_written() -> None:
-    """Under an unfit pattern, as in an edited log, no call of its tool runs, and the sentence does not speak of a match."""
+    """Under an unfit pattern, as in an edited log, no call of its tool runs, and the sentence does not speak
+    of a match.
+    """
     found = list(edited(Arguments(tool="act", matches="(", then="stop")).says(Place.ON_APPROVAL))
     assert ["unsearchable", "unsearchable"] == [each.code for each in found]
     assert ["refused:unsearchable"] * 2 == [getattr(each, "text", "") for each in found]
@@ -171,7 +177,9 @@ def edited(guard: Arguments) -> Watching:
     ],
 )
 def test_an_approver_that_cannot_search(then: Any, otherwise: Any, said: str) -> None:
-    """Where nobody knows whether a call matches, the stricter of the two words counts: a list of what may run stays one."""
+    """Where nobody knows whether a call matches, the stricter of the two words counts: a list of what may run
+    stays one.
+    """
     link = Match(matches="(", then=then, otherwise=otherwise)
     assert said == word_of(link, "bash", '{"command": "ls"}')
 

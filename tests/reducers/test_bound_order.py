@@ -66,7 +66,9 @@ def test_another_policy_on_the_same_run() -> None:
 
 
 def test_what_is_off_is_not_asked() -> None:
-    """A policy that has nothing on is asked the machine's own steps; `why` is shown all that stand there all the same."""
+    """A policy that has nothing on is asked the machine's own steps; `why` is shown all that stand there all
+    the same.
+    """
     scenario = Scenario({"limits": [], "truncation": None, "stream": None, "empty": None})
     before = scenario.state
     scenario.answer("fine")

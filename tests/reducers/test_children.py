@@ -1,4 +1,6 @@
-"""What a child run gets from its parent: an id, chance and bounds, all of them pure functions of the parent."""
+"""What a child run gets from its parent: an id, chance and bounds, all of them pure functions of the
+parent.
+"""
 
 from typing import Any
 

@@ -44,7 +44,9 @@ def test_blank(text: str, blank: bool) -> None:
 
 
 def test_sizes_of_an_answer() -> None:
-    """Characters of the text and of the reasoning; tokens of text, reasoning, names and arguments together."""
+    """Characters of the text and of the reasoning; tokens of text, reasoning, names and arguments
+    together.
+    """
     fact = responded(Scenario(), "abcd", ReplyCall(name="look", arguments='{"a":1}'), reasoning="wxyz!")
     assert (4, 5, 5) == (fact.size.chars, fact.size.reasoning, fact.size.tokens)  # ceil((4 + 5 + 4 + 7) / 4)
     assert 7 == fact.size.arguments
@@ -118,7 +120,9 @@ def test_lone_surrogates_in_earlier_messages() -> None:
 
 
 def test_earlier_calls_get_ids_of_their_own() -> None:
-    """An earlier conversation whose calls are named as ours would be, or alike, is told apart from the run's own."""
+    """An earlier conversation whose calls are named as ours would be, or alike, is told apart from the run's
+    own.
+    """
     made = (MessageCall("c1", "look", "{}"), MessageCall("c1", "look", "{}"))
     reply = Message(role=Role.ASSISTANT, calls=made)
     result = Message(role=Role.TOOL, call="c1")

@@ -1,4 +1,6 @@
-"""Messages cut to a number of tokens by a tokenizer: measured when they are recorded, decided without their texts."""
+"""Messages cut to a number of tokens by a tokenizer: measured when they are recorded, decided without their
+texts.
+"""
 
 from typing import Any
 
@@ -34,7 +36,9 @@ def trims(*caps: int) -> Policy:
 
 
 def test_each_cap_is_measured() -> None:
-    """The body says for each cap that the message exceeds where head and tail end, in characters, and how many tokens go."""
+    """The body says for each cap that the message exceeds where head and tail end, in characters, and how
+    many tokens go.
+    """
     words = "alpha beta gamma delta"  # a token a word, each with the space before it
     assert (
         TokenCut(codec=O200K, cap=2, cuts=(TextCut(head=5, tail=6, removed=2),)),
@@ -57,7 +61,9 @@ def test_text_and_reasoning_share_a_cap() -> None:
 
 @given(text=TEXTS, cap=st.integers(1, 30))
 def test_a_cut_keeps_whole_characters_and_no_more_than_the_cap(text: str, cap: int) -> None:
-    """Head and tail are text of the message, together within the cap, and one more character each would exceed it."""
+    """Head and tail are text of the message, together within the cap, and one more character each would
+    exceed it.
+    """
     tokens = encode(O200K, text)
     cuts = measured(trims(cap), text).token_cuts
     assert bool(cuts) == (len(tokens) > cap)
@@ -115,7 +121,9 @@ def test_a_forged_cut_is_found() -> None:
 
 
 def test_a_fork_under_a_cap_that_was_not_measured() -> None:
-    """A fork that names a cap which a message of its window may exceed is refused, with the message and the way out."""
+    """A fork that names a cap which a message of its window may exceed is refused, with the message and the
+    way out.
+    """
     run = drive({}, [0] * 4)
     long = max(ref.whole.chars for chunk in run.state.window.chunks for ref in chunk)
     with pytest.raises(

@@ -126,7 +126,9 @@ REF: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", MessageRef.__struct_fields__)
 def test_no_field_of_a_reference_is_left_out(field: str) -> None:
-    """Windows of which one reference differs in one field have other digests in the state's, whatever field it is."""
+    """Windows of which one reference differs in one field have other digests in the state's, whatever field
+    it is.
+    """
     state = Scenario({}).state
     first, *rest = refs(state.window)
     if field == "shown":

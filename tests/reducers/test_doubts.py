@@ -45,7 +45,9 @@ def test_whom_the_replay_class_asks(tools: list[str], doubt: str, ways: dict[str
 
 
 def test_a_person_is_asked_once_all_else_is_back() -> None:
-    """The question comes when nothing else of the batch is under way, and is then the only thing that is waited for."""
+    """The question comes when nothing else of the batch is under way, and is then the only thing that is
+    waited for.
+    """
     run = crashed("act", "look", "set", "act", **ASK)
     assert [] == run.last
     assert [] == run.result("c3")
@@ -83,7 +85,9 @@ def test_in_order_only_what_was_begun_is_asked_about() -> None:
 def test_what_a_person_says_is_final(
     doubt: Doubt, way: str, error: ToolError, text: str, policy: str
 ) -> None:
-    """What follows from each word, whether the person was asked or said so by themselves; and if the run then stops."""
+    """What follows from each word, whether the person was asked or said so by themselves; and if the run then
+    stops.
+    """
     run = crashed("act", doubt=policy)
     run.resolve("c1", doubt)
     assert {"c1": way} == pending(run)
@@ -109,7 +113,9 @@ def test_what_a_tool_says(doubt: Doubt, tell: str, ask: str | None) -> None:
 
 
 def test_the_question_to_a_tool_stays_the_same_until_the_result_is_there() -> None:
-    """After `happened` the effect is an equal value: an engine's handle stays, and after a crash the tool is asked again."""
+    """After `happened` the effect is an equal value: an engine's handle stays, and after a crash the tool is
+    asked again.
+    """
     run = crashed("book")
     before = next_effects(run.state)
     says(run, "c1", HAPPENED)
@@ -129,7 +135,9 @@ def test_a_person_knows_better_than_a_tool() -> None:
 
 
 def test_a_call_that_did_not_happen_runs_as_before() -> None:
-    """It is the same effect, under the same idempotency key; the time that a person took is not taken from it."""
+    """It is the same effect, under the same idempotency key; the time that a person took is not taken from
+    it.
+    """
     run = begun("act", doubt="ask", limits=[{"type": "time", "value": 100}])
     (first, *_) = next_effects(run.state)
     run.resume(*doubtful(run.state), downtime=10)
@@ -163,7 +171,9 @@ def test_that_a_call_happened_is_final(later: Doubt) -> None:
 
 
 def test_while_a_person_is_asked_no_call_is_found_in_doubt() -> None:
-    """What is to run once all is known has not begun: an engine that comes and goes meanwhile changes nothing."""
+    """What is to run once all is known has not begun: an engine that comes and goes meanwhile changes
+    nothing.
+    """
     run = crashed("act", "act", **ASK)
     run.resolve("c1", DID_NOT)
     assert () == doubtful(run.state)
@@ -192,7 +202,9 @@ def test_waiting_is_a_persons_time() -> None:
 
 @pytest.mark.parametrize("how", ["clock", "word"])
 def test_a_limit_that_does_not_credit_a_person_ends_the_run(how: str) -> None:
-    """Its deadline settles the call, which is in doubt for good, and the run times out; a word that is late runs nothing."""
+    """Its deadline settles the call, which is in doubt for good, and the run times out; a word that is late
+    runs nothing.
+    """
     limit = {"type": "time", "value": 60, "credit": {"person": False}}
     run = crashed("act", doubt="ask", limits=[limit])
     lines = run.clock(61) if how == "clock" else run.resolve("c1", DID_NOT, after=61)
@@ -221,7 +233,9 @@ def test_a_word_after_a_cancellation_runs_nothing() -> None:
 
 
 def test_a_run_that_stops_asks_nobody() -> None:
-    """What a crash leaves of a run that was to stop is settled, whatever the policy says of calls in doubt."""
+    """What a crash leaves of a run that was to stop is settled, whatever the policy says of calls in
+    doubt.
+    """
     run = begun("act", **ASK)
     run.cancel()
     assert [] == run.resume(*doubtful(run.state))
@@ -246,7 +260,9 @@ def test_a_result_that_comes_after_all() -> None:
 
 @pytest.mark.parametrize("how", ["amend", "fork"])
 def test_another_policy_releases_a_run_that_asks(how: str) -> None:
-    """Amended, or forked under a policy that tells the model, the run goes on and tells it; the reverse asks."""
+    """Amended, or forked under a policy that tells the model, the run goes on and tells it; the reverse
+    asks.
+    """
     run = crashed("act", **ASK)
     assert [ANSWERED] == getattr(run, how)({})
     assert {"c1": "settle"} == pending(run)

@@ -22,7 +22,8 @@ CLASSES = {"look": "run", "set": "run", "act": "at most once", "book": "reconcil
 
 
 class DoubtRun(RuleBasedStateMachine):
-    """Engines that die, tools and people that say what they know, in any order: a few lines of plain Python foretell it.
+    """Engines that die, tools and people that say what they know, in any order: a few lines of plain Python
+    foretell it.
 
     `open` has for each call under way what is to come of it: `run`, `tool`, `person` or `tell`.
     """

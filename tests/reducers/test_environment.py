@@ -1,4 +1,6 @@
-"""What environment variables set, for whom, and beside what was given: a row a rule, then a law over any environment."""
+"""What environment variables set, for whom, and beside what was given: a row a rule, then a law over any
+environment.
+"""
 
 import re
 from pathlib import Path
@@ -72,7 +74,9 @@ GIVEN = [
 @pytest.mark.parametrize(("name", "said"), GIVEN)
 @pytest.mark.parametrize("text", ["1", "garbage", "0.5", "ci"])
 def test_what_was_given_is_not_looked_up(name: str, said: Plain, text: str) -> None:
-    """A knob that a file or an argument gave, null too, is not set by the environment, nor its variable read."""
+    """A knob that a file or an argument gave, null too, is not set by the environment, nor its variable
+    read.
+    """
     assert {} == changes({name: text}, said)
 
 
@@ -262,7 +266,9 @@ SAID = st.sampled_from([{}, *(said for _, said in GIVEN), {"retry": 5}, {"limits
 
 @given(environment=ENVIRONMENTS, said=SAID)
 def test_any_environment_is_read_or_refused_by_name(environment: dict[str, str], said: Plain) -> None:
-    """Whatever the variables hold, one of them is refused by name, or the policy is changed where a note says so."""
+    """Whatever the variables hold, one of them is refused by name, or the policy is changed where a note says
+    so.
+    """
     try:
         after, notes = from_environment(environment, POLICY, said, "a")
     except PolicyError as refused:

@@ -128,7 +128,9 @@ def test_the_largest_amount(text: str, seconds: int | None) -> None:
     ],
 )
 def test_what_is_no_such_value_is_refused(name: str, text: str, expected: str) -> None:
-    """A value outside its range, and a word that is none of those known, is refused by the variable's name."""
+    """A value outside its range, and a word that is none of those known, is refused by the variable's
+    name.
+    """
     with pytest.raises(PolicyError) as refused:
         changes({name: text})
     assert name == refused.value.path

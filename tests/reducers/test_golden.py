@@ -232,7 +232,9 @@ def test_the_log_audits_clean(name: str) -> None:
 
 @each_log
 def test_the_file_is_canonical(name: str) -> None:
-    """Encoding what was decoded gives the bytes of the file, but for the keys that policies have got since."""
+    """Encoding what was decoded gives the bytes of the file, but for the keys that policies have got
+    since.
+    """
     assert golden.today(name) == [encode(event) for event in golden.events(name)]
     again = [decode(record.kind, record.body, record.content) for record in golden.today(name)]
     assert again == golden.events(name)

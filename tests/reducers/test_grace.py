@@ -44,7 +44,9 @@ def ended(scenario: Scenario) -> tuple[str, str, str, str]:
     ],
 )
 def test_at_a_limit_one_more_request_is_made(limit: dict[str, Any], name: str, end: tuple[str, str]) -> None:
-    """No tools, the text `grace`, request-only; it is no step; the state is the limit's, the answer the outcome."""
+    """No tools, the text `grace`, request-only; it is no step; the state is the limit's, the answer the
+    outcome.
+    """
     scenario = graced(limit, name)
     request = scenario.events(ModelRequested)[-1]
     assert ("grace", (), ["grace"]) == (
@@ -81,7 +83,9 @@ EMPTY = ["", " \n", "<think>hm</think>", "<think>hm</think> \n<think>so</think>"
 
 @pytest.mark.parametrize("text", EMPTY)
 def test_again_if_empty(text: str) -> None:
-    """No text left after its thinking is removed: the same request again, so often, and then the limit's end."""
+    """No text left after its thinking is removed: the same request again, so often, and then the limit's
+    end.
+    """
     scenario = graced(again=2)
     first = scenario.events(ModelRequested)[-1]
     for number in (2, 3):

@@ -244,7 +244,9 @@ def test_a_summary_that_nothing_asked_for() -> None:
 
 
 def test_what_a_refusal_saw_is_recorded() -> None:
-    """A refusal is one event: why, by what it judged, and the guard's own metadata, numbers and booleans too."""
+    """A refusal is one event: why, by what it judged, and the guard's own metadata, numbers and booleans
+    too.
+    """
 
     class Counting(Scripted, frozen=True, kw_only=True, tag_field="guard", tag="counting"):
         def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:

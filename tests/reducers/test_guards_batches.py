@@ -193,7 +193,8 @@ BASH = (*TOOLS, Manifest(name="bash"), Manifest(name="acp_terminal"))
 MISSING = "sh: foo: command not found"
 
 
-# b: bash failed and lacks something; e: it failed otherwise; p: it went well and holds a mark; r: refused; l: look failed.
+# b: bash failed and lacks something; e: it failed otherwise; p: it went well and holds a mark; r: refused; l:
+# look failed.
 def pivoting(rounds: str, tools: Any = BASH, scope: Any = "lineage", backwards: bool = False) -> Watching:
     watching = Watching(Pivot(scope=scope), tools)
     for word in rounds.split():

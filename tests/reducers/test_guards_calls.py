@@ -120,7 +120,9 @@ def test_a_failed_call_of_the_tool_stops_too() -> None:
     ],
 )
 def test_stop_on_tool_now(calls: str, refused: str, refuses: list[str]) -> None:
-    """With `now` the calls after the first such call are refused, and the run completes when the rest is done."""
+    """With `now` the calls after the first such call are refused, and the run completes when the rest is
+    done.
+    """
     watching = stopping(calls, "now", refused)
     said = watching.says(Place.ON_CALLS)
     assert [Refuse(code="stop_tool", call=call, text="refused:stop_tool") for call in refuses] == said
@@ -164,7 +166,9 @@ def test_tool_cap(scope: Any, cap: int | None, rounds: str, trips: bool) -> None
 
 
 def test_what_tool_cap_says() -> None:
-    """The stop has the code of a stall, the count and the cap; a batch that is refused already is left alone."""
+    """The stop has the code of a stall, the count and the cap; a batch that is refused already is left
+    alone.
+    """
     watching = Watching(ToolCap(tools=("web",), max=1))
     ids = watching.answer("", ("web", "{}"), ("web", "{}"))
     (said,) = watching.says(Place.ON_CALLS)

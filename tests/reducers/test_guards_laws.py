@@ -52,7 +52,9 @@ def test_every_guard_is_looked_at() -> None:
 
 @given(seen=st.lists(st.sampled_from(sorted(KINDS)).flatmap(events), max_size=6))
 def test_a_guard_is_total(seen: list[Event]) -> None:
-    """Whatever events it is shown, even out of place, it folds them and says what it says without an error."""
+    """Whatever events it is shown, even out of place, it folds them and says what it says without an
+    error.
+    """
     for guard in GUARDS:
         own = guard.start()
         for event in seen:
@@ -215,7 +217,9 @@ def test_which_guards_read_what_was_said() -> None:
 
 @each_guard
 def test_nothing_is_said_before_anything_was_seen(guard: Any) -> None:
-    """A guard that remembers nothing says nothing, whatever is asked; but one that says which calls may run lets none by."""
+    """A guard that remembers nothing says nothing, whatever is asked; but one that says which calls may run
+    lets none by.
+    """
     watching = Watching(guard)
     watching.answer("", LOOK, ACT)
     watching.own = guard.start()
@@ -238,7 +242,9 @@ def test_versions() -> None:
 
 
 def test_texts() -> None:
-    """Every text that a guard brings is the harness's, or a refusal with its class; none stands elsewhere too."""
+    """Every text that a guard brings is the harness's, or a refusal with its class; none stands elsewhere
+    too.
+    """
     brought: dict[str, str] = {}
     for guard in GUARDS:
         for key, text in getattr(guard, "texts", {}).items():

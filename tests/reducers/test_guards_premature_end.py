@@ -16,8 +16,10 @@ BROKE = ToolError.RAISED
 
 
 def ending(words: str, **config: Any) -> Watching:
-    """f: a result that failed, m: one with a mark, o: a good one, r: a refused one, each by a batch of its own;
-    t: a plain answer, i: something injected, s: a person's message, k: a broken answer that was kept; told, fork."""
+    """f: a result that failed, m: one with a mark, o: a good one, r: a refused one, each by a batch of its
+    own; t: a plain answer, i: something injected, s: a person's message, k: a broken answer that was kept;
+    told, fork.
+    """
     watching = Watching(PrematureEnd(**config))
     for word in words.split():
         match word:

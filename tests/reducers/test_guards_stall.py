@@ -1,4 +1,6 @@
-"""What the guard against calls that lead nowhere counts and warns of: one below, at, and one above its numbers."""
+"""What the guard against calls that lead nowhere counts and warns of: one below, at, and one above its
+numbers.
+"""
 
 from itertools import permutations
 from typing import Any

@@ -1,4 +1,6 @@
-"""What the guard against calls that lead nowhere does about them: results shown shorter, calls refused, runs stopped."""
+"""What the guard against calls that lead nowhere does about them: results shown shorter, calls refused, runs
+stopped.
+"""
 
 from typing import Any
 

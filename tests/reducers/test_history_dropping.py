@@ -185,7 +185,9 @@ def test_over_budget_is_said(spec: str, weights: dict[int, int], step: dict[str,
     ],
 )
 def test_drop_oldest(spec: str, fraction: float, expected: list[int] | None) -> None:
-    """Of the messages other than system, the task among them, the first max(1, floor(fraction of them)) go."""
+    """Of the messages other than system, the task among them, the first max(1, floor(fraction of them))
+    go.
+    """
     assert expected == kept(spec, {"do": "drop_oldest", "fraction": fraction})
 
 
@@ -216,7 +218,9 @@ def test_compact(spec: str, step: dict[str, Any], expected: list[int] | None, af
 
 
 def test_one_marker_tells_of_all_that_was_dropped() -> None:
-    """The next marker replaces the last one and counts what that stood for; alone it is no reason to prune."""
+    """The next marker replaces the last one and counts what that stood for; alone it is no reason to
+    prune.
+    """
     step = {"do": "compact", "budget": 40}
     first = window("suauaua")
     plan = plan_of(step, first)

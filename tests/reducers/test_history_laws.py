@@ -92,7 +92,9 @@ _KINDS: dict[str, list[Role]] = {
 
 
 def conversation(estimator: str, lead: int, kinds: list[str], sizes: list[int]) -> Window:
-    """Any conversation: parallel batches, system messages (mostly first), results that a preview would cut."""
+    """Any conversation: parallel batches, system messages (mostly first), results that a preview would
+    cut.
+    """
     window, number = Window(estimator=estimator), 0
     for kind in [*"s" * lead, *kinds]:
         unit = number + 1
@@ -238,7 +240,9 @@ def test_a_trimmed_message_is_never_above_its_cap(scene: Scene, plain: dict[str,
 
 @given(counts=st.lists(st.integers(0, 50), max_size=8), cap=st.integers(1, 60))
 def test_shares_add_up(counts: list[int], cap: int) -> None:
-    """Shares add up to the cap where there is that much, none is above its part, none is nothing of something."""
+    """Shares add up to the cap where there is that much, none is above its part, none is nothing of
+    something.
+    """
     given_ = shares(counts, cap)
     some = sum(1 for count in counts if count)
     assert max(min(cap, sum(counts)), some if sum(counts) > cap else 0) == sum(given_)

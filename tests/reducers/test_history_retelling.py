@@ -43,7 +43,9 @@ def test_digest(
 
 
 def test_a_digest_of_a_digest_gives_it_a_line() -> None:
-    """What an earlier digest quoted is quoted again as far as fills a line, so that it cannot crowd out the rest."""
+    """What an earlier digest quoted is quoted again as far as fills a line, so that it cannot crowd out the
+    rest.
+    """
     first = Scene(window=window("suauaua", chars=dict.fromkeys(range(1, 20), 7)))
     after = applied(first, plan_of(DIGEST, first.window), 20)
     assert [1, 2, 20, 5, 6, 7] == [ref.number for ref in refs(after)]
@@ -97,7 +99,9 @@ def test_a_digest_of_a_digest_gives_it_a_line() -> None:
     ],
 )
 def test_summarise(spec: str, step: dict[str, Any], covered: tuple[int, ...], after: int | None) -> None:
-    """What is neither protected nor pinned is covered, whole units of it, and the summary stands where it began."""
+    """What is neither protected nor pinned is covered, whole units of it, and the summary stands where it
+    began.
+    """
     plan = plan_of({"do": "summarise", **step}, window(spec))
     summary = plan.summary if plan else None
     assert covered == (numbered(summary.messages) if summary else ())

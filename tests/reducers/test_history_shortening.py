@@ -202,7 +202,9 @@ SOFT, HARD = (20, 30), (0, 0)
 def test_age_results(
     spec: str, chars: dict[int, int], step: dict[str, Any], expected: dict[int, tuple[int, int, int]]
 ) -> None:
-    """Old results become placeholders when they are too long together, else the long ones lose their middle."""
+    """Old results become placeholders when they are too long together, else the long ones lose their
+    middle.
+    """
     scene = Scene(window=window(spec, chars=chars), texts=TEXTS)
     plan = plan_of(step, scene.window)
     cuts = {shorter.number: shorter.cuts[0] for shorter in plan.shorter} if plan else {}

@@ -72,7 +72,9 @@ def test_what_a_pattern_takes_has_a_sign(row: Shape, data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("depth", range(5))
 def test_a_frame_may_be_quoted_at_any_depth(depth: int) -> None:
-    """JSON in JSON in JSON: its escapes part no key from what it is known by, also where nobody reads it as JSON."""
+    """JSON in JSON in JSON: its escapes part no key from what it is known by, also where nobody reads it as
+    JSON.
+    """
     for name, (text, secret) in FRAMED.items():
         written, inner = text, secret
         for _ in range(depth):
@@ -142,7 +144,9 @@ def test_an_escape_is_a_boundary(before: str) -> None:
     ],
 )  # fmt: skip
 def test_a_secret_that_its_name_gives_away(text: str, secret: str) -> None:
-    """What looks like made at random, or chosen as a password, is hidden behind such a name, and the name stays."""
+    """What looks like made at random, or chosen as a password, is hidden behind such a name, and the name
+    stays.
+    """
     assert text.replace(secret, REDACTED) == KNOWN.text(text)
 
 

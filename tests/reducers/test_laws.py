@@ -203,7 +203,7 @@ def test_a_live_run_has_something_to_do_or_waits_for_a_person(run: Driver) -> No
 
 @given(run=runs())
 def test_nothing_runs_twice_that_must_not(run: Driver) -> None:
-    """After a crash a call of a tool that may not be repeated runs only if somebody said that it did not happen."""
+    """After a crash an unrepeatable call runs only if an operator confirmed that it did not run."""
     state, calls = NEW, Once()
     for event in run.log:
         before, state = state, evolve(state, event)
@@ -311,7 +311,7 @@ def test_results_may_arrive_in_any_order(names: list[str], order: int, policy: d
 @settings(max_examples=scaled(10))
 @given(run=runs(), data=st.data(), later=st.booleans())
 def test_no_event_breaks_the_fold(kind: str, run: Driver, data: Any, later: bool) -> None:
-    """Any event of any kind, wherever it comes, is folded or refused as damage, and leaves the state alone."""
+    """Any event in any place is folded or refused as damage, and the state is not mutated."""
     before = encoded(run.state)
     event = data.draw(events(kind))
     if later and hasattr(event, "at"):
@@ -379,7 +379,7 @@ def test_another_process_with_another_hash_seed_gives_equal_bytes() -> None:
 
 
 def test_the_generated_runs_reach_everything() -> None:
-    """The driver is worth its while: every state and every decision that rules can make occurs in a fixed batch."""
+    """A fixed batch of runs reaches every state and every decision that rules can make."""
     states, kinds = set[str](), set[str]()
     for policy, picked in [(p, [x * 31 % 1000 for x in c]) for p, c in batch()] + batch():
         run = drive(policy, picked)

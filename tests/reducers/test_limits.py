@@ -161,7 +161,9 @@ def test_soft_limits_before_the_first_request(limit: dict[str, Any], state: str)
 
 
 def test_an_estimate_may_be_judged_on_the_answer() -> None:
-    """With `check: response` the estimate is judged when the answer is in the window, before its calls run."""
+    """With `check: response` the estimate is judged when the answer is in the window, before its calls
+    run.
+    """
     limit = {"type": "token", "measure": "estimate", "value": 5, "check": "response"}
     scenario = Scenario({"limits": [limit]})
     scenario.answer("abcd")
@@ -228,8 +230,9 @@ def test_tokens_are_judged_before_cost() -> None:
     assert BUDGET + "token_budget" == scenario.last[-1]
 
 
-# One step of the script below: an answer of 15 tokens, 2 nano-dollars and one estimated token (its call's name and
-# arguments, "look" and "{}", are 2 more) a second after the request, and a result of one estimated token.
+# One step of the script below: an answer of 15 tokens, 2 nano-dollars and one estimated token (its call's
+# name and arguments, "look" and "{}", are 2 more) a second after the request, and a result of one estimated
+# token.
 _BEFORE: dict[str, Callable[[int], int]] = {  # what is used before step s
     "step": lambda s: s - 1,
     "time": lambda s: (s - 1) * SECOND,
@@ -267,7 +270,9 @@ def _limit(kind: str, amount: int, op: str, check: str) -> dict[str, Any]:
 @pytest.mark.parametrize("op", [">=", ">"])
 @pytest.mark.parametrize("kind", list(_CODES))
 def test_every_type_operator_and_check(kind: str, op: str, check: str, delta: int) -> None:
-    """Tripped at the first moment of its check at which `used op value`: with so many batches run before the end."""
+    """Tripped at the first moment of its check at which `used op value`: with so many batches run before the
+    end.
+    """
     moment = _BEFORE[kind] if check == "preflight" else _AFTER[kind]
     value = moment(3) + delta
     tripped = next(s for s in range(1, 9) if (moment(s) >= value if op == ">=" else moment(s) > value))

@@ -152,7 +152,9 @@ def test_credit_of_downtime(downtime: bool, at: int) -> None:
 
 
 def test_the_callers_decimal_context_does_not_matter() -> None:
-    """Whatever precision and traps a program has set for its own sums, seconds become the same nanoseconds."""
+    """Whatever precision and traps a program has set for its own sums, seconds become the same
+    nanoseconds.
+    """
     with decimal.localcontext() as context:
         context.prec = 3
         context.traps[decimal.Inexact] = True
@@ -197,7 +199,9 @@ def test_the_first_response_is_the_scopes_own() -> None:
 def test_credit_of_waits_of_a_request_that_failed(
     credit: str, while_waiting: int, failed_for_good: int, next_success: int
 ) -> None:
-    """A second, a wait of two of a broken stream, a second, and its text is gone on from in another request."""
+    """A second, a wait of two of a broken stream, a second, and its text is gone on from in another
+    request.
+    """
     limit = {"type": "time", "value": 1000, "credit": {"retry": credit}}
     retry = {"initial": 2, "jitter": {"add": 0}}
     scenario = Scenario({"limits": [limit], "retry": retry})

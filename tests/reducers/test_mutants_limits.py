@@ -76,7 +76,9 @@ def test_after_a_failure_time_comes_before_budgets(late: bool, state: str) -> No
 
 @pytest.mark.parametrize(("op", "state"), [(">=", "TIMED_OUT"), (">", "RUNNING")])
 def test_before_the_first_response_exactly_nothing_has_elapsed(op: str, state: str) -> None:
-    """A limit of 0 seconds that counts from the first response trips at once with `>=`, and with `>` does not."""
+    """A limit of 0 seconds that counts from the first response trips at once with `>=`, and with `>` does
+    not.
+    """
     scenario = Scenario({"limits": [{"type": "time", "value": 0, "op": op, "clock": "first_response"}]})
     assert state == scenario.state.agent_state
     assert 0 == used(scenario.state.policy.limits[0], scenario.state)

@@ -1,6 +1,8 @@
-"""Runs against naive models: whole message lists in plain Python, sums over the log, and what a provider takes.
+"""Runs against naive models: whole message lists in plain Python, sums over the log, and what a provider
+takes.
 
-`AnyRun` drives `advance` with any facts under any policy, `TailRun` knows one policy well enough to foretell it.
+`AnyRun` drives `advance` with any facts under any policy, `TailRun` knows one policy well enough to foretell
+it.
 """
 
 from typing import Any
@@ -48,7 +50,9 @@ _SECONDS = st.sampled_from([*[0] * 9, 1, 5, 90])
 
 
 def arrived_otherwise(world: World) -> list[Event]:
-    """The log of the same facts, the results of each parallel batch in reverse order, at the same instants."""
+    """The log of the same facts, the results of each parallel batch in reverse order, at the same
+    instants.
+    """
     facts = [fact for fact, _ in world.groups]
     place = 0
     while place < len(facts):
@@ -75,12 +79,13 @@ def _parallel(world: World, first: int, place: int) -> bool:
 
 
 class AnyRun(RuleBasedStateMachine):
-    """A run that a hostile world drives, under a policy of any knobs; what it logs goes into lists of whole messages.
+    """A run that a hostile world drives, under a policy of any knobs; what it logs goes into lists of whole
+    messages.
 
-    After each step the views are those of the lists, no decision says what somebody said, and no call is to run that may
-    have run already and must not twice. In the end the log
-    audits clean, its bodies are enough, no limit was overshot by more than its bound, and it would be the same if
-    parallel results had come in another order.
+    After each step the views are those of the lists, no decision says what somebody said, and no call is to
+    run that may have run already and must not twice. In the end the log audits clean, its bodies are enough,
+    no limit was overshot by more than its bound, and it would be the same if parallel results had come in
+    another order.
     """
 
     def __init__(self) -> None:
@@ -127,7 +132,9 @@ class AnyRun(RuleBasedStateMachine):
 
     @invariant()
     def the_lists_agree(self) -> None:
-        """View by view the window is the list, what stays of it in order; no decision says what others said."""
+        """View by view the window is the list, what stays of it in order; no decision says what others
+        said.
+        """
         world = self.world
         for event in world.log[self.folded.seq :]:
             assert not self.folded.ended or isinstance(event, Annotation)
@@ -372,7 +379,9 @@ def test_a_last_word_is_not_asked_for_again_beyond_a_budget(used: int, state: st
 
 @pytest.mark.parametrize("becomes", [pytest.param("amend", id="amended"), pytest.param("fork", id="forked")])
 def test_a_request_under_way_keeps_its_words(becomes: str) -> None:
-    """A request can be shown, and so asked again, after its policy gave way to one without the words for it."""
+    """A request can be shown, and so asked again, after its policy gave way to one without the words for
+    it.
+    """
     tiers = [{"name": "late", "at": {"remaining": 9}}]
     limits = [{"type": "step", "value": 9}]
     run = Scenario({"limits": limits, "pressure": {"tiers": tiers}, "texts": {"pressure:late": "hurry"}})

@@ -126,7 +126,9 @@ OPEN = Manifest(
     ],
 )  # fmt: skip
 def test_a_field_that_no_tool_has(rule: dict[str, Any], field: str, problem: str) -> None:
-    """It would agree with every call: known by the schemas of the tools, where they say which fields there are."""
+    """It would agree with every call: known by the schemas of the tools, where they say which fields there
+    are.
+    """
     tools = (SHELL, OPEN, Manifest(name="plain"))
     as_guard = guard("arguments", **rule, field=field, matches="rm")
     as_approver = chain("arguments", tools=[rule["tool"]], field=field, matches="rm", then="reject")
@@ -173,7 +175,9 @@ class Quota(Config, frozen=True, kw_only=True, tag="quota"):
     ],
 )
 def test_names_of_tools_in_other_guards(registry: Registry, paths: list[str]) -> None:
-    """The name of a tool in a guard of another package is looked up if the guard declares that it names one."""
+    """The name of a tool in a guard of another package is looked up if the guard declares that it names
+    one.
+    """
     policy = parse(guard("quota", tool="sh"), {**BUILTIN, "quota": Quota})
     found = strangers(policy, [Manifest(name="bash")], registry=registry)
     assert paths == [each.path for each in found]

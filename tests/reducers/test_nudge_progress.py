@@ -1,4 +1,6 @@
-"""Nudge and progress: what every request, or every so many, is told beside the window; and the clock that is told."""
+"""Nudge and progress: what every request, or every so many, is told beside the window; and the clock that is
+told.
+"""
 
 from typing import Any
 

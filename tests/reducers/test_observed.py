@@ -80,7 +80,9 @@ def test_what_joins_later_is_kept() -> None:
 
 
 def test_the_model_may_be_asked_again_without_a_message() -> None:
-    """A harness that goes on by itself leaves the wait for a person, and its time counts as theirs no longer."""
+    """A harness that goes on by itself leaves the wait for a person, and its time counts as theirs no
+    longer.
+    """
     scenario = Scenario(OBSERVED)
     scenario.answer("thinking")
     decisions = observe(scenario, goes_on=True)

@@ -41,7 +41,9 @@ def test_patterns(patterns: list[str] | None, message: str, overflows: bool) -> 
 
 
 def test_a_pass_by_name_runs_whatever_its_when_says() -> None:
-    """The window is far below the pass's threshold, and is cut all the same; then the request again, as a step."""
+    """The window is far below the pass's threshold, and is cut all the same; then the request again, as a
+    step.
+    """
     scenario = overflowing({"do": ["cut"]}, history=[TAIL])
     assert [
         "context_overflowed gives_back=0",
@@ -245,7 +247,9 @@ SUMMARISE = {"do": "summarise", "name": "compress", "keep_last": 2, "when": {"me
 
 
 def test_a_summary_inside_an_overflow() -> None:
-    """The summary is asked for, takes the place of what it covers, and only then the request is made, with the hint."""
+    """The summary is asked for, takes the place of what it covers, and only then the request is made, with
+    the hint.
+    """
     scenario = overflowing({"do": ["compress"], "hint": True}, history=[SUMMARISE])
     assert ["context_overflowed", "summary_requested"] == [
         line.split()[0] for line in scenario.fail(TOO_LONG)

@@ -1,4 +1,6 @@
-"""The pattern language: what it refuses, how it differs from Python's, and that a text of any length is searched."""
+"""The pattern language: what it refuses, how it differs from Python's, and that a text of any length is
+searched.
+"""
 
 import re
 
@@ -67,12 +69,16 @@ def test_patterns_that_are_refused(pattern: str, problem: str) -> None:
 
 @pytest.mark.parametrize("pattern", [".{0,1000}", r"\pL{100}", r"(\pL{100}){10}"])
 def test_a_pattern_that_is_too_large_is_refused(pattern: str) -> None:
-    """The cost of a search is bounded by the size of the compiled pattern, so a pattern has a largest size."""
+    """The cost of a search is bounded by the size of the compiled pattern, so a pattern has a largest
+    size.
+    """
     assert re.search(f"too large|at most {MOST_INSTRUCTIONS:,}", problem_of(pattern))
 
 
 def test_an_escape_that_a_file_took_for_itself() -> None:
-    r"""`"\brm"` is a backspace to YAML, JSON and TOML, and would never be found: it is refused, with the way out."""
+    r"""`"\brm"` is a backspace to YAML, JSON and TOML, and would never be found: it is refused, with the way
+    out.
+    """
     assert "'\\b' in single quotes" in problem_of("\brm -r")
     assert problem_of(r"\brm -r") == ""
 
@@ -119,7 +125,9 @@ TEXTS = st.text(alphabet="abcABC019-_ .\n\t", max_size=12).map(lambda text: text
 
 @given(pattern=PATTERNS, text=TEXTS)
 def test_python_agrees(pattern: str, text: str) -> None:
-    """In ASCII, before a line end at the very end, a pattern that both know is found by both or by neither."""
+    """In ASCII, before a line end at the very end, a pattern that both know is found by both or by
+    neither.
+    """
     if problem_of(pattern):
         return
     found = re.search(pattern, text)
@@ -156,7 +164,9 @@ def test_unless(texts: list[str], said: bool) -> None:
     ],
 )
 def test_an_unfit_pattern_is_unknown(pattern: str, unless: str | None, text: str, said: bool | None) -> None:
-    """A forged policy raises nothing: what its patterns would find is unknown, where it makes a difference."""
+    """A forged policy raises nothing: what its patterns would find is unknown, where it makes a
+    difference.
+    """
     assert said is occurs(pattern, [text], unless)
 
 
@@ -191,7 +201,9 @@ def test_places_in_lines(pattern: str, text: str, spans: list[tuple[int, int]]) 
 
 
 def test_all_matches_of_a_hostile_line_cost_no_square_of_it() -> None:
-    """Where each match makes the search read the rest of the line again, the rest of it becomes one match after a while."""
+    """Where each match makes the search read the rest of the line again, the rest of it becomes one match
+    after a while.
+    """
     line = "a" * 100_000
     spans = list(find_in_lines("a.*b|a", f"{line}\nxa\n"))
     assert len(spans) < 10_000
@@ -206,7 +218,9 @@ def test_a_quoted_pattern_is_one_short_line() -> None:
 
 
 def test_an_overflow_is_told_by_hostile_words() -> None:
-    """A policy's pattern of many repetitions comes to an end on words made for it, in any case; 4,000 characters count."""
+    """A policy's pattern of many repetitions comes to an end on words made for it, in any case; 4,000
+    characters count.
+    """
     pattern = ".*a" * 9 + "b"
     assert not overflows("a" * 4000, [pattern])
     assert overflows("A" * 9 + "b", [pattern])

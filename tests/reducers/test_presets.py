@@ -198,7 +198,9 @@ def test_garbage_in_the_environment_is_refused_by_its_name() -> None:
 
 
 def test_only_one_preset_is_warned_of() -> None:
-    """The presets are as meant; but a pass of inspect-iterative is never reached, and two loops need a limit."""
+    """The presets are as meant; but a pass of inspect-iterative is never reached, and two loops need a
+    limit.
+    """
     endless = "end_of_turn: 'continue' asks without end, and no limit ends the run"
     said = {name: [str(one) for one in warnings(parse({"preset": name}))] for name in PRESETS}
     assert {

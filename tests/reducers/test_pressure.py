@@ -51,7 +51,9 @@ CAUTION_WARNING = (tier("caution", fraction=0.7), tier("warning", fraction=0.9))
     [(10, 7, 9), (20, 14, 18), (60, 42, 54), (90, 63, 81), (5, 4, 5), (1, 0, 1), (2, 0, 2), (3, 0, 3)],
 )
 def test_fractions_of_the_steps_used(most: int, caution: int, warning: int) -> None:
-    """Source: the table of the hermes loop. n = steps used, so the request of step n + 1; n = M has no request."""
+    """Source: the table of the hermes loop. n = steps used, so the request of step n + 1; n = M has no
+    request.
+    """
     scenario = pressed(*CAUTION_WARNING, limits=[{"type": "step", "value": most}], counts="used")
     tiers = run(scenario, most)
     # The request of step s shows n = s - 1; a tier that would begin with n = M is never seen.
@@ -305,7 +307,9 @@ def test_the_text_has_its_numbers() -> None:
     texts=st.lists(st.sampled_from(["", "so"]), min_size=1, max_size=6),
 )
 def test_request_only_is_a_law(place: str, repeat: str, acknowledge: str | None, texts: list[str]) -> None:
-    """No window ever holds a text of pressure, and none is injected: replayed without, the history is equal."""
+    """No window ever holds a text of pressure, and none is injected: replayed without, the history is
+    equal.
+    """
     extra = {"place": place, "repeat": repeat}
     scenario = pressed({**tier(fraction=0.1), **extra}, acknowledge=acknowledge)
     plain = Scenario({"limits": [{"type": "step", "value": 10}]})

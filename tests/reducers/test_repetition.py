@@ -231,7 +231,9 @@ WRITTEN = '{"a": [1, -2.5e3, "\\u00e9\\ud800\\n", {"b": null}], "c": 0.10, "d": 
     put=st.text('{}[]",:01.eE+-\\u /tn\0\x0b', max_size=3),
 )
 def test_a_text_is_an_object_if_a_reader_of_json_says_so(place: int, gone: int, put: str) -> None:
-    """However it is written, and whichever reader is asked first: what one takes for an object the other does."""
+    """However it is written, and whichever reader is asked first: what one takes for an object the other
+    does.
+    """
     text = WRITTEN[:place] + put + WRITTEN[place + gone :]
     try:
         expected = isinstance(json.loads(text), dict)

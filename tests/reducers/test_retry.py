@@ -230,7 +230,9 @@ def fallback(*when: Any, models: tuple[str, ...] = ("b", "c")) -> Fallback:
     ],
 )
 def test_next_model(when: list[Any], current: int, asked: dict[str, Any], following: str | None) -> None:
-    """The next model of the list is asked when one of the policy's conditions holds; after the last there is none."""
+    """The next model of the list is asked when one of the policy's conditions holds; after the last there is
+    none.
+    """
     failed = {"failed_attempt": 1, "retryable": True, "exhausted": False, "stream_failures": 0, **asked}
     assert following == next_model(fallback(*when), current, **failed)
     assert next_model(None, current, **failed) is None

@@ -88,7 +88,10 @@ def test_by_class_attempts(failures: list[FailureClass], goes_on: bool) -> None:
     ],
 )
 def test_window(window: float, requests: int) -> None:
-    """Seconds since the step's first failure; elapsed + delay beyond it is no retry. `attempts: null` needs it."""
+    """Seconds since the step's first failure; elapsed + delay beyond it is no retry.
+
+    `attempts: null` needs it.
+    """
     scenario = retrying(attempts=None, window=window)
     fail_on = 0
     while scenario.state.request is not None:

@@ -41,7 +41,9 @@ each_key = pytest.mark.parametrize(
 
 @each_key
 def test_each_key_is_found_wherever_it_stands(text: str, secret: str) -> None:
-    """A known key is taken out of prose, quotes, lists, assignments and JSON, and what stands around it stays."""
+    """A known key is taken out of prose, quotes, lists, assignments and JSON, and what stands around it
+    stays.
+    """
     for frame in ("{}", "It is {}.", "KEY={}", "'{}'", "<{}>", "({}),", "é{}é", "a\n{}\nb", "`{}`", "[{}]"):
         shown = KNOWN.text(frame.format(text))
         assert frame.format(text.replace(secret, REDACTED)) == shown
@@ -93,7 +95,9 @@ def test_what_is_known_by_its_frame(text: str, shown: str | None) -> None:
 
 
 def test_a_short_text_without_a_colon_holds_no_secret() -> None:
-    """What is known at once to be none by its length is none: no shape without a colon, and no assignment, is shorter."""
+    """What is known at once to be none by its length is none: no shape without a colon, and no assignment, is
+    shorter.
+    """
     least = {row.pattern: _parser.parse(row.pattern, re.ASCII).getwidth()[0] for row in SHAPES}
     short = [pattern for pattern, width in least.items() if width < secrets._SHORTEST]
     assert all(pattern.startswith("://") for pattern in short)
@@ -310,7 +314,9 @@ SAID = f"{KEY} {VALUE} {OWN}"
 
 
 def test_the_opening_of_a_run() -> None:
-    """Task, system prompt, earlier messages, tools, labels and the agent's name are recorded without secrets."""
+    """Task, system prompt, earlier messages, tools, labels and the agent's name are recorded without
+    secrets.
+    """
     call = MessageCall(SAID, SAID, json.dumps({"a": SAID}))
     reply = Message(role=Role.ASSISTANT, text=SAID, reasoning=SAID, calls=(call,), provider_data=f'"{SAID}"')
     said = [

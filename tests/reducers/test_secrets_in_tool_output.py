@@ -1,4 +1,6 @@
-"""What the tools of agents print, files and commands as they are: which secrets in it are hidden, and which are not."""
+"""What the tools of agents print, files and commands as they are: which secrets in it are hidden, and which
+are not.
+"""
 
 import base64
 import json
@@ -121,7 +123,9 @@ def test_what_tools_print(text: str, secret: str) -> None:
 
 @pytest.mark.parametrize(("text", "reason"), [pytest.param(*pair, id=name) for name, pair in LEFT.items()])
 def test_known_misses(text: str, reason: str) -> None:
-    """A secret that nothing tells from an ordinary text is left; once it is found, its row belongs to the others."""
+    """A secret that nothing tells from an ordinary text is left; once it is found, its row belongs to the
+    others.
+    """
     assert text == KNOWN.text(text), reason
 
 
@@ -173,7 +177,9 @@ SHELL = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "\"'
 @pytest.mark.parametrize("form", ["DB_PASSWORD={}", "export DB_PASSWORD={}\n", "A=1 DB_PASSWORD={} run\n"])
 @given(sign=st.sampled_from(SHELL))
 def test_a_value_of_an_environment_goes_to_the_blank(form: str, sign: str) -> None:
-    """Whatever sign an environment file allows in a value without quotes, what stands behind it is hidden, too."""
+    """Whatever sign an environment file allows in a value without quotes, what stands behind it is hidden,
+    too.
+    """
     shown = KNOWN.text(form.format(f"Gr4nit{sign}4mossX9z"))
     assert set() == pieces(shown.replace(REDACTED, "")) & pieces(f"Gr4nit{sign}4mossX9z")
 

@@ -51,7 +51,9 @@ def test_a_setting_counts_before_a_variable() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_setting(path: str, value: object, told: str) -> None:
-    """It is refused by its place; a guard that is added must be installed, though recorded ones need not be."""
+    """It is refused by its place; a guard that is added must be installed, though recorded ones need not
+    be.
+    """
     data = {"guards": [{"guard": "nobodys"}]}
     settings = [(path.split("."), value)]
     if told:
@@ -72,7 +74,9 @@ def test_what_another_policy_may_have() -> None:
     "data", [{}, {"limits": [{"type": "step", "value": 5}]}], ids=["none there", "one there"]
 )
 def test_the_plural_of_a_limit_is_no_second_one(word: str, data: dict[str, Any]) -> None:
-    """A setting that says `limits.steps` is refused with the name that was meant; a limit that is called so is set."""
+    """A setting that says `limits.steps` is refused with the name that was meant; a limit that is called so
+    is set.
+    """
     meant = rf"limits\.{word}: there is no limit '{word}'; did you mean limits\.{word[:-1]}\?"
     with pytest.raises(PolicyError, match=meant):
         parse_with(data, {}, settings=[(("limits", word, "value"), 3)])

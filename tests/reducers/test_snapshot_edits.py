@@ -100,7 +100,9 @@ def test_a_snapshot_that_nobody_edited_is_believed() -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_every_edit_is_refused(part: int) -> None:
-    """Wherever something stands in it: what an engine would go on with is the state that the log comes to, or nothing."""
+    """Wherever something stands in it: what an engine would go on with is the state that the log comes to, or
+    nothing.
+    """
     tried = 0
     for path in PATHS[part::4]:
         for data in edited(path):

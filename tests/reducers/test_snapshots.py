@@ -43,7 +43,9 @@ def test_a_golden_log_goes_on_from_a_snapshot_at_every_event(name: str) -> None:
 
 @given(run=runs())
 def test_a_snapshot_is_the_state(run: Driver) -> None:
-    """At every event of any run, under any policy: decoding gives an equal state, and folding goes on from it."""
+    """At every event of any run, under any policy: decoding gives an equal state, and folding goes on from
+    it.
+    """
     state, taken_up = NEW, NEW
     for event in run.log:
         state, taken_up = evolve(state, event), evolve(decode_snapshot(kept(taken_up)), event)
@@ -176,7 +178,9 @@ def test_a_guard_that_is_installed_otherwise(written: Registry, read: Registry) 
 
 @pytest.mark.parametrize("blind", ["content erased or not read", FAILED])
 def test_a_blind_guard_stays_blind(blind: str) -> None:
-    """What a guard could not see it cannot see after a snapshot either; what it saw before, it still knows."""
+    """What a guard could not see it cannot see after a snapshot either; what it saw before, it still
+    knows.
+    """
     registry = {"watcher": remembering(0, 3)}
     state = watched(registry)
     watch = msgspec.structs.replace(state.guards[0], blind=blind)

@@ -245,7 +245,9 @@ def test_in_order_runs_one_call_at_a_time() -> None:
 
 
 def test_in_order_refuses_what_was_never_begun() -> None:
-    """A cancelled batch of which only the first call was begun: that one is settled, the others are refused."""
+    """A cancelled batch of which only the first call was begun: that one is settled, the others are
+    refused.
+    """
     run = Scenario({"batch": "in_order"})
     assert "tools_dispatched calls=[c1]" == run.answer("", ("act", "{}"), ("act", "{}"), ("act", "{}"))[0]
     assert ["tools_dispatched calls=[c2]"] == run.result("c1")

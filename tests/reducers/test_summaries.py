@@ -161,7 +161,9 @@ def test_max_output_and_deadline_are_in_the_request() -> None:
 
 
 def test_a_failure_is_skipped() -> None:
-    """By default it is recorded, the history stays as it is, and the request is made; nothing is tried again."""
+    """By default it is recorded, the history stays as it is, and the request is made; nothing is tried
+    again.
+    """
     scenario = summarising()
     assert ["summary_abandoned", "model_requested"] == [line.split()[0] for line in scenario.fail_summary()]
     assert "summary_abandoned name=short failure=overloaded" == scenario.last[0]
@@ -280,7 +282,9 @@ def test_a_digest_is_as_long_as_it_is_said_to_be(text: str, total: int) -> None:
 
 
 def test_a_limit_that_passes_while_a_summary_is_under_way_after_a_back_off_ends_the_run() -> None:
-    """The clock of a time limit is not lost on a run that waited before, and now sums up: it would ring for ever."""
+    """The clock of a time limit is not lost on a run that waited before, and now sums up: it would ring for
+    ever.
+    """
     limit = {"type": "time", "value": 100, "check": "response"}
     scenario = summarising(policy={"limits": [limit]})
     waited = RetryScheduled(attempt=1, delay=1, until=scenario.at, failure=FailureClass.NETWORK)

@@ -117,7 +117,9 @@ def test_units_and_ends(output: str, maximum: int, unit: Unit, keep: Keep, expec
     keep=st.sampled_from(("head_tail", "head")),
 )
 def test_never_above_the_cap(output: str, maximum: int, unit: Unit, keep: Keep) -> None:
-    """What stays is a beginning and an end of the output, within the cap and less than a character short of it."""
+    """What stays is a beginning and an end of the output, within the cap and less than a character short of
+    it.
+    """
     capped = cut_output(output, maximum, "\0", "look", unit, keep)
     length = size_of if unit == "bytes" else len
     if length(output) <= maximum:

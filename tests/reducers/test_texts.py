@@ -58,6 +58,8 @@ def test_a_text_of_nothing_but_braces_is_rendered(piece: str) -> None:
 
 
 def test_a_long_value_is_filled_in_so_often() -> None:
-    """A text that asks for a long value without end gets it at its first places, and keeps the other placeholders."""
+    """A text that asks for a long value without end gets it at its first places, and keeps the other
+    placeholders.
+    """
     shown = render("{digest}" * 100_000, {"digest": "x" * 1000})
     assert "x" * 1000 * MOST_PLACES + "{digest}" * (100_000 - MOST_PLACES) == shown

@@ -47,7 +47,9 @@ def test_a_text(text: str, o200k: int, cl100k: int) -> None:
     [("a", 125_000), (" ", 7_813), ("\n", 62_500), ("あ", 1_000_000), ("1", 333_334), ("!", 62_500)],
 )
 def test_a_million_times_one_character(char: str, tokens: int) -> None:
-    """The longest word there is takes no time that grows with its square: no build would live to see the end of it."""
+    """The longest word there is takes no time that grows with its square: no build would live to see the end
+    of it.
+    """
     assert tokens == count(O200K, char * 1_000_000)
 
 
@@ -75,7 +77,9 @@ def test_a_transcript(file: str, o200k: int, cl100k: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_another_library_counts_the_same(name: str) -> None:
-    """Which library counted does not matter: of every transcript `bpe-openai`, where it is installed, says the same."""
+    """Which library counted does not matter: of every transcript `bpe-openai`, where it is installed, says
+    the same.
+    """
     other = pytest.importorskip("bpe_openai._bindings").tokenizer_for_encoding(name.removeprefix("bpe:"))
     assert [] == [file for file in FILES if count(name, said_in(file)) != other.count(said_in(file))]
 
@@ -108,7 +112,9 @@ def test_shown_shorter(whole: Size, shown: tuple[int, int], tokens: int) -> None
 
 @given(whole=SIZES, chars=st.integers(0, 999), reasoning=st.integers(0, 99))
 def test_the_shorter_the_lighter(whole: Size, chars: int, reasoning: int) -> None:
-    """What is cut weighs no more than the whole, whole it weighs the same, and the parts no less than it together."""
+    """What is cut weighs no more than the whole, whole it weighs the same, and the parts no less than it
+    together.
+    """
     assume(chars <= whole.chars and reasoning <= whole.reasoning)
     shortened = ESTIMATORS[O200K].shortened
     cut, rest = (
@@ -120,7 +126,9 @@ def test_the_shorter_the_lighter(whole: Size, chars: int, reasoning: int) -> Non
 
 
 def test_quoted() -> None:
-    """A digest weighs the words around it as they are, and what it quotes by the share of the characters quoted."""
+    """A digest weighs the words around it as they are, and what it quotes by the share of the characters
+    quoted.
+    """
     sources = [Size(chars=60, tokens=30), Size(chars=40, tokens=20)]
     assert 2 + 5 == ESTIMATORS[O200K].quoting(("hello world", ""), 10, sources)
     assert 2 + 10 == ESTIMATORS[O200K].quoting(("hello world", ""), 10, [Size()])

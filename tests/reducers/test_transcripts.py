@@ -77,7 +77,9 @@ def test_a_conversation() -> None:
 
 
 def test_a_deadline_in_the_middle_of_tools() -> None:
-    """The clock passes the deadline: what is in flight settles, open ends are honest, what comes later is kept."""
+    """The clock passes the deadline: what is in flight settles, open ends are honest, what comes later is
+    kept.
+    """
     check(
         Scenario({"limits": [{"type": "time", "value": 10, "name": "budget"}]}),
         """
@@ -99,7 +101,9 @@ def test_a_deadline_in_the_middle_of_tools() -> None:
 
 
 def test_a_loop_that_is_caught() -> None:
-    """The same batch again and again: it runs as often as the policy allows, then is refused before it runs."""
+    """The same batch again and again: it runs as often as the policy allows, then is refused before it
+    runs.
+    """
     check(
         Scenario({"guards": [{"guard": "repetition", "repeats": 2}], "end_of_turn": "continue"}),
         """
@@ -129,7 +133,9 @@ def test_a_loop_that_is_caught() -> None:
 
 
 def test_a_crash_and_a_resumption() -> None:
-    """After a crash only the call that must not run twice is in doubt; a person looks, and the run goes on."""
+    """After a crash only the call that must not run twice is in doubt; a person looks, and the run goes
+    on.
+    """
     check(
         Scenario({"truncation": None}),
         """

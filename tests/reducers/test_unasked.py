@@ -1,4 +1,6 @@
-"""Imported runs: the end of a source that shows no request, under any policy; and how a run goes on from there."""
+"""Imported runs: the end of a source that shows no request, under any policy; and how a run goes on from
+there.
+"""
 
 from typing import Any
 
@@ -43,7 +45,9 @@ def ended(policy: dict[str, Any]) -> tuple[Scenario, list[str]]:
     ],
 )
 def test_nothing_is_judged_of_a_request_that_was_not_made(policy: dict[str, Any]) -> None:
-    """After the last fact of such a source the machine waits, whatever the policy has for the next request."""
+    """After the last fact of such a source the machine waits, whatever the policy has for the next
+    request.
+    """
     _, decisions = ended(policy)
     assert ENDS == decisions
 

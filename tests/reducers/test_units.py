@@ -1,4 +1,6 @@
-"""A reply and its results stand in one piece in every window, whatever else is said while its calls are open."""
+"""A reply and its results stand in one piece in every window, whatever else is said while its calls are
+open.
+"""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby

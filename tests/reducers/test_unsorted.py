@@ -37,7 +37,9 @@ GATE = {**BARE, "sensitive": [*SENSITIVE], "harmless": [*HARMLESS]}
     ],
 )  # fmt: skip
 def test_tools_that_a_gate_lets_run_unknown(approvals: dict[str, Any], said: dict[str, str]) -> None:
-    """They are named, with the gate; a tool that only reads says so of itself, and one with commands shows it in its calls."""
+    """They are named, with the gate; a tool that only reads says so of itself, and one with commands shows it
+    in its calls.
+    """
     found = dict(unsorted(parse({"approvals": approvals}), (PAY, BASH, READ, FILES, BALANCE)))
     assert said == {path: problem.partition(" may run")[0] for path, problem in found.items()}
 
@@ -95,7 +97,9 @@ REJECTS_RM = {"approver": "arguments", "matches": "rm -rf", "then": "reject"}
     ],
 )  # fmt: skip
 def test_what_becomes_of_any_other_tool(chain: list[dict[str, Any]], said: str) -> None:
-    """Whoever writes a chain is told what it does with what it does not name, and which approver does that."""
+    """Whoever writes a chain is told what it does with what it does not name, and which approver does
+    that.
+    """
     approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
     assert approvals is not None
     assert said == of_any_other(approvals.chain)

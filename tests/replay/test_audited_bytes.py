@@ -1,4 +1,6 @@
-"""An audit compares bytes: what is written otherwise and says the same agrees, what cannot be read is never believed."""
+"""An audit compares bytes: what is written otherwise and says the same agrees, what cannot be read is never
+believed.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -87,7 +89,9 @@ def test_values_that_are_written_otherwise_agree(log: list[Record]) -> None:
 
 @pytest.mark.parametrize("moved", [-1, 1])
 def test_a_decision_has_the_instant_of_its_fact(log: list[Record], moved: int) -> None:
-    """Another instant in the header is one difference, at that decision, in that field; the audit goes on behind it."""
+    """Another instant in the header is one difference, at that decision, in that field; the audit goes on
+    behind it.
+    """
     whole = audited(log)
     for changed in each_changed(log, lambda each: replace(each, at=each.at + moved)):
         seq = next(n for n, (one, other) in enumerate(zip(log, changed, strict=True), 1) if one is not other)
@@ -144,7 +148,9 @@ def resaid(make: Callable[[bytes], bytes | None]) -> Callable[[Record], Record |
 
 
 def test_words_of_a_decision_are_compared(log: list[Record]) -> None:
-    """Other words of the harness than follow are a difference, though the body is equal; erased ones are none."""
+    """Other words of the harness than follow are a difference, though the body is equal; erased ones are
+    none.
+    """
     for changed in each_changed(log, resaid(lambda content: content.replace(b'["', b'["x'))):
         assert [("content",)] == [finding.fields for finding in audited(changed).findings]
     for changed in each_changed(log, resaid(lambda content: None)):

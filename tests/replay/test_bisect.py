@@ -127,7 +127,9 @@ def test_halving_a_long_log(long: list[Event], seq: int) -> None:
 
 
 async def test_two_copies_part_where_one_was_changed(long: list[Event]) -> None:
-    """A copy of a log is the same up to the event that was changed, and that is found by few looks at hashes."""
+    """A copy of a log is the same up to the event that was changed, and that is found by few looks at
+    hashes.
+    """
     one = await holding(r1=long)
     other = MemoryStore()
     records = await records_of(one, "r1")
@@ -167,7 +169,9 @@ async def test_logs_written_apart_agree_by_their_digests(long: list[Event]) -> N
 
 
 async def test_logs_that_share_nothing_are_compared_event_by_event() -> None:
-    """Two runs that were recorded apart, at other times, part where they say something else, not where they were recorded."""
+    """Two runs that were recorded apart, at other times, part where they say something else, not where they
+    were recorded.
+    """
     made = MemoryStore()
     for run, path in (("a", "x"), ("b", "x"), ("c", "y")):
         script = (call("look", path=path), say("Done."))

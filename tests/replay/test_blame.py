@@ -152,7 +152,9 @@ PATHS = st.sampled_from(
 
 @given(driver=driven(), field=PATHS)
 def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str) -> None:
-    """The last change is the last event around which the folded field differs, and its sides are the two values."""
+    """The last change is the last event around which the folded field differs, and its sides are the two
+    values.
+    """
     look, log = look_of(field), kept(driver.log)
     values, state = [look(NEW)], NEW
     for stored in log:

@@ -1,4 +1,6 @@
-"""What events change of a state, told field by field: nothing is lost on the way from one state to the next."""
+"""What events change of a state, told field by field: nothing is lost on the way from one state to the
+next.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module

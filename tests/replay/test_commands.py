@@ -57,7 +57,9 @@ def test_verb(part: str, expected: str) -> None:
 @pytest.mark.parametrize("most", [60, 70, 100, 400])
 @pytest.mark.parametrize("joint", [" && ", "; ", " | ", "\n"])
 def test_the_verb_in_the_middle_is_kept(joint: str, most: int) -> None:
-    """A short form of a command line has the verb of its middle command, whatever joins them and however they are written."""
+    """A short form of a command line has the verb of its middle command, whatever joins them and however they
+    are written.
+    """
     line = RESET.replace(" && ", joint)
     shown = shown_argument(f'{{"command": {line!r}}}'.replace("'", '"'), most)
     assert "git fetch" in shown
@@ -66,7 +68,9 @@ def test_the_verb_in_the_middle_is_kept(joint: str, most: int) -> None:
 
 
 def test_it_stays_shortened_the_same_way() -> None:
-    """Shortening a short form again keeps the verbs: a wide list and a narrow one are made of the same text."""
+    """Shortening a short form again keeps the verbs: a wide list and a narrow one are made of the same
+    text.
+    """
     once = elided(RESET, 100)
     assert all(each in elided(once, 60) for each in ("git fetch", "git reset", "git log"))
 
@@ -169,7 +173,9 @@ FULL = 20_000  # characters of a command that are looked at
 )  # fmt: skip
 @pytest.mark.parametrize("shape", ["echo a{}b", "echo '{}", 'echo "{}', "{}"])
 def test_a_hostile_command_line(unit: str, shape: str) -> None:
-    """The longest command line that is read whole takes no time that grows with its square, whatever it repeats."""
+    """The longest command line that is read whole takes no time that grows with its square, whatever it
+    repeats.
+    """
     line = shape.format(unit * (FULL // len(unit)))[:FULL]
     with within(10):
         parts = split(line)

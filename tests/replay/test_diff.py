@@ -143,7 +143,9 @@ async def test_erased_words_are_unknown() -> None:
 
 
 async def test_what_is_kept_is_bounded() -> None:
-    """Of many differences the first are kept, of long values a piece around the first difference; all are counted."""
+    """Of many differences the first are kept, of long values a piece around the first difference; all are
+    counted.
+    """
     long, free = "x" * 5000, dict[str, Any](limits=[])
     store = MemoryStore()
     for run in ("left", "right"):

@@ -253,7 +253,9 @@ async def test_the_instants() -> None:
 
 
 async def test_where_it_is_written() -> None:
-    """A call that was told has the number of its result, which a note names; before it has one, it has none."""
+    """A call that was told has the number of its result, which a note names; before it has one, it has
+    none.
+    """
     run = crashed("act")
     assert [None] == [row.result for row in await found(run)]
     (row,) = await found(after(run, told("c1")))

@@ -1,4 +1,6 @@
-"""Who and when: what a log says of the directory, the branch, the user, the permission mode and the times of a run."""
+"""Who and when: what a log says of the directory, the branch, the user, the permission mode and the times of
+a run.
+"""
 
 import json
 from pathlib import Path
@@ -81,7 +83,9 @@ def test_period(began: int, ended: int, said: str) -> None:
     ("at", "said"), [(DAY + 7, "2026-02-11T08:53:20.000000007Z"), (0, None), (10**30, None)]
 )
 def test_instant(at: int, said: str | None) -> None:
-    """An instant is ISO 8601 with all its nanoseconds; one that was not recorded, or has no such form, is null."""
+    """An instant is ISO 8601 with all its nanoseconds; one that was not recorded, or has no such form, is
+    null.
+    """
     assert said == figures.instant(at)
 
 

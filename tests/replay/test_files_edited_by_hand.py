@@ -195,7 +195,9 @@ async def test_swapped_events_are_found(scratch: Path, written: bytes, seq: int)
 
 @pytest.mark.parametrize("left", [1, 2, 9, 17, 27])
 async def test_a_cut_off_tail_is_not_claimed_to_be_absent(scratch: Path, written: bytes, left: int) -> None:
-    """Of a log without its last events everything that is there is whole, and that it is all is not claimed."""
+    """Of a log without its last events everything that is there is whole, and that it is all is not
+    claimed.
+    """
     path = scratch / "cut.db"
     with edited(path, written) as raw:
         raw.execute(f"DELETE FROM event WHERE key & {SEQ_MASK} > ?", (left,))
@@ -207,7 +209,9 @@ async def test_a_cut_off_tail_is_not_claimed_to_be_absent(scratch: Path, written
 
 @pytest.mark.parametrize("seq", [seq for seq, line in enumerate(runs.TRANSCRIPT, 1) if "returned" in line])
 async def test_an_erased_output_still_audits_clean(scratch: Path, written: bytes, seq: int) -> None:
-    """Where the words of a tool were taken, no decision needed them; that no notice says so is what is wrong."""
+    """Where the words of a tool were taken, no decision needed them; that no notice says so is what is
+    wrong.
+    """
     path = scratch / "output.db"
     with edited(path, written) as raw:
         write_cell(raw, seq, "content", None)
@@ -223,7 +227,9 @@ async def test_an_erased_output_still_audits_clean(scratch: Path, written: bytes
 async def test_where_an_answer_was_erased_the_guard_that_read_it_is_blind(
     scratch: Path, written: bytes
 ) -> None:
-    """Without the calls of an answer the repetition guard cannot judge: its decision is unreplayable, all others agree."""
+    """Without the calls of an answer the repetition guard cannot judge: its decision is unreplayable, all
+    others agree.
+    """
     path = scratch / "answer.db"
     with edited(path, written) as raw:
         write_cell(raw, 18, "content", None)

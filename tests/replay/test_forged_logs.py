@@ -1,4 +1,6 @@
-"""Logs whose chain holds and that are wrong all the same: newer, out of time, out of order, or without a guard."""
+"""Logs whose chain holds and that are wrong all the same: newer, out of time, out of order, or without a
+guard.
+"""
 
 from typing import Any
 
@@ -164,7 +166,9 @@ async def test_a_guard_that_is_not_installed_hides_nothing_else(log: list[Record
 
 @pytest.mark.parametrize("name", ["step", "limit:step", "limit", "refused:limit"])
 async def test_a_guard_that_is_not_installed_excuses_nothing_of_a_limit(name: str) -> None:
-    """Whatever the missing guard is called: what a limit refused is the limit's, and a change in it is found."""
+    """Whatever the missing guard is called: what a limit refused is the limit's, and a change in it is
+    found.
+    """
     limits = [{"type": "step", "value": 1, "check": "response"}]
     run = Scenario({"limits": limits, "guards": [{"guard": "read_only", "name": name}]})
     run.answer("", ("look", "{}"))
@@ -175,7 +179,9 @@ async def test_a_guard_that_is_not_installed_excuses_nothing_of_a_limit(name: st
 
 
 async def test_a_missing_guard_spoils_only_its_own_digest() -> None:
-    """A digest of the state still agrees, and still verifies, where one guard of several is not installed; what that one would have said is not known."""
+    """A digest of the state still agrees, and still verifies, where one guard of several is not installed;
+    what that one would have said is not known.
+    """
     store = MemoryStore()
     await runs.recorded_run(store, runs.LONG_SCRIPT, runs.LONG_POLICY)
     found, judged = await verify(store, runs.RUN, {}), await audit(store, runs.RUN, {})
@@ -185,7 +191,9 @@ async def test_a_missing_guard_spoils_only_its_own_digest() -> None:
 
 
 async def test_the_silence_of_a_guard_that_cannot_be_asked_is_no_verdict() -> None:
-    """Whoever cuts a guard's decisions out of a log, and erases what it read, or has it audited elsewhere, is told that it is not known."""
+    """Whoever cuts a guard's decisions out of a log, and erases what it read, or has it audited elsewhere, is
+    told that it is not known.
+    """
     config = {"guards": [{"guard": "repetition", "repeats": 2}]}
     uncut, cut = Scenario(config), Scenario(config, registry={})
     for run in (uncut, cut):
@@ -218,7 +226,9 @@ async def test_no_run_no_judgement(judge: Any) -> None:
 
 @pytest.mark.parametrize("name", golden.names())
 async def test_words_of_a_decision_that_are_gone_with_their_digest(name: str) -> None:
-    """A decision that says something, and has no words nor a digest of them, is told: no erasure leaves it so."""
+    """A decision that says something, and has no words nor a digest of them, is told: no erasure leaves it
+    so.
+    """
     log = edits.log_of(golden.events(name))
     for seq, record in enumerate(log, 1):
         if record.kind in DECIDED and record.content is not None:
@@ -230,7 +240,9 @@ async def test_words_of_a_decision_that_are_gone_with_their_digest(name: str) ->
 @pytest.mark.parametrize("part", ["body", "content"])
 @pytest.mark.parametrize("name", golden.names())
 async def test_what_can_be_read_in_two_ways(name: str, part: str) -> None:
-    """A field that stands twice is told in every event: SQLite goes by the first of them, and a reader of JSON by the last."""
+    """A field that stands twice is told in every event: SQLite goes by the first of them, and a reader of
+    JSON by the last.
+    """
     log = edits.log_of(golden.events(name))
     for seq, record in enumerate(log[:40], 1):
         text = getattr(record, part)
@@ -245,7 +257,9 @@ async def test_what_can_be_read_in_two_ways(name: str, part: str) -> None:
 
 
 async def test_a_child_that_was_edited_is_told_by_its_parent() -> None:
-    """Whoever edits a child's log has edited what its parent says of it, too, or the parent's log is at odds with it."""
+    """Whoever edits a child's log has edited what its parent says of it, too, or the parent's log is at odds
+    with it.
+    """
     store, forged_store = MemoryStore(), MemoryStore()
     agent = families.boss(
         families.hand_on(), say("Done."), to=[families.writer(say("Written."))], store=store

@@ -87,7 +87,9 @@ async def test_a_damaged_log_is_searched_up_to_there(store: MemoryStore) -> None
 
 
 async def test_erased_words_fit_nothing(store: MemoryStore) -> None:
-    """Of an event whose words were erased its body can be found still; of its words neither what they say nor what they do not."""
+    """Of an event whose words were erased its body can be found still; of its words neither what they say nor
+    what they do not.
+    """
     log = await records_of(store, runs.RUN)
     erased = MemoryStore()
     await write(erased, runs.RUN, log)
@@ -213,7 +215,9 @@ def test_an_excerpt_lies_in_its_text(text: str, word: str) -> None:
     ],
 )
 def test_a_call_is_shown_as_it_is_read(typed: str, text: str) -> None:
-    """What is found in a call is shown with its tool, and as JSON only where a person would not see it else."""
+    """What is found in a call is shown with its tool, and as JSON only where a person would not see it
+    else.
+    """
     event = ModelResponded(
         at=1, request=1, stop=StopReason.TOOL_USE, calls=(Call(id="c1", name="Bash"),),
         content=Answer(text="I clean.", arguments=('{"command":"rm -rf build","timeout":5}',)),

@@ -25,7 +25,9 @@ def test_what_is_not_compared() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_event_is_told(kind: str) -> None:
-    """Whatever an event of a kind holds, it has a sentence, and counts under a word of a count that there is."""
+    """Whatever an event of a kind holds, it has a sentence, and counts under a word of a count that there
+    is.
+    """
     row = TABLE[KINDS[kind]]
 
     @given(event=events(kind))

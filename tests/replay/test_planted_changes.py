@@ -1,7 +1,7 @@
 """The gate: a change planted in a decision is found where it was planted, and called what it is.
 
-Each log was written by a real engine and is rewritten by somebody who may write the store, so the chain holds and
-`verify` has nothing to say: only deriving the decisions again can tell. Expectations are written by hand.
+Each log was written by a real engine and is rewritten by somebody who may write the store, so the chain holds
+and `verify` has nothing to say: only deriving the decisions again can tell. Expectations are written by hand.
 """
 
 from enum import StrEnum
@@ -149,7 +149,9 @@ async def test_a_changed_field_is_named(
 
 
 async def test_erased_words_hide_no_forged_field(short_log: list[Record]) -> None:
-    """A decision whose words were erased is held against all that its body says: a size beside them is named."""
+    """A decision whose words were erased is held against all that its body says: a size beside them is
+    named.
+    """
     event = event_of(short_log[14])
     assert isinstance(event, MessageInjected)
     shorter = replace(event.size, chars=1)
@@ -317,7 +319,9 @@ async def test_an_invented_decision_is_extra(short_log: list[Record], seq: int, 
 
 @pytest.mark.parametrize("seq", [8, 12, 15, 16, 19, 22, 23, 26, 27])
 async def test_two_decisions_in_the_wrong_order_are_reordered(short_log: list[Record], seq: int) -> None:
-    """Two decisions of one fact that stand the wrong way round are found at the first of them, as reordered."""
+    """Two decisions of one fact that stand the wrong way round are found at the first of them, as
+    reordered.
+    """
     found = await audited(swapped(seq)(short_log))
     assert (seq, REORDERED) == first(found)[:2]
 
@@ -357,7 +361,9 @@ async def test_a_lying_digest_does_not_verify(long_log: list[Record]) -> None:
 
 
 async def test_both_sides_and_the_state_before(short_log: list[Record]) -> None:
-    """A finding shows what was recorded, what follows instead, the fact that decided, and the state before it."""
+    """A finding shows what was recorded, what follows instead, the fact that decided, and the state before
+    it.
+    """
     (finding,) = (await audited(changed(16, reason="whim")(short_log))).findings
     recorded, derived = (
         msgspec.json.decode(finding.recorded or ""),

@@ -89,7 +89,9 @@ def test_what_is_refused(about: Vocabulary[Any], mistake: Mistake) -> None:
 
 
 def test_everything_is_in_the_table() -> None:
-    """No field of an event and no kind of condition is without a case: whoever passes the table has the whole language."""
+    """No field of an event and no kind of condition is without a case: whoever passes the table has the whole
+    language.
+    """
     asked = [parse(case.question, EVENTS) for case in TABLE.events.cases]
     assert set(FIELDS) == {name for each in asked for name in each.names}
     assert set(FIELDS) == set(FlatEvent.__struct_fields__)
@@ -175,7 +177,9 @@ def test_what_is_written_is_read_again(tree: Node) -> None:
 
 @given(text=st.text(max_size=30) | st.text(alphabet='ab:~<>=."-\\ or*()notand19', max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """Whatever is typed is a question that is written as it means, or a `BadQuestion` whose place is in the text."""
+    """Whatever is typed is a question that is written as it means, or a `BadQuestion` whose place is in the
+    text.
+    """
     abouts: tuple[Vocabulary[Any], ...] = (EVENTS, STATES)
     for about in abouts:
         place = 1

@@ -1,6 +1,8 @@
-"""The gate: of what stands in a log nothing is edited unseen, the chain computed anew, but for what the log alone says of the world.
+"""The gate: of what stands in a log nothing is edited unseen, the chain computed anew, but for what the log
+alone says of the world.
 
-What that is, `support.testimony` lists; a seal tells of an edit there, too. `python tests/support/testimony.py 20000` edits more.
+What that is, `support.testimony` lists; a seal tells of an edit there, too. `python
+tests/support/testimony.py 20000` edits more.
 """
 
 import sqlite3
@@ -41,7 +43,9 @@ def test_whole_logs_of_every_kind() -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_edit_goes_unseen(part: int) -> None:
-    """One value, header or place changed: `verify` or `audit` says so, or it is something that the log alone says."""
+    """One value, header or place changed: `verify` or `audit` says so, or it is something that the log alone
+    says.
+    """
     told = 0
     for log, made in testimony.some(Random(part), EACH):
         said = edits.told(made.stored())
@@ -70,7 +74,9 @@ def test_no_decision_is_edited_unseen(name: str, part: str) -> None:
 
 
 def reworded(log: Sequence[Record], random: Random) -> tuple[int, list[Record]] | None:
-    """The log in which one fact says something else, with sizes and digest of that: its number, and the records."""
+    """The log in which one fact says something else, with sizes and digest of that: its number, and the
+    records.
+    """
     editor = testimony.editor(random)
     place = random.choice([at for at, record in enumerate(log) if record.kind in MESSAGES])
     records, state = list(log), NEW
@@ -92,7 +98,9 @@ REQUESTED = kind_of(ModelRequested)
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_other_words_with_their_sizes_are_told_by_the_next_request(part: int) -> None:
-    """Whoever rewrites a message whole is told by each request that shows it: its view's digest follows no more."""
+    """Whoever rewrites a message whole is told by each request that shows it: its view's digest follows no
+    more.
+    """
     random, tried = Random(part), 0
     for log in list(testimony.logs().values())[part::PARTS]:
         made = reworded(log, random)
@@ -129,7 +137,9 @@ def overwritten(path: Path, run: str, stored: Sequence[Stored]) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_a_seal_tells_of_what_the_log_alone_says(tmp_path: Path, part: int) -> None:
-    """In a file that was sealed it is told that an edit was made of which neither `verify` nor `audit` can say anything."""
+    """In a file that was sealed it is told that an edit was made of which neither `verify` nor `audit` can
+    say anything.
+    """
     key = signing_key()
     made = [
         (log, one)
@@ -159,7 +169,9 @@ async def told(store: SqliteStore) -> bool:
 
 
 def test_what_was_never_called_stays_uncalled() -> None:
-    """Another name for a call that waits, and nothing else: no engine runs the other tool without being told."""
+    """Another name for a call that waits, and nothing else: no engine runs the other tool without being
+    told.
+    """
     log = testimony.logs()["two_tools_then_an_answer"][:5]
     (effect, _), *_ = edits.goes_on(edits.chained(log)).effects
     name = getattr(effect, "name", "")

@@ -1,4 +1,6 @@
-"""Seals held against a store that somebody else could write: what shows, what does not, and what is said of it."""
+"""Seals held against a store that somebody else could write: what shows, what does not, and what is said of
+it.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -41,7 +43,9 @@ class Written(MemoryStore):
 
 
 async def three_seals(store: Written) -> None:
-    """Runs a, b and c; three seals over 3, 4 and 5 heads, so 4, 6 and 8 entries; two more events of b after the last."""
+    """Runs a, b and c; three seals over 3, 4 and 5 heads, so 4, 6 and 8 entries; two more events of b after
+    the last.
+    """
     await sealed(store, "a", "b", "c", count=4)
     await append(store, "b", records(3, first=10))
     await seal(store, KEY, now=10**18 + 1)

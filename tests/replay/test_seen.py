@@ -15,7 +15,9 @@ from support.strategies import Driver, runs
 
 
 def view_after(view: list[int], call: RequestView) -> list[int]:
-    """The messages of a call, by their places in `Views.shown`, made of the view before it (without its `once`)."""
+    """The messages of a call, by their places in `Views.shown`, made of the view before it (without its
+    `once`).
+    """
     made = list(view)
     for splice in call.splices:
         made[splice.place : splice.place + splice.removed] = splice.added

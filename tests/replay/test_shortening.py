@@ -1,4 +1,6 @@
-"""Facts that say less: words are cut, whatever kind of fact holds them, and sizes and digests fit what is left."""
+"""Facts that say less: words are cut, whatever kind of fact holds them, and sizes and digests fit what is
+left.
+"""
 
 import msgspec
 

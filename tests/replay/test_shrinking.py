@@ -1,4 +1,6 @@
-"""Shrinking: what is left is a valid log, shows what it is to show, and has nothing that could be left out."""
+"""Shrinking: what is left is a valid log, shows what it is to show, and has nothing that could be left
+out.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -132,7 +134,9 @@ async def test_a_missing_and_an_extra_decision(kind: str) -> None:
 
 
 async def test_a_run_that_is_written() -> None:
-    """It is a run like any other: whole, clean, with the salts of what it kept, and a note that says what it is."""
+    """It is a run like any other: whole, clean, with the salts of what it kept, and a note that says what it
+    is.
+    """
     async with MemoryStore() as store, MemoryStore() as made:
         await runs.recorded_run(store)
         facts = await told_of(store, runs.RUN)
@@ -190,9 +194,11 @@ async def test_texts_are_cut_where_they_make_no_difference() -> None:
 
 
 def _observing() -> tuple[list[Told], Log]:
-    """A run of three questions, of which another harness kept the task and the last; a message joined behind the task.
+    """A run of three questions, of which another harness kept the task and the last; a message joined behind
+    the task.
 
-    Messages 1 and 2 are the opening, 3 an answer, 4 a question, 5 an answer, 6 a question, 7 an answer, 8 what joined.
+    Messages 1 and 2 are the opening, 3 an answer, 4 a question, 5 an answer, 6 a question, 7 an answer, 8
+    what joined.
     """
     scenario = Scenario({"preset": "observed"}, labels={SOURCE_LABEL: "made"})
     for number in (1, 2):
@@ -272,7 +278,9 @@ def test_how_many_are_tried() -> None:
 
 
 class Counted:
-    """A twist of no fact, which counts how often facts are derived: each asks whether it is the twisted one."""
+    """A twist of no fact, which counts how often facts are derived: each asks whether it is the twisted
+    one.
+    """
 
     asked = 0
 

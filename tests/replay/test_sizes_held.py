@@ -1,4 +1,5 @@
-"""The gate: a size or digest in a fact's body that is not its content's is told, however well the chain holds.
+"""The gate: a size or digest in a fact's body that is not its content's is told, however well the chain
+holds.
 
 Limits and pruning go by the sizes alone: one that was made smaller would say that no limit was reached.
 """
@@ -144,7 +145,9 @@ def one_run(log: Sequence[Event]) -> list[Event]:
 
 @given(run=strategies.runs(), data=st.data())
 def test_no_size_of_any_fact_can_be_changed(run: strategies.Driver, data: Any) -> None:
-    """In any run that is whole, any size or digest that is not its content's is told at its event, and nothing else is."""
+    """In any run that is whole, any size or digest that is not its content's is told at its event, and
+    nothing else is.
+    """
     log = one_run(run.log)
     records = as_records(log)
     assert judged(records).problem is None
@@ -180,7 +183,9 @@ def every_kind() -> dict[str, tuple[list[Event], int]]:
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_every_size_counts(kind: str, every_kind: dict[str, tuple[list[Event], int]]) -> None:
-    """There is no size or digest in the body of a fact of this kind that could be changed without being told."""
+    """There is no size or digest in the body of a fact of this kind that could be changed without being
+    told.
+    """
     log, seq = every_kind[kind]
     records, fact = as_records(log), log[seq - 1]
     assert isinstance(fact, Fact)
@@ -192,7 +197,9 @@ def test_every_size_counts(kind: str, every_kind: dict[str, tuple[list[Event], i
 
 @given(run=strategies.runs(), data=st.data())
 def test_no_size_of_a_late_result_can_be_changed(run: strategies.Driver, data: Any) -> None:
-    """A result for which nothing waited is measured like one that came in time: in a log it is worth as much."""
+    """A result for which nothing waited is measured like one that came in time: in a log it is worth as
+    much.
+    """
     log = one_run(run.log)
     late = [(seq, event) for seq, event in enumerate(log, 1) if isinstance(event, LateResult)]
     late = [(seq, event) for seq, event in late if kind_of(event.fact) in SIZES and event.content is not None]
@@ -278,7 +285,9 @@ def test_the_digest_of_a_whole_output(sha256: str, said: str) -> None:
 
 
 def test_words_that_are_gone_with_their_digest() -> None:
-    """A fact that never had words, it says, though its kind always has some, is told: so no erasure leaves it."""
+    """A fact that never had words, it says, though its kind always has some, is told: so no erasure leaves
+    it.
+    """
     log = answered({}, "four words of output")
     seq, fact = result_of(log)
     problem = judged(forged(as_records(log), seq, replace(fact, content=None, size=Size()))).problem

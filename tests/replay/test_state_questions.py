@@ -45,7 +45,9 @@ def test_what_is_proved_to_last(text: str, lasts: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", "   "])
 def test_nothing_is_no_question(text: str) -> None:
-    """Of a state something must be asked: what is always true is found at the first event, and says nothing."""
+    """Of a state something must be asked: what is always true is found at the first event, and says
+    nothing.
+    """
     with pytest.raises(BadQuestion):
         state_question(text)
 

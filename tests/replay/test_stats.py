@@ -58,7 +58,9 @@ async def test_a_run_that_cannot_be_read_whole_counts_as_far_as_it_can(store: Me
 @pytest.mark.parametrize("at", [10, 17], ids="after event {}".format)
 @pytest.mark.parametrize("order", [(runs.RUN, "f", "g"), ("g", "f", runs.RUN)], ids=" ".join)
 async def test_what_a_fork_shares_is_counted_once(at: int, order: tuple[str, ...]) -> None:
-    """Of a run and its forks together each event counts once, under its tool's name, in whatever order they are read."""
+    """Of a run and its forks together each event counts once, under its tool's name, in whatever order they
+    are read.
+    """
     store, shared = MemoryStore(), dict[str, int]()
     await runs.recorded_run(store)
     for fork in ("f", "g"):
@@ -99,7 +101,9 @@ def frozen(found: Stats) -> bytes:
 
 @given(drivers=st.lists(driven(), min_size=3, max_size=3))
 def test_counts_add_up(drivers: list[Driver]) -> None:
-    """In whatever order and in whatever groups runs are counted, the counts are the same; nothing is changed by it."""
+    """In whatever order and in whatever groups runs are counted, the counts are the same; nothing is changed
+    by it.
+    """
     one, two, three = map(counted, drivers)
     before = [frozen(each) for each in (one, two, three)]
     whole = frozen(merge([one, two, three]))

@@ -1,4 +1,6 @@
-"""What the calls of a run changed, in a line: what counts as a change, what is named first, and what is never folded."""
+"""What the calls of a run changed, in a line: what counts as a change, what is named first, and what is never
+folded.
+"""
 
 from pathlib import Path
 
@@ -65,7 +67,9 @@ def test_a_cancelled_call_that_only_reads_is_not_in_doubt() -> None:
 
 
 def test_harm_is_first_and_never_folded() -> None:
-    """However many edits there are, commands that reach outside or destroy stand before them, each by its name."""
+    """However many edits there are, commands that reach outside or destroy stand before them, each by its
+    name.
+    """
     often = [("edit", "")] * 146 + [
         ("Bash", f"{each} x") for each in ("cp", "mv", "touch", "mkdir", "ln", "tee", "patch")
     ] * 3

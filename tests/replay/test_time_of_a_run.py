@@ -47,7 +47,9 @@ def test_a_note_takes_no_time_of_the_run() -> None:
 
 
 def test_how_long_a_run_took_that_began_at_no_known_instant() -> None:
-    """A fork of a transcript without times did not last since 1970: how long it took is not known, and no figure."""
+    """A fork of a transcript without times did not last since 1970: how long it took is not known, and no
+    figure.
+    """
     run = Scenario({})
     run.answer("done", after=1)
     untimed = [replace(run.log[0], at=0), *run.log[1:]]  # what follows is of an engine, which knows the time
@@ -67,7 +69,9 @@ NOTES: tuple[Annotation, ...] = (
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: type(note).__name__)
 def test_no_annotation_takes_time_of_a_turn(note: Annotation) -> None:
-    """Behind the end of a run an annotation of any kind changes no duration: of a turn, of the run, of a span."""
+    """Behind the end of a run an annotation of any kind changes no duration: of a turn, of the run, of a
+    span.
+    """
     run = Scenario({})
     run.answer("", ("look", "{}"), after=2)
     run.result("c1")

@@ -1,4 +1,6 @@
-"""`whatif`, rule by rule: what counts as the same for the world, what stops a run, and where evidence ends."""
+"""`whatif`, rule by rule: what counts as the same for the world, what stops a run, and where evidence
+ends.
+"""
 
 from typing import Any
 
@@ -174,7 +176,9 @@ def test_where_it_stops(policy: Plain, story: Story, other: Plain, code: str) ->
 
 
 def test_a_deadline_between_two_facts_stops_the_run_there() -> None:
-    """A clock of the other policy rings before the fact; what was under way counts as spent, and that is said."""
+    """A clock of the other policy rings before the fact; what was under way counts as spent, and that is
+    said.
+    """
     found = told({}, steps("ok", "ok", after=4), {"limits": [{"type": "time", "value": 6}]})
     assert (Verdict.STOPS, "TIMED_OUT", "time_limit") == (found.verdict, found.agent_state, found.code)
     assert not found.exact
@@ -333,7 +337,9 @@ def test_an_amendment_is_the_other_policys_too() -> None:
 
 
 def test_a_fork_stands_where_it_stood() -> None:
-    """A fork is followed though the other run's log is longer by then; no time passes between its parent and it."""
+    """A fork is followed though the other run's log is longer by then; no time passes between its parent and
+    it.
+    """
     scenario = Scenario({})
     scenario.step()
     scenario.now += 100

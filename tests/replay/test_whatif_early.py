@@ -16,8 +16,9 @@ from support.strategies import scaled
 def test_evidence_seldom_ends_before_anything_is_otherwise() -> None:
     """Of a hundred pairs of lives fewer than one is said to diverge and then goes on alike behind that place.
 
-    Half of those are calls that were run side by side, and would have been one after another. The tools of these lives do not
-    see what another did, and some take no time: the same comes of it there, and not in the world.
+    Half of those are calls that were run side by side, and would have been one after another. The tools of
+    these lives do not see what another did, and some take no time: the same comes of it there, and not in the
+    world.
     """
     pairs, needless = 0, Counter[str]()
 

@@ -1,4 +1,6 @@
-"""What a record does not say has two ends: a policy is judged by it where it comes to the same at both, and else not."""
+"""What a record does not say has two ends: a policy is judged by it where it comes to the same at both, and
+else not.
+"""
 
 from typing import Any, ClassVar
 
@@ -75,7 +77,9 @@ def lacking(log: list[Event], unsaid: tuple[Unknown, ...], answers: tuple[Unknow
 def test_a_context_is_as_large_as_what_was_answered(
     used: int, answers: tuple[Unknown, ...], verdict: Verdict
 ) -> None:
-    """A pass at a share of the context is judged as soon as an answer shows that the context is large enough."""
+    """A pass at a share of the context is judged as soon as an answer shows that the context is large
+    enough.
+    """
     log = lacking(calls("look", 3, used), (Unknown.CONTEXT,), answers)
     found = judged(log, HALF)
     assert verdict is found.verdict
@@ -84,7 +88,9 @@ def test_a_context_is_as_large_as_what_was_answered(
 
 
 def test_a_context_grows_with_what_was_answered() -> None:
-    """Each answer that shows a larger context counts: a pass is judged by the largest that is known so far, not by the first."""
+    """Each answer that shows a larger context counts: a pass is judged by the largest that is known so far,
+    not by the first.
+    """
     log = lacking(calls("look", 12, 200), (Unknown.CONTEXT,))
     # What it has answered to is hardly more than what it is shown.
     assert Verdict.INCONCLUSIVE is judged(log, HALF).verdict
@@ -150,7 +156,8 @@ STOPS, UNJUDGED = Verdict.STOPS, Verdict.INCONCLUSIVE
 def test_what_was_lost_behind_the_end_is_not_missed(
     code: str, answer: int, other: Plain, verdict: Verdict, exact: bool
 ) -> None:
-    """What stands of a source behind the place where the two part is no part of what is judged; it may have cost something.
+    """What stands of a source behind the place where the two part is no part of what is judged; it may have
+    cost something.
 
     Before it only a limit of what adds up is judged: that was reached there, or before.
     """
@@ -160,7 +167,9 @@ def test_what_was_lost_behind_the_end_is_not_missed(
 
 
 def test_a_run_agrees_with_its_own_policy_whatever_it_lacks() -> None:
-    """A limit of cost that trips over answers without a price, while something is in flight: the same policy says the same."""
+    """A limit of cost that trips over answers without a price, while something is in flight: the same policy
+    says the same.
+    """
     limits = [{"type": "cost", "value": 5e-08}]
     retry = {"attempts": 1, "initial": 0}
     driver = drive({"preset": "paperbench-solver", "limits": limits, "retry": retry}, [290, 0, 550, 85])
@@ -237,7 +246,9 @@ def test_calls_may_have_failed(other: Plain, unknown: tuple[Unknown, ...], verdi
 def test_tools_weigh_no_more_than_the_requests(
     room: int, used: int, verdict: Verdict, listed: tuple[Manifest, ...]
 ) -> None:
-    """Tools beside those that are listed leave the room that the largest request does not fill, once one was counted."""
+    """Tools beside those that are listed leave the room that the largest request does not fill, once one was
+    counted.
+    """
     budget = {"context": room, "minus_tools": True}
     other = {"history": [{"do": "token_tail", "budget": budget, "when": {"after_step": 1}}]}
     log = [
@@ -310,7 +321,9 @@ STOP = (Unknown.STOP,)
 def test_answers_may_have_stopped_for_any_reason(
     other: Plain, stop: StopReason, unknown: tuple[Unknown, ...], verdict: Verdict
 ) -> None:
-    """Where the record does not say why an answer stopped, a rule is judged that makes no difference of it."""
+    """Where the record does not say why an answer stopped, a rule is judged that makes no difference of
+    it.
+    """
     driver = Scenario(OBSERVED)
     for number in range(1, 4):
         driver.answer("", ("act", f'{{"n": {number}}}'), usage=(10, 5))
@@ -364,7 +377,9 @@ def retried() -> list[Event]:
 def test_how_long_a_source_waited_between_attempts(
     imported: bool, limit: Plain, verdict: Verdict, why: tuple[str, ...]
 ) -> None:
-    """An import does not say how long it waited between attempts: a limit that leaves waits out may have come later."""
+    """An import does not say how long it waited between attempts: a limit that leaves waits out may have come
+    later.
+    """
     log = lacking(retried(), (Unknown.TOOLS,) if imported else ())
     found = judged(log, {"limits": [{"type": "time", "value": 15, **limit}], **RETRY})
     assert (verdict, why) == (found.verdict, found.unknown)
@@ -372,7 +387,9 @@ def test_how_long_a_source_waited_between_attempts(
 
 @pytest.mark.parametrize("imported", [True, False])
 def test_another_wait_than_the_source_had(imported: bool) -> None:
-    """Where other retries would have come at once, an import does not say whether its own did; a run of ours does."""
+    """Where other retries would have come at once, an import does not say whether its own did; a run of ours
+    does.
+    """
     log = lacking(retried(), (Unknown.TOOLS,) if imported else ())
     found = judged(log, {"retry": {"attempts": 5, "initial": 0, "max": 0, "jitter": {"add": 0}}})
     assert (PAUSES,) * imported == found.unknown

@@ -1,4 +1,6 @@
-"""Facts of which nobody knows when they were come as early as may be, and as late: a limit of time is judged by both."""
+"""Facts of which nobody knows when they were come as early as may be, and as late: a limit of time is judged
+by both.
+"""
 
 from typing import Any
 
@@ -47,7 +49,9 @@ def record(*facts: tuple[str, float | None]) -> list[Event]:
 
 
 def judged(log: list[Event], *, least: float = 0, **limit: Any) -> WhatIf:
-    """What is said of a log under a limit of ten seconds, of which a call is given `least` whatever is left."""
+    """What is said of a log under a limit of ten seconds, of which a call is given `least` whatever is
+    left.
+    """
     limits = [{"type": "time", "value": 10, **limit}]
     comparison = Comparison("r1", parse({**WAIT, "limits": limits, "call_timeout": {"min": least}}))
     return shown(comparison, log)
@@ -119,7 +123,9 @@ ALL_AT_ONCE: Plain = {"credit": {"person": False}}
 def test_what_has_no_time_may_have_come_late(
     facts: list[tuple[str, float | None]], limit: Plain, verdict: Verdict, exact: bool
 ) -> None:
-    """A limit of time is judged where it comes to the same however the time between known instants was spent."""
+    """A limit of time is judged where it comes to the same however the time between known instants was
+    spent.
+    """
     found = judged(record(*facts), **limit)
     assert (verdict, exact) == (found.verdict, found.exact)
     assert found.unknown in ((), (UNTIMED,))

@@ -1,4 +1,6 @@
-"""The law of `whatif` over the transcripts: what must touch a run leaves none as it was, and nothing unknown is zero."""
+"""The law of `whatif` over the transcripts: what must touch a run leaves none as it was, and nothing unknown
+is zero.
+"""
 
 import pytest
 
@@ -22,7 +24,9 @@ MOST_UNJUDGED = {
     "the preset prod": 52,
     "the preset dev": 56,
 }
-"""Of how many runs that are whole nobody can say under the policy of each kind; of kinds that are not here of none."""
+"""Of how many runs that are whole nobody can say under the policy of each kind; of kinds that are not here of
+none.
+"""
 NOT_WHOLE = 16
 """Runs in which the model was never asked, or of which something could not be read, or is in no fact."""
 
@@ -33,7 +37,9 @@ def said(kind: str) -> list[Found]:
 
 
 def test_what_was_not_read_is_never_agreed_with() -> None:
-    """Of a run in which the model was never asked, or of which something was not read, no policy is said to agree."""
+    """Of a run in which the model was never asked, or of which something was not read, no policy is said to
+    agree.
+    """
     partial = [each for each in found() if not each.counted.whole]
     assert NOT_WHOLE * len(KINDS) == len(partial)
     assert [] == [each.file for each in partial if each.whatif.verdict is Verdict.AGREE]
@@ -48,7 +54,9 @@ def test_a_policy_that_touches_a_run_never_agrees(kind: str) -> None:
 
 
 def test_every_transcript_with_calls_is_touched_by_a_refusal_of_them() -> None:
-    """The manifest, which no importer of ours has counted, names the same files as those in which a call is refused."""
+    """The manifest, which no importer of ours has counted, names the same files as those in which a call is
+    refused.
+    """
     calls = {row["file"]: row["tool_calls"] for row in manifest()}
     known = {file for file, count in calls.items() if count != "-"}
     rejected = [each for each in found() if each.kind == "every call is rejected"]
@@ -60,12 +68,16 @@ def test_every_transcript_with_calls_is_touched_by_a_refusal_of_them() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_many_runs_cannot_be_judged(kind: str) -> None:
-    """No more runs than these are of no use under a policy of this kind, and none where it needs only what is known."""
+    """No more runs than these are of no use under a policy of this kind, and none where it needs only what is
+    known.
+    """
     assert MOST_UNJUDGED.get(kind, 0) >= unjudged(kind)
 
 
 def test_whose_tokens_are_known_is_judged_by_them() -> None:
-    """A limit that no run reaches is agreed with where every answer's tokens are known, and else cannot be judged."""
+    """A limit that no run reaches is agreed with where every answer's tokens are known, and else cannot be
+    judged.
+    """
     for each in said("more tokens than any run has"):
         unknown = each.counted.partly or each.counted.failures
         assert (Verdict.INCONCLUSIVE if unknown else Verdict.AGREE) is each.whatif.verdict, each.file
@@ -87,7 +99,9 @@ def test_whose_times_are_known_is_judged_by_them() -> None:
 
 
 def test_whose_failures_are_known_is_judged_by_them() -> None:
-    """A guard against failures judges what the source marks as such; where it marks nothing, nobody can say."""
+    """A guard against failures judges what the source marks as such; where it marks nothing, nobody can
+    say.
+    """
     silent = {row["file"] for row in manifest() if row["file"].startswith(("atif", "swe_agent", "tau_bench"))}
     assert {"-"} == {row["tool_errors"] for row in manifest() if row["file"] in silent}
     for each in said("no batch of which every call failed"):

@@ -1,4 +1,6 @@
-"""Some rules of another policy over the rest of the run's own: which keys they are, and that no other word is changed."""
+"""Some rules of another policy over the rest of the run's own: which keys they are, and that no other word is
+changed.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,7 +48,9 @@ def three_steps(policy: Plain) -> Scenario:
 @settings(max_examples=scaled(60))
 @given(one=policies().map(parse), other=policies().map(parse), kinds=_KINDS)
 def test_only_these_rules_are_taken(one: Policy, other: Policy, kinds: list[str]) -> None:
-    """Every key but those of these kinds is as it was, and so are all words; what comes out is a policy that works."""
+    """Every key but those of these kinds is as it was, and so are all words; what comes out is a policy that
+    works.
+    """
     mixed, taken = replace_rules(kinds, other)(one), {key for kind in kinds for key in RULES[kind]}
     for key in {field.name for field in fields(Policy)} - {"texts", "pressure"}:
         assert getattr(other if key in taken else one, key) == getattr(mixed, key)

@@ -1,4 +1,6 @@
-"""Rules over arguments, asked of transcripts: each verdict held against a naive search of the recorded calls."""
+"""Rules over arguments, asked of transcripts: each verdict held against a naive search of the recorded
+calls.
+"""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +28,9 @@ LONG = json.dumps(
 
 @pytest.mark.parametrize("file", [*FILES, *WRITTEN])
 def test_no_match_is_invented_and_none_is_missed(file: str) -> None:
-    """STOPS stands at the first call in which Python's `re` finds the pattern, AGREES means none, else a reason is named."""
+    """STOPS stands at the first call in which Python's `re` finds the pattern, AGREES means none, else a
+    reason is named.
+    """
     with path_of(file).open("rb") as opened:
         rows = list(judged(Source.opened(file, opened)))
     wrong = [row for row in rows if row.outcome not in ("STOPS right", "AGREES right", "inconclusive")]
@@ -66,7 +70,9 @@ def shell(command: str) -> tuple[str, str]:
     ],
 )
 def test_where_a_rule_stops_a_run(guard: dict[str, Any], stops: int) -> None:
-    """The run stops at the response with the first call that matches, and at none before, however long its texts are."""
+    """The run stops at the response with the first call that matches, and at none before, however long its
+    texts are.
+    """
     log = run_of(("act", LONG), shell("rm -rf build")).log
     found = asked(log, {**guard, "then": "stop"})
     assert (Verdict.STOPS if stops else Verdict.AGREE, stops or 3) == (found.verdict, found.until.steps)
@@ -154,7 +160,9 @@ def test_a_run_is_told_by_when_it_began_and_its_task() -> None:
 def test_a_call_with_arguments_that_were_cut_off(
     failed: ToolError | None, verdict: Verdict, *, about: bool
 ) -> None:
-    """A call that another agent ran with incomplete arguments is inconclusive for a rule of its tool, and for no other."""
+    """A call that another agent ran with incomplete arguments is inconclusive for a rule of its tool, and for
+    no other.
+    """
     items = [began(), said("t"), answered("a", "1:x"), returned("1", "r", error=failed), answered("b"), END]
     tool = "x" if about else "other"
     log = [cut_off(event) for event in events(derived(items)[1])]

@@ -1,4 +1,6 @@
-"""Prices at the time of asking: which answers they are for, what a limit then says, and that nothing unknown is made up."""
+"""Prices at the time of asking: which answers they are for, what a limit then says, and that nothing unknown
+is made up.
+"""
 
 from typing import Any
 
@@ -51,7 +53,9 @@ def cost_limit(dollars: float) -> Plain:
 
 
 def test_a_limit_is_judged_by_prices_that_the_record_does_not_have() -> None:
-    """What was asked for without a price stops the run where its price reaches the limit; the record's own prices stay."""
+    """What was asked for without a price stops the run where its price reaches the limit; the record's own
+    prices stay.
+    """
     log = answers(None, None, None).log
     unjudged = asked(log, cost_limit(0.0000003), None)
     assert (Verdict.INCONCLUSIVE, (UNPRICED,), "", 0) == (
@@ -80,7 +84,9 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("usage", "chars"), UNKNOWN)
 def test_what_was_not_counted_has_no_price(usage: Usage, chars: int) -> None:
-    """Where the count is missing, or is surely only a part, the price is unknown, and the limit not judged."""
+    """Where the count is missing, or is surely only a part, the price is unknown, and the limit not
+    judged.
+    """
     scenario = Scenario({})
     scenario.answer("x" * chars, ("look", ""), usage=(usage.input, usage.output), cost=None)
     scenario.result("c1")
@@ -95,7 +101,9 @@ def test_what_was_not_counted_has_no_price(usage: Usage, chars: int) -> None:
 
 
 def test_whose_price_it_is() -> None:
-    """The model that answered is asked about, else the one that was asked, at the address and the time of the record."""
+    """The model that answered is asked about, else the one that was asked, at the address and the time of the
+    record.
+    """
     seen: list[tuple[str, str]] = []
 
     def cost(answered: PriceQuery) -> None:
@@ -120,7 +128,9 @@ class Priced(Life):
 @settings(max_examples=scaled(20))
 @given(case=CASES, value=st.sampled_from([0, 0.0000005, 0.000002]))
 def test_what_is_said_by_prices_is_what_happens_at_these_prices(case: Case, value: float) -> None:
-    """AGREE and STOPS are what happens where the prices are known at once; nothing happens otherwise before DIVERGES."""
+    """AGREE and STOPS are what happens where the prices are known at once; nothing happens otherwise before
+    DIVERGES.
+    """
     policy = parse(case.policy)
     limits = parse(cost_limit(value)).limits
     other = replace(policy, limits=(*policy.limits, *(replace(limit, name="asked") for limit in limits)))

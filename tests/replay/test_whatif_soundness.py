@@ -1,7 +1,8 @@
-"""The law of `whatif`: what it says of a run is what happens when the agent really runs under the other policy.
+"""The law of `whatif`: what it says of a run is what happens when the agent really runs under the other
+policy.
 
-Agents behave as they are shown, and their policies are any; each runs under one policy, is asked about under another,
-and then runs under that one.
+Agents behave as they are shown, and their policies are any; each runs under one policy, is asked about under
+another, and then runs under that one.
 """
 
 from itertools import islice
@@ -127,7 +128,8 @@ _TOOLS = (
 def test_what_a_blotted_record_says_is_what_happens(
     other: dict[str, Any], blots: Blots, seed: int, contexts: Contexts | None
 ) -> None:
-    """What is said of a record that lacks tools, tokens, prices, times, results or reasons of ends is so, whatever it was that it lacks.
+    """What is said of a record that lacks tools, tokens, prices, times, results or reasons of ends is so,
+    whatever it was that it lacks.
 
     It is so, too, if who asks says truly how long the context was.
     """

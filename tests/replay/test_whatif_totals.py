@@ -104,7 +104,9 @@ def test_what_a_fork_shares_is_counted_once(order: list[str], shared: list[int])
 
 
 def test_a_stop_before_the_fork_is_counted_once() -> None:
-    """Of a fork that would have stopped in what it shares only its own spending is saved, and nothing else counts."""
+    """Of a fork that would have stopped in what it shares only its own spending is saved, and nothing else
+    counts.
+    """
     scenario = Scenario({})
     scenario.step()
     scenario.step()

@@ -1,4 +1,6 @@
-"""Rules of the other policy that can say nothing of a record: what it asks after is in no tool, and in no call."""
+"""Rules of the other policy that can say nothing of a record: what it asks after is in no tool, and in no
+call.
+"""
 
 import json
 from typing import Any
@@ -52,7 +54,9 @@ def unfit(log: list[Event], other: dict[str, Any]) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_field_that_no_call_has(calls: list[str], field: str, said: str) -> None:
-    """Of a tool without a schema the calls say which fields there are: a rule that looks into none of them is told."""
+    """Of a tool without a schema the calls say which fields there are: a rule that looks into none of them is
+    told.
+    """
     log = imported(
         *(("sh", arguments) for arguments in calls), ("other", '{"command": 1}'), tools=(Manifest(name="sh"),)
     )
@@ -111,7 +115,9 @@ def test_a_tool_that_is_called_after_the_two_parted() -> None:
     ],
 )
 def test_a_tool_with_very_many_fields(count: int, said: list[str]) -> None:
-    """A rule over a field that no call has is reported up to 10,000 fields of a run, and not of a run with more."""
+    """A rule over a field that no call has is reported up to 10,000 fields of a run, and not of a run with
+    more.
+    """
     fields = json.dumps({f"n{number:05}": 1 for number in range(count)})
     rule = {
         "guards": [{"guard": "arguments", "tool": "t", "matches": "x", "field": "comand", "then": "stop"}]

@@ -1,4 +1,6 @@
-"""What `whatif` cannot judge of a record: words that were erased, guards that are not there, times that nobody knows."""
+"""What `whatif` cannot judge of a record: words that were erased, guards that are not there, times that
+nobody knows.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -30,7 +32,9 @@ UNJUDGED = [
 
 @pytest.mark.parametrize(("policy", "other", "why"), UNJUDGED)
 def test_erased_words_that_are_needed(policy: Plain, other: Plain, why: str) -> None:
-    """Where the other policy needs words that were erased, nothing is made up: it cannot be judged from there."""
+    """Where the other policy needs words that were erased, nothing is made up: it cannot be judged from
+    there.
+    """
     found = told(policy, erased, other)
     assert Verdict.INCONCLUSIVE is found.verdict
     assert why in found.why

@@ -1,4 +1,6 @@
-"""What `whatif` cannot judge for want of figures, what it says of time, and how it words where two runs part."""
+"""What `whatif` cannot judge for want of figures, what it says of time, and how it words where two runs
+part.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,6 @@
-"""A policy that does not know the tools of a run does not agree with it: nobody said whether they are harmless."""
+"""A policy that does not know the tools of a run does not agree with it: nobody said whether they are
+harmless.
+"""
 
 from typing import Any
 

@@ -80,7 +80,9 @@ async def viewed(scenario: Scenario, step: int, other: Plain) -> Hypothesis:
 
 @pytest.mark.anyio
 async def test_equal_words_of_the_harness_are_told_apart() -> None:
-    """A nudge that is said again is another message: each stands in its place, and what is left out is the first."""
+    """A nudge that is said again is another message: each stands in its place, and what is left out is the
+    first.
+    """
     going: Plain = {"end_of_turn": "continue"}
     scenario = Scenario(going)
     for word in ("a", "b", "c"):
@@ -107,7 +109,9 @@ async def test_equal_words_of_the_harness_are_told_apart() -> None:
 async def test_no_view_after_a_fact_that_would_have_been_another(
     policy: Plain, story: Story, other: Plain, step: int, advice: str
 ) -> None:
-    """Where the fact itself would have been another, nothing is shown of the request that followed from it."""
+    """Where the fact itself would have been another, nothing is shown of the request that followed from
+    it.
+    """
     scenario = Scenario(policy)
     story(scenario)
     with pytest.raises(NoEvidence, match=advice):

@@ -1,4 +1,6 @@
-"""What another policy would have had recorded in other words: it parts two runs where somebody is told, and not before."""
+"""What another policy would have had recorded in other words: it parts two runs where somebody is told, and
+not before.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +60,9 @@ UNSEEN = [
 
 @pytest.mark.parametrize(("policy", "story", "other", "why"), UNSEEN)
 def test_what_nobody_was_shown_parts_nothing(policy: Plain, story: Story, other: Plain, why: str) -> None:
-    """Where the run ends before anybody is told, the runs agree, and what would stand there otherwise is named."""
+    """Where the run ends before anybody is told, the runs agree, and what would stand there otherwise is
+    named.
+    """
     found = told(policy, story, other)
     assert (Verdict.AGREE, "step_limit") == (found.verdict, found.code)
     ((seq, said),) = found.unseen
@@ -198,7 +202,8 @@ ORDER = [
         Verdict.AGREE,
         id="one that is left",
     ),
-    # Side by side the second was begun before the first was over: whether it would have found the same nobody knows.
+    # Side by side the second was begun before the first was over: whether it would have found the same nobody
+    # knows.
     pytest.param({}, one_by_one, Verdict.DIVERGES, id="two"),
 ]  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Who acts in a simulated world: models that say what they are shown to deserve, tools that keep a ledger, people."""
+"""Who acts in a simulated world: models that say what they are shown to deserve, tools that keep a ledger,
+people.
+"""
 
 import hashlib
 import json
@@ -80,7 +82,9 @@ _PASSING = (
 
 
 class Whim(msgspec.Struct, frozen=True):
-    """Says anything, from the seed and from what it is shown; after `most` requests nothing but plain ends."""
+    """Says anything, from the seed and from what it is shown; after `most` requests nothing but plain
+    ends.
+    """
 
     seed: str
     tools: tuple[str, ...]
@@ -131,7 +135,9 @@ class Whim(msgspec.Struct, frozen=True):
 
 
 class SimulatedModel:
-    """A model of whichever process asks it. Its failures are those of its mind, and those that are planned."""
+    """A model of whichever process asks it. Its failures are those of its mind, and those that are
+    planned.
+    """
 
     name = "simulated"
     priced = True

@@ -1,4 +1,6 @@
-"""Every place at which something can go wrong in a scenario by hand, one after the other, until none is left."""
+"""Every place at which something can go wrong in a scenario by hand, one after the other, until none is
+left.
+"""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,7 +17,9 @@ _MOST = {Point.RENEW: 6, Point.CLAIM: 6, Point.HEAD: 12}
 
 
 def outcomes(scenario: str, *, everything: bool = False) -> Iterator[Outcome]:
-    """Play the scenario with each fault in turn: the n-th use of each point, for n = 1, 2, 3, ... until none fires."""
+    """Play the scenario with each fault in turn: the n-th use of each point, for n = 1, 2, 3, ... until none
+    fires.
+    """
     yield play(Plan(scenario=scenario))
     for point in Point:
         for nth in count(1):

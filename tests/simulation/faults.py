@@ -1,7 +1,7 @@
 """Faults as data: what goes wrong, at which use of which thing, once or for good.
 
-A fault is written `kind:point:n`, and `kind:point:n+` if it lasts: `kill:append:7` kills the process at the seventh
-append of the schedule, whichever process makes it.
+A fault is written `kind:point:n`, and `kind:point:n+` if it lasts: `kill:append:7` kills the process at the
+seventh append of the schedule, whichever process makes it.
 """
 
 import random
@@ -70,7 +70,9 @@ def kinds(point: Point) -> tuple[Kind, ...]:
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """The `nth` use of `point`, counted from 1 over the schedule, goes wrong; if it `lasts`, so do those after it."""
+    """The `nth` use of `point`, counted from 1 over the schedule, goes wrong; if it `lasts`, so do those
+    after it.
+    """
 
     kind: Kind
     point: Point

@@ -16,7 +16,10 @@ _ONCE = (Replay.AT_MOST_ONCE, Replay.RECONCILABLE)
 
 
 class Judge:
-    """Reads every log of a world, and says what is wrong with it. `doubts` counts the calls that were in doubt."""
+    """Reads every log of a world, and says what is wrong with it.
+
+    `doubts` counts the calls that were in doubt.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -66,7 +69,8 @@ class Judge:
             replay, tool = executions[0].replay, executions[0].tool
             if replay in _ONCE and len(executions) > 1 + self._denied(*call):
                 yield f"call {call}: {tool} was run {len(executions)} times, and nobody said that it had not been"
-            # A person may say of a call that it did not happen while somebody who stands still is about to do it.
+            # A person may say of a call that it did not happen while somebody who stands still is about to do
+            # it.
             if replay in _ONCE and _acted(executions) > 1 + self._denied(*call, by_people=True):
                 yield f"call {call}: {tool} acted {_acted(executions)} times"
 

@@ -34,7 +34,9 @@ class Role(msgspec.Struct, frozen=True):
     like: Agent
 
     def agent(self, process: Process, others: Iterable[Agent] = ()) -> Agent:
-        """This agent, in a process. Made from one that is there: checking a policy takes longer than a run."""
+        """This agent, in a process. Made from one that is there: checking a policy takes longer than a
+        run.
+        """
         agent = copy(self.like)
         agent.name, agent.model, agent.store = self.name, SimulatedModel(self.mind), process.store
         agent.models = dict.fromkeys(agent.models, agent.model)
@@ -191,7 +193,9 @@ def _any_policies() -> list[dict[str, Any]]:
         drawn.append(policy)
 
     def no_constant(*_: object, **__: object) -> None:
-        """Else constants of whatever modules are loaded find their way in: other policies in another program."""
+        """Else constants of whatever modules are loaded find their way in: other policies in another
+        program.
+        """
 
     with instead(HypothesisProvider, "_maybe_draw_constant", no_constant):
         draw()

@@ -1,7 +1,8 @@
-"""One schedule: a run is started, things go wrong, and engines take it up until it ends or waits for somebody.
+"""One schedule: a run is started, things go wrong, and engines take it up until it ends or waits for
+somebody.
 
-A life is what one process does with the run. Faults stop after some lives; from then on the run must come to its
-end in a few more.
+A life is what one process does with the run. Faults stop after some lives; from then on the run must come to
+its end in a few more.
 """
 
 import random
@@ -114,7 +115,9 @@ class _Schedule:
         self.end = ""
 
     async def play(self) -> None:
-        """One life after the other, until nothing is left to do and no effect is on its way; then the logs are judged."""
+        """One life after the other, until nothing is left to do and no effect is on its way; then the logs
+        are judged.
+        """
         async with self.world.going_on():
             while self.lives < LIVES:
                 if self.lives >= ILL:
@@ -190,7 +193,8 @@ class _Schedule:
         self.endings.append(ending)
 
     def _visitor(self, target: str, *, waits: bool) -> Callable[[Run], Awaitable[bool]]:
-        """Somebody who answers here and now, or leaves that to the next life; one that began so has its answer.
+        """Somebody who answers here and now, or leaves that to the next life; one that began so has its
+        answer.
 
         Sometimes another engine is answered in the meantime, and this one rests with what it knew.
         """

@@ -28,13 +28,17 @@ def broken(played: Iterable[Outcome]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", BY_HAND)
 def test_whatever_fails_once_or_for_good_no_promise_is_broken(scenario: str) -> None:
-    """The n-th use of the store, a model or a tool fails, hangs, tears or kills, for every n: all promises hold."""
+    """The n-th use of the store, a model or a tool fails, hangs, tears or kills, for every n: all promises
+    hold.
+    """
     assert [] == broken(outcomes(scenario))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_whatever_goes_wrong_together_no_promise_is_broken(chunk: int) -> None:
-    """Any policy, any model, several faults, rival engines and set clocks in one schedule: all promises hold."""
+    """Any policy, any model, several faults, rival engines and set clocks in one schedule: all promises
+    hold.
+    """
     plans = map(Plan.by_chance, range(chunk * SEEDS, (chunk + 1) * SEEDS))
     assert [] == broken(map(play, plans))
 

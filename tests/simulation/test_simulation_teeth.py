@@ -1,4 +1,6 @@
-"""The simulation can fail: an engine or a store with one promise taken out is caught, and for that promise."""
+"""The simulation can fail: an engine or a store with one promise taken out is caught, and for that
+promise.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

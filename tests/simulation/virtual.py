@@ -19,7 +19,8 @@ START = 1_700_000_000
 
 _PATIENCE = 100
 _MOST = 30_000
-"""Looks at the clock in one schedule: each turn of the event loop is one, and a schedule has a few thousand."""
+"""Looks at the clock in one schedule: each turn of the event loop is one, and a schedule has a few thousand.
+"""
 
 Result = TypeVar("Result")
 
@@ -57,7 +58,10 @@ class VirtualTime(trio.abc.Clock):
 
 
 class WallClock:
-    """The wall clock that all processes and the store share; it may be set while they run. Stands in for `time`."""
+    """The wall clock that all processes and the store share; it may be set while they run.
+
+    Stands in for `time`.
+    """
 
     def __init__(self) -> None:
         self.ahead = 0.0  # seconds that somebody has set it forward by, or back if less than 0
@@ -76,7 +80,8 @@ class WallClock:
 
 
 class Order(random.Random):
-    """The order in which tasks run, from a seed; and which of them do not, because their process stands still.
+    """The order in which tasks run, from a seed; and which of them do not, because their process stands
+    still.
 
     `owner` tells a task's process. Trio asks for an order once a turn of its loop: see `_scheduled_by`.
     """
@@ -105,7 +110,9 @@ class Order(random.Random):
 
 
 def run(order: Order, wall: WallClock, main: Callable[[], Awaitable[Result]]) -> Result:
-    """Run `main` from virtual instant 0. Raises `trio.TrioInternalError` from `Stuck` where nothing goes on."""
+    """Run `main` from virtual instant 0. Raises `trio.TrioInternalError` from `Stuck` where nothing goes
+    on.
+    """
     with _scheduled_by(order), instead(refold.engine.clock, "time", wall), _packages_read_once():
         return trio.run(main, clock=VirtualTime())
 
@@ -134,7 +141,9 @@ def _scheduled_by(order: Order) -> Iterator[None]:
 
 @contextmanager
 def _packages_read_once() -> Iterator[None]:
-    """What an agent reads of the installed packages is 7 ms of disk each time: as much as a whole schedule."""
+    """What an agent reads of the installed packages is 7 ms of disk each time: as much as a whole
+    schedule.
+    """
 
     def guards() -> Registry:
         return dict(BUILTIN)

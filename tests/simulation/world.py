@@ -1,4 +1,6 @@
-"""What outlives every process: the log, the clock on the wall, what tools did or set going, and what anybody was told."""
+"""What outlives every process: the log, the clock on the wall, what tools did or set going, and what anybody
+was told.
+"""
 
 import random
 from collections import Counter
@@ -34,7 +36,10 @@ class Execution(msgspec.Struct):
 
 
 class World:
-    """One simulated world. `owner` tells the process of a task. `violations` are the promises that were found broken in it, each a sentence."""
+    """One simulated world. `owner` tells the process of a task.
+
+    `violations` are the promises that were found broken in it, each a sentence.
+    """
 
     def __init__(
         self,
@@ -135,12 +140,15 @@ class World:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncGenerator[None]:
-        """While the block runs effects may be set going; those that are on their way when it ends are waited for."""
+        """While the block runs effects may be set going; those that are on their way when it ends are waited
+        for.
+        """
         async with trio.open_nursery() as self._effects:
             yield
 
     def send(self, call: Call, execution: Execution, epoch: int, takes: float) -> trio.Event:
-        """Set an effect going, as a request or a program of its own: it acts after a time, whether or not its process lives.
+        """Set an effect going, as a request or a program of its own: it acts after a time, whether or not its
+        process lives.
 
         Returns what is set once it has acted, or was refused.
         """

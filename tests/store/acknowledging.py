@@ -1,7 +1,7 @@
 """Another process, which says when appends have returned: run with a path and a durability.
 
-Each turn, eight runs append at once. Once all have returned it prints the number of their last event, and waits for a
-line to go on: whoever kills it then, or cuts its power, must find them all.
+Each turn, eight runs append at once. Once all have returned it prints the number of their last event, and
+waits for a line to go on: whoever kills it then, or cuts its power, must find them all.
 """
 
 import sys

@@ -145,7 +145,9 @@ def test_check_names_what_differs(change: dict[str, object], problem: str) -> No
 
 
 def test_no_content_cannot_become_erased_content() -> None:
-    """An empty digest, which hashes like none, does not make an event look like one with its content erased."""
+    """An empty digest, which hashes like none, does not make an event look like one with its content
+    erased.
+    """
     (one,) = extend("r", START, [FIRST])
     said = check(msgspec.structs.replace(one, content_digest=b""), START)
     assert said == "its content digest is 0 bytes long, not 32: it was changed"

@@ -52,7 +52,9 @@ async def test_an_append_that_is_alone(
 
 
 async def test_an_append_behind_other_work(store: SqliteStore, here: list[bool]) -> None:
-    """What the connection's thread did may have ended with a checkpoint: then the next commit flushes, and not here."""
+    """What the connection's thread did may have ended with a checkpoint: then the next commit flushes, and
+    not here.
+    """
     (lease,) = await leased(store)
     for seq in range(4):
         if seq == 2:
@@ -62,7 +64,9 @@ async def test_an_append_behind_other_work(store: SqliteStore, here: list[bool])
 
 
 async def test_appends_of_one_moment(store: SqliteStore, here: list[bool]) -> None:
-    """Several are one group, which the connection's thread writes; the next that is alone is written here again."""
+    """Several are one group, which the connection's thread writes; the next that is alone is written here
+    again.
+    """
     leases = await leased(store, 3)
     await asyncio.gather(*[store.append(lease.run, 0, lease, records(1)) for lease in leases])
     await store.append(leases[0].run, 1, leases[0], records(1))
@@ -93,7 +97,9 @@ async def test_a_thread_that_is_at_work(store: SqliteStore, here: list[bool]) ->
 
 
 async def test_a_lock_of_another_program(store: SqliteStore, here: list[bool], tmp_path: Path) -> None:
-    """It stops the append, and not the event loop: that goes on while the connection's thread waits for the lock."""
+    """It stops the append, and not the event loop: that goes on while the connection's thread waits for the
+    lock.
+    """
     (lease,) = await leased(store)
     with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -107,7 +113,9 @@ async def test_a_lock_of_another_program(store: SqliteStore, here: list[bool], t
 
 
 async def test_the_journal_does_not_grow(store: SqliteStore, here: list[bool], tmp_path: Path) -> None:
-    """Every so many appends the connection's thread takes two: it brings what was written into the file, and begins anew."""
+    """Every so many appends the connection's thread takes two: it brings what was written into the file, and
+    begins anew.
+    """
     (lease,), head = await leased(store), Head(seq=0, hash=b"")
     for _ in range(5 * committer.HERE_IN_A_ROW):
         head = await store.append(lease.run, head.seq, lease, records(1, head.seq))

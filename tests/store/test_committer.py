@@ -58,7 +58,9 @@ async def outcome(store: SqliteStore, lease: Lease, new: list[Record], seq: int 
 
 
 async def test_many_runs_share_a_commit(store: SqliteStore, groups: list[list[str]]) -> None:
-    """64 appends that wait at one moment are one transaction; then each group is what came during the last one."""
+    """64 appends that wait at one moment are one transaction; then each group is what came during the last
+    one.
+    """
     leases = await leased(store, 64)
     async with asyncio.TaskGroup() as tasks:
         for lease in leases:
@@ -156,7 +158,9 @@ async def test_a_commit_of_unknown_outcome(
     failing: list[tuple[str, BaseException, bool]],
     after: bool,
 ) -> None:
-    """When the disk fails in a commit, every append of the group says that it may have happened; none is tried again."""
+    """When the disk fails in a commit, every append of the group says that it may have happened; none is
+    tried again.
+    """
     leases = await leased(store, 4)
     failing.append(("COMMIT", sqlite_error(sqlite3.SQLITE_IOERR), after))
     got = await asyncio.gather(*[outcome(store, lease, records(2)) for lease in leases])
@@ -185,7 +189,9 @@ async def test_a_disk_that_fails_before_the_commit(
 async def test_an_error_of_no_database(
     store: SqliteStore, failing: list[tuple[str, BaseException, bool]]
 ) -> None:
-    """Whatever else goes wrong in the thread reaches every append of the group, and the next group is written."""
+    """Whatever else goes wrong in the thread reaches every append of the group, and the next group is
+    written.
+    """
     leases = await leased(store, 2)
     failing.append(("COMMIT", MemoryError("no room"), False))
     async with asyncio.TaskGroup() as tasks:
@@ -202,7 +208,9 @@ async def test_an_error_of_no_database(
 async def test_heads_are_looked_up_only_if_somebody_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A place found by the last group is believed until this connection, or any other, has changed the file."""
+    """A place found by the last group is believed until this connection, or any other, has changed the
+    file.
+    """
     looked = list[str]()
 
     def find(connection: PagedConnection, run: str) -> object:
@@ -302,7 +310,9 @@ async def test_functions_run_in_the_thread_of_the_connection(tmp_path: Path) -> 
 async def test_a_locked_file_stops_the_group(
     tmp_path: Path, groups: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another program has the lock, a group waits once for it, and then fails whole, with nothing written."""
+    """While another program has the lock, a group waits once for it, and then fails whole, with nothing
+    written.
+    """
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.01)
     async with await SqliteStore.open(tmp_path / "runs.db") as store:
         leases = await leased(store, 3)

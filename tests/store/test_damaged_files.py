@@ -23,7 +23,9 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("token", [2**63 - 1, 2**63 - 2])
 async def test_a_token_after_which_there_is_none(filled: Path, token: int) -> None:
-    """A run whose token somebody set to the largest ones takes no lease, and whoever asks is told which run it is."""
+    """A run whose token somebody set to the largest ones takes no lease, and whoever asks is told which run
+    it is.
+    """
     by_hand(filled, f"UPDATE run SET token = {token}")
     async with await SqliteStore.open(filled) as store:
         with pytest.raises(DamagedStore, match=f"run r: its token is {token}, and no lease can follow it"):
@@ -92,7 +94,9 @@ async def test_a_changed_schema(filled: Path, statements: list[str], differs: st
     ],
 )
 async def test_changed_triggers(filled: Path, statement: str, differs: str) -> None:
-    """Triggers other than a store's refuse to be written to; a reader, who fires none, still finds every edit."""
+    """Triggers other than a store's refuse to be written to; a reader, who fires none, still finds every
+    edit.
+    """
     by_hand(filled, statement)
     with pytest.raises(DamagedStore, match=f"{differs} is not as the store makes it"):
         await SqliteStore.open(filled)
@@ -230,7 +234,9 @@ async def test_keys_out_of_order_come_to_an_end(filled: Path, upto: int | None) 
 
 
 async def test_a_copy_gives_newer_tokens(filled: Path, tmp_path: Path) -> None:
-    """A token is no smaller than the file's own time: of a copy, or a bundle unpacked anew, it is above those given before."""
+    """A token is no smaller than the file's own time: of a copy, or a bundle unpacked anew, it is above those
+    given before.
+    """
     with closing(sqlite3.connect(filled)) as raw:
         (before,) = raw.execute(f"SELECT {schema.NOW}").fetchone()
     async with await SqliteStore.open(filled) as store:
@@ -260,7 +266,9 @@ def rekeyed(path: Path, old: bytes, new: bytes) -> None:
 
 
 async def test_an_append_that_is_silently_dropped(filled: Path) -> None:
-    """Where an insert leaves the head as it was, though nobody else wrote, the append raises `DamagedStore`."""
+    """Where an insert leaves the head as it was, though nobody else wrote, the append raises
+    `DamagedStore`.
+    """
     async with await SqliteStore.open(filled) as store:
         by_hand(
             filled, "CREATE TRIGGER more BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END", "SELECT 1"
@@ -290,7 +298,9 @@ LOOSE = "CREATE TABLE event (key INTEGER PRIMARY KEY, at, kind, hash, content_di
 
 
 def loosened(path: Path, statement: str) -> None:
-    """Run a statement on a table that takes any value, and make it strict again: so a bad disk could leave it."""
+    """Run a statement on a table that takes any value, and make it strict again: so a bad disk could leave
+    it.
+    """
     asked = "SELECT sql FROM sqlite_schema WHERE name IN ('event', 'event_is_final') ORDER BY name"
     strict, trigger = [str(sql) for (sql,) in by_hand(path, asked)]
     by_hand(path, "DROP TRIGGER event_is_final")

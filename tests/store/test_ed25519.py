@@ -1,4 +1,6 @@
-"""Signatures are checked as RFC 8032 says, without a library: its test vectors, and a library to compare with."""
+"""Signatures are checked as RFC 8032 says, without a library: its test vectors, and a library to compare
+with.
+"""
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -90,7 +92,9 @@ def test_what_is_not_canonical_is_refused(key: bytes, signature: bytes) -> None:
 
 
 def test_a_point_written_otherwise_is_refused() -> None:
-    """With S = 0, and the neutral point as key and as R, the equation holds; no other way to write that point passes."""
+    """With S = 0, and the neutral point as key and as R, the equation holds; no other way to write that point
+    passes.
+    """
     neutral = (1).to_bytes(32, "little")
     assert signed(neutral, MESSAGE, neutral + bytes(32))
     for other in (P + 1, 1 | 1 << 255):

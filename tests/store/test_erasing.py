@@ -26,7 +26,9 @@ def beside(path: Path) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 10_000])
 async def test_nothing_is_left(path: Path, size: int) -> None:
-    """Text and salt stand neither in the file nor beside it, long ones that fill pages of their own neither."""
+    """Text and salt stand neither in the file nor beside it, long ones that fill pages of their own
+    neither.
+    """
     secret = SECRET * size
     async with await SqliteStore.open(path) as store:
         await append(store, "r", [record(0), record(1, secret), record(2, b'"other"')])
@@ -98,7 +100,9 @@ async def test_marks_at_the_edge_of_a_piece(path: Path, monkeypatch: pytest.Monk
 
 
 async def test_a_reader_in_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a reader keeps the journal, the erasure is done and says that the bytes may still be there; again, it is whole."""
+    """Where a reader keeps the journal, the erasure is done and says that the bytes may still be there;
+    again, it is whole.
+    """
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.01)
     async with await SqliteStore.open(path) as store:
         await append(store, "r", [record(1, SECRET)])
@@ -126,7 +130,9 @@ async def test_a_snapshot_leaves_nothing(path: Path) -> None:
 
 
 async def test_a_shell_can_only_erase(path: Path) -> None:
-    """Plain SQL may take content and salt away together, as the store does: the digest stays, and the chain holds."""
+    """Plain SQL may take content and salt away together, as the store does: the digest stays, and the chain
+    holds.
+    """
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(2))
         before = await events(store, "r")

@@ -72,7 +72,9 @@ def test_virtual_tables_are_not_opened() -> None:
 
 @pytest.mark.slow
 def test_a_huge_schema() -> None:
-    """A database of more objects than anybody has is refused before they are all parsed, which would take minutes."""
+    """A database of more objects than anybody has is refused before they are all parsed, which would take
+    minutes.
+    """
     rows = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT 'view', 'v' || i, 'v' || i, 0, 'CREATE VIEW v' || i || ' AS SELECT 1' FROM n"
     data = made("CREATE TABLE t (a)", "PRAGMA writable_schema = ON", f"INSERT INTO sqlite_schema {rows}")
     with within(), pytest.raises(BadDatabase, match="interrupted"):

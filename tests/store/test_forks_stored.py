@@ -83,7 +83,9 @@ def forge(path: Path, run: str, after: Head, body: dict[str, Any]) -> None:
     ],
 )
 async def test_a_forged_lineage(tmp_path: Path, parent: str, seq: int) -> None:
-    """A fork of what is not there, a circle among it, is a damaged log that says so; reading it comes to an end."""
+    """A fork of what is not there, a circle among it, is a damaged log that says so; reading it comes to an
+    end.
+    """
     path = tmp_path / "runs.db"
     await file_of(path)
     for run, said in (("x", parent), ("y", "x")):
@@ -119,7 +121,9 @@ async def test_a_fork_that_says_nothing(tmp_path: Path, body: dict[str, Any]) ->
 
 
 async def test_a_fork_under_a_seal(tmp_path: Path) -> None:
-    """A fork is sealed as any run is, and its bundle shows that it was; of its parent's events none is counted twice."""
+    """A fork is sealed as any run is, and its bundle shows that it was; of its parent's events none is
+    counted twice.
+    """
     path = tmp_path / "b.zip"
     async with MemoryStore() as store:
         await family(store)
@@ -197,7 +201,9 @@ async def test_a_bundle_that_lies_about_a_fork(
 
 
 async def test_many_forks_of_a_long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking at each fork with all that is behind it has an end: beyond that the bundle cannot be judged so."""
+    """Looking at each fork with all that is behind it has an end: beyond that the bundle cannot be judged
+    so.
+    """
     async with MemoryStore() as store:
         await append(store, "r", records(5))
         for n in range(4):
@@ -214,7 +220,9 @@ async def test_many_forks_of_a_long_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 async def test_what_is_not_forked(tmp_path: Path) -> None:
-    """A parent that is damaged where it is cut cannot be forked there, and a run in another store is none here."""
+    """A parent that is damaged where it is cut cannot be forked there, and a run in another store is none
+    here.
+    """
     async with MemoryStore() as store, MemoryStore() as other:
         await sealed(other, "elsewhere", count=4)
         head = await other.head("elsewhere")

@@ -36,7 +36,9 @@ LAST = f"(SELECT max(key) FROM event) & {schema.SEQ_MASK}"
     ],
 )
 async def test_rows_that_no_store_leaves(filled: Path, statements: list[str], problem: str) -> None:
-    """Where rows are gone, and a row that is there shows it, `check` names the event and why it cannot stand so."""
+    """Where rows are gone, and a row that is there shows it, `check` names the event and why it cannot stand
+    so.
+    """
     async with await SqliteStore.open(filled, readonly=True) as store:
         await store.check()
     edited(filled, *(each.replace("'{}'", "x'7b7d'") for each in statements))
@@ -61,7 +63,9 @@ async def test_rows_that_no_store_leaves(filled: Path, statements: list[str], pr
     ],
 )
 async def test_what_a_reader_is_told_of_a_changed_log(filled: Path, statement: str, problem: str) -> None:
-    """An edited event is said to be another than was recorded; one behind a gap is not: itself it may be as it was."""
+    """An edited event is said to be another than was recorded; one behind a gap is not: itself it may be as
+    it was.
+    """
     edited(filled, statement)
     async with await SqliteStore.open(filled, readonly=True) as store:
         with pytest.raises(DamagedLog, match=problem) as caught:

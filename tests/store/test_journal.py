@@ -16,7 +16,9 @@ FRAME = 4096 + 24
 
 @pytest.fixture
 async def left(tmp_path: Path) -> Path:
-    """What a process left that was killed after six appends of two events: most of it is in the write-ahead log."""
+    """What a process left that was killed after six appends of two events: most of it is in the write-ahead
+    log.
+    """
     path, copy = tmp_path / "runs.db", tmp_path / "left" / "runs.db"
     copy.parent.mkdir()
     async with await SqliteStore.open(path) as store:
@@ -46,7 +48,9 @@ async def test_what_a_killed_process_left(left: Path, readonly: bool) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 10, 30])
 async def test_a_journal_that_lost_its_end(left: Path, kept: int) -> None:
-    """What was committed in the part that is left is there, whole appends only, and the log goes on from there."""
+    """What was committed in the part that is left is there, whole appends only, and the log goes on from
+    there.
+    """
     journal = left.with_name("runs.db-wal")
     data = journal.read_bytes()
     frames = (len(data) - 32) // FRAME
@@ -60,7 +64,9 @@ async def test_a_journal_that_lost_its_end(left: Path, kept: int) -> None:
 
 @pytest.mark.parametrize("journal", [b"7\x7f\x06\x82", bytes(9000)], ids=["a few bytes", "zeros"])
 async def test_a_journal_that_was_never_written(left: Path, journal: bytes) -> None:
-    """What a crash leaves of a journal that had only begun counts for nothing: the file is all there is, and appends go on."""
+    """What a crash leaves of a journal that had only begun counts for nothing: the file is all there is, and
+    appends go on.
+    """
     left.with_name("runs.db-wal").write_bytes(journal)
     seq = await whole(left)
     async with await SqliteStore.open(left) as store:
@@ -68,7 +74,9 @@ async def test_a_journal_that_was_never_written(left: Path, journal: bytes) -> N
 
 
 async def test_a_journal_of_rubbish(left: Path) -> None:
-    """No crash leaves a journal whose header SQLite did not write: it is damage, and no append overwrites it."""
+    """No crash leaves a journal whose header SQLite did not write: it is damage, and no append overwrites
+    it.
+    """
     left.with_name("runs.db-wal").write_bytes(b"\xff" * 9000)
     with pytest.raises(DamagedStore, match="the header of its -wal is not what SQLite wrote"):
         await whole(left)

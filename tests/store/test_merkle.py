@@ -67,7 +67,9 @@ def test_a_tree_without_leaves_has_a_root() -> None:
 
 
 def test_leaves_and_nodes_are_told_apart() -> None:
-    """A leaf begins with 0, a node with 1, and the fields of a leaf are framed: the bytes are those of the reference."""
+    """A leaf begins with 0, a node with 1, and the fields of a leaf are framed: the bytes are those of the
+    reference.
+    """
     head = bytes(range(32))
     assert sha256(b"\0" + b"6:run-\xc3\xa4" + b"2:42" + head).digest() == leaf_hash("run-ä", 42, head)
     assert sha256(b"\1" + head + EMPTY).digest() == node_hash(head, EMPTY)

@@ -85,7 +85,9 @@ def make_directory(path: Path) -> None:
     ],
 )
 async def test_what_is_no_store_is_left_alone(path: Path, make: object, problem: str, readonly: bool) -> None:
-    """Anything but a store raises `NotAStore` with the path and the problem; no byte and no file is touched."""
+    """Anything but a store raises `NotAStore` with the path and the problem; no byte and no file is
+    touched.
+    """
     assert callable(make)
     make(path)
     before = {p: p.read_bytes() if p.is_file() else b"" for p in path.parent.iterdir()}
@@ -115,7 +117,9 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
 
 
 async def test_a_file_left_half_made(path: Path) -> None:
-    """What a power cut left of a file that was being made is rolled back by who may write; a reader says so."""
+    """What a power cut left of a file that was being made is rolled back by who may write; a reader says
+    so.
+    """
     other = path.with_name("other.db")
     with closing(sqlite3.connect(other, isolation_level=None)) as raw:
         raw.execute("PRAGMA cache_size = 1")

@@ -54,7 +54,9 @@ async def told(store: Store) -> list[object]:
 
 
 def test_reading_here_needs_no_event_loop(filled: Path) -> None:
-    """Nothing that reads a store which was opened to be read here waits for anything, and all is told as to any reader."""
+    """Nothing that reads a store which was opened to be read here waits for anything, and all is told as to
+    any reader.
+    """
 
     async def read() -> list[object]:
         async with await SqliteStore.open(filled, readonly=True) as store:
@@ -70,10 +72,13 @@ def test_reading_here_needs_no_event_loop(filled: Path) -> None:
 
 
 def test_ctrl_c_while_reading_here(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the middle of a long statement ends the program, and is not taken for a file made to be read for ever."""
+    """Ctrl-C in the middle of a long statement ends the program, and is not taken for a file made to be read
+    for ever.
+    """
     forever = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 60000000) SELECT max(i), 0, 0 FROM n"
     file = Readable.open_here(filled)
-    # However late the key is pressed on a busy machine, the statement is not ended for its length before that.
+    # However late the key is pressed on a busy machine, the statement is not ended for its length before
+    # that.
     monkeypatch.setattr(connection, "LOOKS", 10**6)
     ctrl_c = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
     before = signal.signal(

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("replaced", [False, True])
 async def test_nothing_is_written_where_nobody_finds_it(tmp_path: Path, suffix: str, replaced: bool) -> None:
-    """A store whose file, or journal, was removed or replaced takes no append, and does not say that it did."""
+    """A store whose file, or journal, was removed or replaced takes no append, and does not say that it
+    did.
+    """
     path = tmp_path / "runs.db"
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(2))

@@ -26,7 +26,9 @@ async def seals(store: MemoryStore) -> list[Seal]:
 
 
 async def test_the_heads_of_all_runs_are_sealed() -> None:
-    """Each run's head becomes an entry, and all of them one more; root and signature are those of the documented bytes."""
+    """Each run's head becomes an entry, and all of them one more; root and signature are those of the
+    documented bytes.
+    """
     async with MemoryStore() as store:
         done = await sealed(store, "a", "b")
         heads = {run: head async for chunk in store.runs() for run, head in chunk}
@@ -196,7 +198,9 @@ def test_another_line_is_none(typed: str) -> None:
 
 
 def test_a_key_is_made_and_read(tmp_path: Path) -> None:
-    """What `make_key` writes is read again, only its owner may read the private one, and nothing is written over."""
+    """What `make_key` writes is read again, only its owner may read the private one, and nothing is written
+    over.
+    """
     path = tmp_path / "k"
     public = make_key(path)
     assert 0o600 == path.stat().st_mode & 0o777

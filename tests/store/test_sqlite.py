@@ -119,7 +119,9 @@ async def test_readonly(filled: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 200])
 async def test_a_full_disk(filled: Path, size: int) -> None:
-    """On a full disk the append raises `StoreUnavailable`, nothing of it is there, and with room it goes on."""
+    """On a full disk the append raises `StoreUnavailable`, nothing of it is there, and with room it goes
+    on.
+    """
     long = Record(at=0, kind="k", body=b'"' + b"x" * 50_000 + b'"')
     async with tampered(filled, "PRAGMA max_page_count = 20") as store:
         head = await store.head("r")
@@ -165,7 +167,9 @@ async def test_a_read_only_place(locked_away: Path) -> None:
 
 
 async def test_a_locked_file(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While another program holds the lock, appends raise `StoreUnavailable` and reads work; then it goes on."""
+    """While another program holds the lock, appends raise `StoreUnavailable` and reads work; then it goes
+    on.
+    """
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.01)
     async with await SqliteStore.open(filled) as store:
         with closing(sqlite3.connect(filled, isolation_level=None)) as other:

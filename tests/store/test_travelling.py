@@ -48,7 +48,9 @@ def verify(folder: Path, *words: str) -> tuple[int, str]:
 
 
 async def test_it_runs_alone(bundle: Path, tmp_path: Path) -> None:
-    """Without refold it says what was checked, what the seal covers and what cannot be proved, as `told` does."""
+    """Without refold it says what was checked, what the seal covers and what cannot be proved, as `told`
+    does.
+    """
     write_key(tmp_path / "k.pub", signing_key())
     code, said = verify(tmp_path, "b.zip", "--key", "k.pub")
     with reading(bundle, [signing_key().public]) as opened:

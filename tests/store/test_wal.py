@@ -1,4 +1,6 @@
-"""A write-ahead log that a killed process left, with a bit flipped in it, or cut off: damage is reported, a torn end is not."""
+"""A write-ahead log that a killed process left, with a bit flipped in it, or cut off: damage is reported, a
+torn end is not.
+"""
 
 import os
 import random
@@ -81,7 +83,9 @@ async def seq_of(path: Path) -> int:
 
 
 def places(frames: int) -> list[int]:
-    """Bits of each byte of the header, and of each field of every third frame and the last, with random ones of its page."""
+    """Bits of each byte of the header, and of each field of every third frame and the last, with random ones
+    of its page.
+    """
     chance = random.Random(7)
     header = [8 * at + chance.randrange(8) for at in range(wal.HEADER)]
     fields = [0, 3, 4, 7, 8, 11, 12, 15, 16, 19, 20, 23]
@@ -95,14 +99,18 @@ def places(frames: int) -> list[int]:
 
 
 async def test_every_flipped_bit_is_reported(left: Left) -> None:
-    """Wherever one bit is flipped, in the header, a frame's header, its page, its checksum, or the last commit."""
+    """Wherever one bit is flipped, in the header, a frame's header, its page, its checksum, or the last
+    commit.
+    """
     bits = places(left.frames)
     assert len(bits) > 300
     assert [] == [bit for bit in bits if not left.lay(flip(left.log, bit))]
 
 
 async def test_no_log_that_was_cut_off_is_reported(left: Left) -> None:
-    """At whatever byte a crash cut the log, and whatever part of its last transaction reached the disk, it opens."""
+    """At whatever byte a crash cut the log, and whatever part of its last transaction reached the disk, it
+    opens.
+    """
     chance = random.Random(7)
     cuts = sorted({*range(60), *(chance.randrange(len(left.log)) for _ in range(150)), len(left.log)})
     assert [] == [cut for cut in cuts if left.lay(left.log[:cut])]
@@ -110,7 +118,9 @@ async def test_no_log_that_was_cut_off_is_reported(left: Left) -> None:
 
 @pytest.mark.parametrize("hole", [bytes(512), bytes(PAGE), b"\xa5" * 512], ids=["sector", "page", "rubbish"])
 async def test_a_last_transaction_that_was_torn(left: Left, hole: bytes) -> None:
-    """A sector or a page of the last transaction that never reached the disk is the end of the log, not damage."""
+    """A sector or a page of the last transaction that never reached the disk is the end of the log, not
+    damage.
+    """
     last = await frames_of_last(left)
     for frame in range(left.frames - last, left.frames):
         at = wal.HEADER + frame * FRAME + wal.FRAME + 8
@@ -131,13 +141,17 @@ async def frames_of_last(left: Left) -> int:
 @pytest.mark.parametrize("size", [1, 16, 512, PAGE, FRAME])
 @pytest.mark.parametrize("frame", [0, 1, 5])
 async def test_more_than_a_bit(left: Left, size: int, frame: int) -> None:
-    """Bytes of an earlier transaction that are overwritten are reported: a later transaction shows that it was on disk."""
+    """Bytes of an earlier transaction that are overwritten are reported: a later transaction shows that it
+    was on disk.
+    """
     at = wal.HEADER + frame * FRAME
     assert "begins a later transaction" in left.lay(left.log[:at] + b"\xa5" * size + left.log[at + size :])
 
 
 async def test_frames_of_an_older_generation(tmp_path: Path) -> None:
-    """What an earlier round of the log left behind its end, with other salts, is not damage, and hides none."""
+    """What an earlier round of the log left behind its end, with other salts, is not damage, and hides
+    none.
+    """
     path = tmp_path / "runs.db"
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(60))
@@ -157,7 +171,9 @@ async def test_frames_of_an_older_generation(tmp_path: Path) -> None:
 
 
 async def test_a_large_transaction_that_was_rolled_back(tmp_path: Path) -> None:
-    """Frames that a transaction wrote before it was rolled back are not damage, also where a later one covers some."""
+    """Frames that a transaction wrote before it was rolled back are not damage, also where a later one covers
+    some.
+    """
     path = tmp_path / "runs.db"
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(3))
@@ -177,7 +193,9 @@ async def test_a_large_transaction_that_was_rolled_back(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_another_machine_wrote(left: Left) -> None:
-    """A log whose checksums add up words in the other order is checked as well: none is reported, and each flipped bit is."""
+    """A log whose checksums add up words in the other order is checked as well: none is reported, and each
+    flipped bit is.
+    """
     other = big_endian(left.log)
     assert "" == left.lay(other)
     assert APPENDS * 2 == await seq_of(left.path)  # SQLite takes it
@@ -206,7 +224,9 @@ def added(sums: tuple[int, int], data: bytes) -> tuple[int, int]:
 
 @pytest.mark.parametrize("bit", [5 * 8, 8 * (wal.HEADER + 3 * FRAME + 100)], ids=["header", "page"])
 async def test_a_damaged_log_is_opened_by_readers_alone(left: Left, bit: int) -> None:
-    """Opening it to write raises and leaves every byte; a reader is given what is left, and `check` raises."""
+    """Opening it to write raises and leaves every byte; a reader is given what is left, and `check`
+    raises.
+    """
     damaged = flip(left.log, bit)
     left.lay(damaged)
     before = left.path.read_bytes()
@@ -222,7 +242,9 @@ async def test_a_damaged_log_is_opened_by_readers_alone(left: Left, bit: int) ->
 
 
 async def test_a_damaged_log_that_has_the_tables_too(tmp_path: Path) -> None:
-    """A store that was never checkpointed and whose log is damaged at its beginning is damaged, not an empty file."""
+    """A store that was never checkpointed and whose log is damaged at its beginning is damaged, not an empty
+    file.
+    """
     path = tmp_path / "runs.db"
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(3))
@@ -254,7 +276,9 @@ async def test_a_log_that_is_written_meanwhile(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_was_removed(tmp_path: Path) -> None:
-    """Where a killed process left an index and somebody removed the log, its index shows that events are missing."""
+    """Where a killed process left an index and somebody removed the log, its index shows that events are
+    missing.
+    """
     path = tmp_path / "runs.db"
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(3))
@@ -315,7 +339,9 @@ def writing(path: Path) -> sqlite3.Connection:
 
 @pytest.mark.parametrize("closes", [False, True])
 async def test_a_log_that_is_made_meanwhile(tmp_path: Path, closes: bool) -> None:
-    """A process that opens the store and commits after its -wal was found missing, before its -shm is read, lost nothing."""
+    """A process that opens the store and commits after its -wal was found missing, before its -shm is read,
+    lost nothing.
+    """
     path = Crowded(tmp_path / "runs.db")
     async with await SqliteStore.open(path):
         pass

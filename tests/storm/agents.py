@@ -1,6 +1,8 @@
-"""What the workers of a storm drive: an agent whose model plans from what it is shown, and tools that leave traces.
+"""What the workers of a storm drive: an agent whose model plans from what it is shown, and tools that leave
+traces.
 
-A tool writes a line each time that it really runs, and has it written, into a file of which the store knows nothing.
+A tool writes a line each time that it really runs, and has it written, into a file of which the store knows
+nothing.
 """
 
 import os

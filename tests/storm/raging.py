@@ -1,8 +1,10 @@
-"""Many runs, a few workers over one store, SIGKILL and SIGSTOP at random: what is lost, what is done twice, what does not end?
+"""Many runs, a few workers over one store, SIGKILL and SIGSTOP at random: what is lost, what is done twice,
+what does not end?
 
-Workers are killed at moments that a seed chooses, and started again at once; others stand still for longer than their
-leases are good for, and are woken. When the time is up they are left alone until every run has ended. Then the log is held against what lies beside it: each head that any worker was told is on
-disk, and each line that a tool wrote when it really ran.
+Workers are killed at moments that a seed chooses, and started again at once; others stand still for longer
+than their leases are good for, and are woken. When the time is up they are left alone until every run has
+ended. Then the log is held against what lies beside it: each head that any worker was told is on disk, and
+each line that a tool wrote when it really ran.
 """
 
 import random
@@ -95,7 +97,10 @@ class Workers:
         return True
 
     def stop_one(self, chance: random.Random) -> bool:
-        """Have one that is at work stand still, mostly for longer than its leases are good for. Whether there was one."""
+        """Have one that is at work stand still, mostly for longer than its leases are good for.
+
+        Whether there was one.
+        """
         place = self._one(chance)
         if place is None or len(self._still) + 1 == len(self._running):
             return False
@@ -193,7 +198,8 @@ async def _judge(folder: Path, figures: Figures) -> None:
     figures.repeated_charges = sum(count - 1 for count in charged.values())
     figures.repeated_bookings = sum(count - 1 for count in booked.values())
     figures.other_keys = sum(len(each) - 1 for each in keys.values())
-    # Who is suspended in the middle of a commit holds SQLite's lock: the others say so, and their runs are taken up again.
+    # Who is suspended in the middle of a commit holds SQLite's lock: the others say so, and their runs are
+    # taken up again.
     failed = [line for line in _lines(folder / "told") if " failed " in line]
     figures.locked_out = sum("SQLITE_BUSY" in line or "StoreUnavailable" in line for line in failed)
     figures.failures = len(failed) - figures.locked_out

@@ -9,7 +9,9 @@ from storm.raging import storm
 
 @pytest.mark.slow
 def test_nothing_is_lost_and_nothing_done_twice_when_workers_are_killed_and_suspended(tmp_path: Path) -> None:
-    """After workers were killed and suspended at random, every run ends, no recorded event is gone, nothing was done twice."""
+    """After workers were killed and suspended at random, every run ends, no recorded event is gone, nothing
+    was done twice.
+    """
     figures = storm(tmp_path, runs=12, workers=2, steps=6, seconds=3.0, seed=7, lease=1.0, at_least=3)
     assert 0 == figures.violations, figures
     assert figures.kills

@@ -1,4 +1,6 @@
-"""A chain of approvers by itself: an answer with calls is shown to it, and what it says is written as words."""
+"""A chain of approvers by itself: an answer with calls is shown to it, and what it says is written as
+words.
+"""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
-"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, errors, results, blotted out by chance.
+"""A life as a transcript would have it that lacks some of it: tools, tokens, prices, times, errors, results,
+blotted out by chance.
 
-What is left is derived anew, as an import does it: each fact stands where it stood, with what its source says of it
-right behind it, and what has no time of its own stands at the instant of what came before.
+What is left is derived anew, as an import does it: each fact stands where it stood, with what its source says
+of it right behind it, and what has no time of its own stands at the instant of what came before.
 """
 
 import random

@@ -1,4 +1,6 @@
-"""A browser to open pages with: Debian's Chromium, which the machine must have, or the one that REFOLD_CHROMIUM names."""
+"""A browser to open pages with: Debian's Chromium, which the machine must have, or the one that
+REFOLD_CHROMIUM names.
+"""
 
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""One script as five clients record it: what a person says, and for each answer its text and the commands that it runs.
+"""One script as five clients record it: what a person says, and for each answer its text and the commands
+that it runs.
 
 Written by hand after what Gemini CLI 0.61, Qwen Code 0.15, OpenCode 1.18, Codex 0.169 and Pi 0.73 write.
 """

@@ -13,7 +13,8 @@ START = 1_700_000_000 * SECOND
 class VirtualClock:
     """An `engine.clock.Clock` that stands still until `advance`.
 
-    `jumps`: whoever sleeps is woken at once, and it is then that late. For runs that only wait between attempts.
+    `jumps`: whoever sleeps is woken at once, and it is then that late. For runs that only wait between
+    attempts.
     """
 
     def __init__(self, at: int = START, *, jumps: bool = False) -> None:

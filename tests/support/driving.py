@@ -1,4 +1,6 @@
-"""What tests of the engine share: models and tools that do as a test says, and the judgement over what they left."""
+"""What tests of the engine share: models and tools that do as a test says, and the judgement over what they
+left.
+"""
 
 from collections.abc import AsyncGenerator, Callable
 

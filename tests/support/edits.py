@@ -1,7 +1,8 @@
-"""Logs edited at random by somebody who can write the store: what they say is another thing, and the chain holds again.
+"""Logs edited at random by somebody who can write the store: what they say is another thing, and the chain
+holds again.
 
-An edit is one or several changes of what stands in a log, in bodies, contents and headers, and of the order of its events.
-The chain is computed anew over it, as that takes no key.
+An edit is one or several changes of what stands in a log, in bodies, contents and headers, and of the order
+of its events. The chain is computed anew over it, as that takes no key.
 """
 
 import json
@@ -35,7 +36,9 @@ Path = tuple[str | int, ...]
 
 
 class Edit(Struct, frozen=True):
-    """One change: of which part of which kind of event (`body`, `content`, `at`, `kind`, or of the order), and where in it."""
+    """One change: of which part of which kind of event (`body`, `content`, `at`, `kind`, or of the order),
+    and where in it.
+    """
 
     kind: str
     part: str
@@ -49,7 +52,9 @@ class Edited(Struct, frozen=True):
     records: tuple[Record, ...]
 
     def stored(self) -> list[Stored]:
-        """It as it lies on disk, with its chain; where a fork goes on from is mended with it, unless that was edited."""
+        """It as it lies on disk, with its chain; where a fork goes on from is mended with it, unless that was
+        edited.
+        """
         return chained(self.records, forks=all(edit.path != "parent_hash" for edit in self.edits))
 
 
@@ -64,7 +69,9 @@ def log_of(events: Sequence[Event]) -> list[Record]:
 
 
 def chained(records: Sequence[Record], *, forks: bool = True) -> list[Stored]:
-    """The records with a chain over them; a fork has a run of its own, and with `forks` the hash that it goes on from."""
+    """The records with a chain over them; a fork has a run of its own, and with `forks` the hash that it goes
+    on from.
+    """
     run, head, made = RUN, START, list[Stored]()
     for each in records:
         record = each
@@ -164,7 +171,9 @@ def fellows(logs: Iterable[Sequence[Record]]) -> Fellows:
 
 
 class Editor:
-    """Edits logs at random; what it puts somewhere is near what stood there, or stands in such a place of another log."""
+    """Edits logs at random; what it puts somewhere is near what stood there, or stands in such a place of
+    another log.
+    """
 
     def __init__(self, random: Random, fellows: Fellows) -> None:
         self.random, self._fellows = random, fellows

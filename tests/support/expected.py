@@ -1,4 +1,6 @@
-"""What a person expects of the recorded logs of presets, by the rules; see `tests/reducers/test_golden.py`."""
+"""What a person expects of the recorded logs of presets, by the rules; see
+`tests/reducers/test_golden.py`.
+"""
 
 TO_TOOLS = "state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use"
 FROM_TOOLS = "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done"
@@ -89,7 +91,8 @@ EXPECTED: dict[str, list[str]] = {
         requested(4, "[1 9]", deadline=100, only=NUDGE),
         "model_failed",
         _OVERFLOW,
-        # 35 characters are 9 tokens of 4, 97 are 25; the marker has 10, so of a cap of 8 there is no room for it.
+        # 35 characters are 9 tokens of 4, 97 are 25; the marker has 10, so of a cap of 8 there is no room for
+        # it.
         "message_trimmed message=3 cause=history name=trim before=9 after=8 "
         "cuts=[{head:32 removed:1 tail:0}]",
         "message_trimmed message=4 cause=history name=trim before=25 after=8 "
@@ -292,8 +295,8 @@ EXPECTED: dict[str, list[str]] = {
         "guard_tripped guard=approvals verdict=stop code=approval_terminated",
         "state_changed from=RUNNING to=ERROR trigger=fail code=approval_terminated",
     ],
-    # 600 s, of which neither 30 s without an engine nor the day that a person took is one. c1 may run only once, c2
-    # reads only, c3 can be reconciled.
+    # 600 s, of which neither 30 s without an engine nor the day that a person took is one. c1 may run only
+    # once, c2 reads only, c3 can be reconciled.
     "in_doubt_and_resolved": [
         "run_started",
         requested(1, "[1 2]", deadline=600),
@@ -315,7 +318,8 @@ EXPECTED: dict[str, list[str]] = {
         "model_responded",
         "state_changed from=RUNNING to=COMPLETED trigger=complete code=end_turn",
     ],
-    # Of another agent: its harness kept the answer and its result, and put a summary of 15 characters in front.
+    # Of another agent: its harness kept the answer and its result, and put a summary of 15 characters in
+    # front.
     "imported_and_pruned": [
         "run_started",
         requested(1, "[1 2]"),

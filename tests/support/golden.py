@@ -33,7 +33,9 @@ _HOLD_A_POLICY = frozenset({"run_started", "run_forked", "policy_amended"})
 
 
 def today(name: str) -> list[Encoded]:
-    """The records of a log, with the policies in it as today's version would write them; all else as it was."""
+    """The records of a log, with the policies in it as today's version would write them; all else as it
+    was.
+    """
     return [
         encode(event) if record.kind in _HOLD_A_POLICY else record
         for record, event in zip(recorded(name), events(name), strict=True)

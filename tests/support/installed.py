@@ -1,4 +1,6 @@
-"""Packages as an installer leaves them, without one: a folder on the path with their modules and entry points."""
+"""Packages as an installer leaves them, without one: a folder on the path with their modules and entry
+points.
+"""
 
 from pathlib import Path
 from typing import Any

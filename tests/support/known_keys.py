@@ -1,4 +1,5 @@
-"""One example of each key that must be hidden, written down apart from the patterns: who removes one of these is told.
+"""One example of each key that must be hidden, written down apart from the patterns: who removes one of these
+is told.
 
 The keys are put together here, so that no scanner takes this file for a leak.
 """
@@ -8,7 +9,8 @@ HEX = "0a1b2c3d4e5f6789"
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 KINDS = {"A": X, "H": HEX, "C": X.upper(), "L": X.lower()}
 
-# What they begin with; A letters and digits, H hexadecimal ones, C capitals, L small letters; how many of these.
+# What they begin with; A letters and digits, H hexadecimal ones, C capitals, L small letters; how many of
+# these.
 BEGINNINGS = """
 A3- C 31 | ops_ A 100 | p8e- A 32 | AGE-SECRET-KEY-1 C 58 | LTAI A 20 | AKCp A 59 | cmVmd A 59 | ATATT3 A 60 |
 ATCTT3 A 60 | AKIA C 16 | ASIA C 16 | ABIA C 16 | ACCA C 16 | ABSK A 100 | bedrock-api-key- A 28 | ATBB A 32 |

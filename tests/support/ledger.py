@@ -168,13 +168,14 @@ def _begins(scope: Scope, event: Event) -> bool:
 def overshot(log: Sequence[Event], states: Sequence[RunState]) -> Iterator[str]:
     """Where a limit was overshot by more than its own bound, under a policy that never changed.
 
-    - `preflight`: no step and, but for a `time` limit, no summary begins once it trips. Tokens and money are then
-      overshot by no more than one step, all its attempts together, or one summary; steps by none (with `>` by one,
-      which is what it says); messages and estimated tokens by what one step brings, time by what is in flight.
-    - `response`, of tokens and money: nothing more is charged once it trips. It is overshot by no more than the one
-      event that crossed it: an answer, a failure, a summary.
-    - `response`, else: no step follows an answer at which it trips. So steps and messages are overshot by none but
-      those that failed since.
+    - `preflight`: no step and, but for a `time` limit, no summary begins once it trips. Tokens and money are
+      then overshot by no more than one step, all its attempts together, or one summary; steps by none (with
+      `>` by one, which is what it says); messages and estimated tokens by what one step brings, time by what
+      is in flight.
+    - `response`, of tokens and money: nothing more is charged once it trips. It is overshot by no more than
+      the one event that crossed it: an answer, a failure, a summary.
+    - `response`, else: no step follows an answer at which it trips. So steps and messages are overshot by
+      none but those that failed since.
     - `response_deferred`: no answer follows the one after which it trips.
     - Either way what child runs spend counts when they have ended: those of the open batch come on top.
 

@@ -195,7 +195,9 @@ def rendered(texts: Mapping[str, str], key: str, values: Mapping[str, Any]) -> s
 
 
 def refused_by_a_provider(messages: list[Message]) -> Iterator[str]:
-    """What a provider would refuse: a call without its result right after it, the reverse, an empty answer."""
+    """What a provider would refuse: a call without its result right after it, the reverse, an empty
+    answer.
+    """
     waiting: list[str] = []
     for place, message in enumerate(messages):
         if message.role is Role.TOOL:

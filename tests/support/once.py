@@ -1,4 +1,6 @@
-"""Which calls may run, told from the log alone: what may not be repeated runs again only if somebody said it did not happen."""
+"""Which calls may run, told from the log alone: what may not be repeated runs again only if somebody said it
+did not happen.
+"""
 
 from refold.reducers.effects import RunTool, next_effects
 from refold.reducers.events import DoubtResolved, Event, RunResumed
@@ -11,8 +13,8 @@ _REPEATABLE = (Replay.READ_ONLY, Replay.IDEMPOTENT)
 class Once:
     """Takes a log event by event, each with the states before and after it.
 
-    When an engine takes a run up, whatever had been started may have happened. Of the tools that may not be repeated
-    no such call is to run again, unless a `doubt_resolved` says `did_not`.
+    When an engine takes a run up, whatever had been started may have happened. Of the tools that may not be
+    repeated no such call is to run again, unless a `doubt_resolved` says `did_not`.
     """
 
     def __init__(self) -> None:

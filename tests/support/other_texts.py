@@ -1,4 +1,6 @@
-"""Transcripts in which one text is another, or no text: does the log tell, whatever the importer knows of its key?"""
+"""Transcripts in which one text is another, or no text: does the log tell, whatever the importer knows of its
+key?
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +14,9 @@ _FORMS: tuple[Json, ...] = (MARK, [MARK], {"another": MARK})
 
 
 def untold(file: str, format: str) -> list[str]:  # noqa: A002
-    """The keys, with the kinds of the objects around them, under which any other text can stand, a list or an object, and no log says it."""
+    """The keys, with the kinds of the objects around them, under which any other text can stand, a list or an
+    object, and no log says it.
+    """
     with path_of(file).open("rb") as opened:
         values = values_of(Source.opened(file, opened))
     lost: set[str] = set()

@@ -1,4 +1,6 @@
-"""The page of a run as a parser sees it, with what is packed in it unpacked; and the same page after somebody edited it."""
+"""The page of a run as a parser sees it, with what is packed in it unpacked; and the same page after somebody
+edited it.
+"""
 
 import base64
 import hashlib
@@ -78,7 +80,9 @@ def read(file: Path) -> Read:
 
 
 def edited(file: Path, to: Path, **changes: Callable[[list[Any]], list[Any]]) -> Path:
-    """Write a page anew as somebody would who knows how it is made, digests and all, with some of its lists changed."""
+    """Write a page anew as somebody would who knows how it is made, digests and all, with some of its lists
+    changed.
+    """
     text = file.read_text(encoding="utf-8")
     start = text.index('id="data">') + len('id="data">')
     data = json.loads(text[start : text.index("</script>", start)])

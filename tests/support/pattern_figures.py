@@ -1,6 +1,8 @@
-"""What rules over arguments say of transcripts, held against a naive search of the recorded calls with Python's `re`.
+"""What rules over arguments say of transcripts, held against a naive search of the recorded calls with
+Python's `re`.
 
-`python tests/support/pattern_figures.py FOLDER...` prints the table for all transcripts in folders, by default those of the tests.
+`python tests/support/pattern_figures.py FOLDER...` prints the table for all transcripts in folders, by
+default those of the tests.
 """
 
 import json

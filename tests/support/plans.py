@@ -35,7 +35,10 @@ def window(
     chars: dict[int, int] | None = None,
     preview: dict[int, int] | None = None,
 ) -> Window:
-    """A window from letters: s, u, a and t; results belong to the answer before them. Ten tokens each, no characters."""
+    """A window from letters: s, u, a and t; results belong to the answer before them.
+
+    Ten tokens each, no characters.
+    """
     built, unit = Window(), 0
     for number, letter in enumerate(spec, 1):
         unit = unit if letter == "t" else number

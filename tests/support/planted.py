@@ -23,7 +23,9 @@ def planted(log: Sequence[Event]) -> Iterator[tuple[str, int, Event]]:
 
 
 def _other(value: object) -> object:
-    """Another value that keeps the event well-formed, so that only an audit can tell; None: of this type there is none."""
+    """Another value that keeps the event well-formed, so that only an audit can tell; None: of this type
+    there is none.
+    """
     match value:
         case Enum() | None:
             return None

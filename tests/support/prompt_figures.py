@@ -1,7 +1,9 @@
-"""Where a source recorded what its model was given: how often our view is the same, asked of the finished logs.
+"""Where a source recorded what its model was given: how often our view is the same, asked of the finished
+logs.
 
-`python tests/support/prompt_figures.py` prints the table of docs/reference/transcripts.md; with the word `golden` the
-digests of the derived logs, as they stand in tests/transcripts/golden.tsv. Neither is ever written by itself.
+`python tests/support/prompt_figures.py` prints the table of docs/reference/transcripts.md; with the word
+`golden` the digests of the derived logs, as they stand in tests/transcripts/golden.tsv. Neither is ever
+written by itself.
 """
 
 import sys
@@ -31,7 +33,9 @@ HEAD = ("format", "recorded prompts", "first of a run", "equal", "equal once obs
 
 @cache
 def measured(file: str) -> Fit:
-    """The figures of a file, of its logs: each recorded prompt against the view of the request that it is of."""
+    """The figures of a file, of its logs: each recorded prompt against the view of the request that it is
+    of.
+    """
     reader = importer(imported(file).format)
     found = Fit()
     with path_of(file).open("rb") as opened:

@@ -1,10 +1,12 @@
-"""Record the golden logs anew after a change of a shape: their facts are kept, what follows from them is decided again.
+"""Record the golden logs anew after a change of a shape: their facts are kept, what follows from them is
+decided again.
 
     python tests/support/rerecord.py            show how each log would differ
     python tests/support/rerecord.py --write    write them
 
-A fact whose shape has changed is changed by a function in `CHANGED`, by its kind; no function stays once the logs are
-written. After the first release nothing is recorded anew: then a change of a shape has an upcaster, and these logs stay.
+A fact whose shape has changed is changed by a function in `CHANGED`, by its kind; no function stays once the
+logs are written. After the first release nothing is recorded anew: then a change of a shape has an upcaster,
+and these logs stay.
 """
 
 import difflib

@@ -100,8 +100,8 @@ async def recorded_run(
 
 LONG_POLICY: dict[str, Any] = {"limits": [{"type": "step", "value": 60}], "guards": [{"guard": "repetition"}]}
 
-# Two events to begin with, then six a step: the answer, the dispatch, the move; the result, the move back, the
-# next request. The answer to step 43 is event 255, and two decisions follow: the group crosses 256, so event 258
-# is the digest.
+# Two events to begin with, then six a step: the answer, the dispatch, the move; the result, the move back,
+# the next request. The answer to step 43 is event 255, and two decisions follow: the group crosses 256, so
+# event 258 is the digest.
 LONG_SCRIPT: tuple[Line, ...] = (*(call("look", path=f"p{step}") for step in range(45)), say("done"))
 DIGEST_AT = 258

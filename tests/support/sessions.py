@@ -1,4 +1,6 @@
-"""Session files as coding agents write them: a row of JSON a line, built by format, and the items read from them."""
+"""Session files as coding agents write them: a row of JSON a line, built by format, and the items read from
+them.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,8 +1,10 @@
-"""Agents whose behaviour is a function of what they are shown, and of nothing else: run them under any policy.
+"""Agents whose behaviour is a function of what they are shown, and of nothing else: run them under any
+policy.
 
-A model is shown a request, a tool a call, a person a question and what was said; each answers, and takes as long, as a
-hash of that says. When a person cancels and when the machine goes down is the world's own affair, by its clock. Results
-that come at one instant come in the order of their calls, and before any clock of that instant.
+A model is shown a request, a tool a call, a person a question and what was said; each answers, and takes as
+long, as a hash of that says. When a person cancels and when the machine goes down is the world's own affair,
+by its clock. Results that come at one instant come in the order of their calls, and before any clock of that
+instant.
 """
 
 import hashlib
@@ -94,7 +96,9 @@ class Entry(NamedTuple):
 
 
 class Temper(NamedTuple):
-    """What a world is like: its chance, its speed in seconds, and when somebody cancels, or the machine goes down."""
+    """What a world is like: its chance, its speed in seconds, and when somebody cancels, or the machine goes
+    down.
+    """
 
     seed: int
     slowness: int = 2

@@ -1,4 +1,6 @@
-"""What the law of `whatif` is tried on: pairs of policies, agents and their worlds, and what must hold of a verdict."""
+"""What the law of `whatif` is tried on: pairs of policies, agents and their worlds, and what must hold of a
+verdict.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -115,8 +117,8 @@ def confirm(found: WhatIf, recorded: Life, real: Life) -> None:
 def early(found: WhatIf, recorded: Life, real: Life) -> bool:
     """Whether the two lives went on alike behind the place at which they are said to diverge.
 
-    They did if the world was asked the same at a later event, or if both ended there, at one instant, the same way, with the
-    same last words.
+    They did if the world was asked the same at a later event, or if both ended there, at one instant, the
+    same way, with the same last words.
     """
     one, other = seen(recorded.trace), seen(real.trace)
     alike = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)

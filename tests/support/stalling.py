@@ -16,8 +16,8 @@ NAMES = {"l": "look", "a": "act", "s": "set", "p": "job_poll", "g": "x_get_resul
 def play(watching: Watching, calls: str) -> Watching:
     """One batch a word, one call every two signs: the tool, then how it ends.
 
-    `1`, `2`, …: well, with that result, and arguments of the same number; `f`, `g`, …: failed, arguments of that
-    letter; `r`: refused. `say` and `fork` are what they are, `-` is an answer without calls.
+    `1`, `2`, …: well, with that result, and arguments of the same number; `f`, `g`, …: failed, arguments of
+    that letter; `r`: refused. `say` and `fork` are what they are, `-` is an answer without calls.
     """
     for word in calls.split():
         if word in ("say", "fork"):

@@ -26,7 +26,8 @@ class WatchedStore(MemoryStore):
 
 
 class FailingStore(MemoryStore):
-    """The n-th append fails: `before` it is written, or `after`, which leaves its outcome unknown to the caller.
+    """The n-th append fails: `before` it is written, or `after`, which leaves its outcome unknown to the
+    caller.
 
     `forever`: and so does every later one. `failed` says whether it came to that.
     """

@@ -101,7 +101,9 @@ def taken_for_an_overflow(run: Scenario) -> None:
 
 
 def cancelled_and_down(run: Scenario) -> None:
-    """A person cancels, the machine goes down before the call is settled, and whoever takes it up settles it."""
+    """A person cancels, the machine goes down before the call is settled, and whoever takes it up settles
+    it.
+    """
     run.answer("", ("look", "{}"))
     run.cancel(after=1)
     run.resume(downtime=5)

@@ -1,9 +1,11 @@
-"""What a log alone says of the world: whoever writes another word there, and the chain anew, tells another story that holds together.
+"""What a log alone says of the world: whoever writes another word there, and the chain anew, tells another
+story that holds together.
 
-`TESTIMONY` is the promise turned round: nothing else in a log can be edited without `verify` or `audit` saying so. Against an edit
-of what is in it a seal helps, or a line kept elsewhere.
+`TESTIMONY` is the promise turned round: nothing else in a log can be edited without `verify` or `audit`
+saying so. Against an edit of what is in it a seal helps, or a line kept elsewhere.
 
-    python tests/support/testimony.py 2000      edit logs in so many places, from a new seed: counts, and what nobody told
+    python tests/support/testimony.py 2000      edit logs in so many places, from a new seed: counts, and what
+        nobody told
 """
 
 import json
@@ -99,13 +101,18 @@ WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "source_recorded": frozenset({"text"}),
     }
 )
-"""By kind: words that no model is shown, no tool is given and no rule reads. Their digest stands in the chain alone."""
+"""By kind: words that no model is shown, no tool is given and no rule reads.
+
+Their digest stands in the chain alone.
+"""
 
 DECIDED = frozenset(map(kind_of, DECISIONS))
 
 
 def testimony(edit: Edit) -> bool:
-    """Whether only the event itself says what was edited, so that another word there contradicts nothing in the log."""
+    """Whether only the event itself says what was edited, so that another word there contradicts nothing in
+    the log.
+    """
     if edit.kind in DECIDED:
         return False
     within = {"body": BODY, "content": WORDS}.get(edit.part)
@@ -154,7 +161,9 @@ def _imported(file: str) -> tuple[Record, ...]:
 
 
 def cut(random: Random, log: tuple[Record, ...]) -> tuple[Record, ...]:
-    """The log as it was when some fact, and what was decided on it, was written last: an engine may go on there."""
+    """The log as it was when some fact, and what was decided on it, was written last: an engine may go on
+    there.
+    """
     ends = [place for place, record in enumerate(log) if place and record.kind not in DECIDED]
     return log[: random.choice([*ends, len(log), len(log)])]
 

@@ -1,7 +1,7 @@
 """Whole runs as text: `>>` feeds a fact, the lines below it are the decisions that it must lead to.
 
-A feed is a call of a method of `Scenario`; `>> start` is the beginning, which every transcript has. What happens
-is told in the same form, so that a mismatch is one diff of the whole.
+A feed is a call of a method of `Scenario`; `>> start` is the beginning, which every transcript has. What
+happens is told in the same form, so that a mismatch is one diff of the whole.
 """
 
 from collections.abc import Iterator

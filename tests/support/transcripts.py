@@ -23,7 +23,9 @@ FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A file as the importing tells it; `audits` and `fits` are its runs', `digest` is of all that was derived."""
+    """A file as the importing tells it; `audits` and `fits` are its runs', `digest` is of all that was
+    derived.
+    """
 
     format: str
     sha256: str
@@ -44,7 +46,8 @@ def manifest(name: str = "MANIFEST.tsv") -> list[dict[str, str]]:
 FILES = [row["file"] for row in manifest()]
 
 WRITTEN = [row["file"] for row in manifest("WRITTEN.tsv")]
-"""Transcripts that were written by hand, for the rules of their formats: nothing is said of agents by them."""
+"""Transcripts that were written by hand, for the rules of their formats: nothing is said of agents by them.
+"""
 
 
 def path_of(file: str) -> Path:

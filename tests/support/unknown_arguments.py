@@ -1,7 +1,8 @@
 """Transcripts in which the arguments of calls stand under a key that no importer knows.
 
-An import of the file as it is yields the arguments of its calls. Wherever an object of the file has them under a key, the
-value gets a mark, and in the second of two copies another key. No list of keys is needed, and a format may have several.
+An import of the file as it is yields the arguments of its calls. Wherever an object of the file has them
+under a key, the value gets a mark, and in the second of two copies another key. No list of keys is needed,
+and a format may have several.
 """
 
 import json
@@ -26,7 +27,9 @@ POLICY = parse({"preset": "observed", "guards": [{"guard": "arguments", "matches
 
 
 class Place(NamedTuple):
-    """Where arguments stand: the keys that lead there from the top, with `[]` for any index, and the key itself."""
+    """Where arguments stand: the keys that lead there from the top, with `[]` for any index, and the key
+    itself.
+    """
 
     shape: str
     key: str

@@ -22,7 +22,8 @@ _MARK = re.compile(r"mark-\d+-")
 
 
 def salted(source: Source) -> tuple[Source, dict[str, str]]:
-    """A source with a key more in every object, those in JSON texts too: the marks that stand under it, and their shapes.
+    """A source with a key more in every object, those in JSON texts too: the marks that stand under it, and
+    their shapes.
 
     No marks where it is neither a JSON document, nor lines of JSON objects, nor an archive of such.
     """
@@ -73,7 +74,9 @@ def lost_of(file: str, format: str) -> list[str]:  # noqa: A002
 
 
 def lost(source: Source, format: str) -> list[str]:  # noqa: A002
-    """The shapes of whose unknown keys nothing is in the logs; none where the source has no run, and so no log."""
+    """The shapes of whose unknown keys nothing is in the logs; none where the source has no run, and so no
+    log.
+    """
     source, marks = salted(source)
     if not marks:
         return []

@@ -60,7 +60,9 @@ ROWS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 
 class Inserted(NamedTuple):
-    """Where the row was inserted, the run in whose log it stands, "" for none, and what the rule says of that run."""
+    """Where the row was inserted, the run in whose log it stands, "" for none, and what the rule says of that
+    run.
+    """
 
     place: str
     run: str
@@ -68,7 +70,10 @@ class Inserted(NamedTuple):
 
 
 def judged(file: str, format: str) -> Iterator[Inserted]:  # noqa: A002
-    """What a rule against the call says, for each list of rows. A file that is refused with the row in it is not judged."""
+    """What a rule against the call says, for each list of rows.
+
+    A file that is refused with the row in it is not judged.
+    """
     with path_of(file).open("rb") as opened:
         source = Source.opened(file, opened)
         values = [] if is_archive(source.head(4)) else values_of(source)

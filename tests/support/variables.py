@@ -46,7 +46,9 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 def changes(
     environment: Mapping[str, str], given: Plain | None = None, agent: str = "", policy: Plain = POLICY
 ) -> dict[str, Any]:
-    """What the environment changed of the policy, place by place; `gone` for a value that is no longer there."""
+    """What the environment changed of the policy, place by place; `gone` for a value that is no longer
+    there.
+    """
     before = deepcopy(policy)
     after, notes = from_environment(environment, policy, given or {}, agent)
     assert before == policy

@@ -33,7 +33,9 @@ Made = tuple[str, str]  # a tool's name, and arguments as JSON text
 
 
 class Watching:
-    """What a guard has seen, and a state as it would be asked about: its tools, its open batch, its last answer."""
+    """What a guard has seen, and a state as it would be asked about: its tools, its open batch, its last
+    answer.
+    """
 
     def __init__(self, guard: Any, tools: Any = TOOLS, guards: Any = ()) -> None:
         self.guard = guard

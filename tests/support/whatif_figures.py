@@ -1,7 +1,7 @@
 """What other policies would have done with the transcripts of the repository: each run under the six presets.
 
-`python tests/support/whatif_figures.py` prints the tables of docs/explanation/what-if.md. They are never written by
-themselves.
+`python tests/support/whatif_figures.py` prints the tables of docs/explanation/what-if.md. They are never
+written by themselves.
 """
 
 import sys

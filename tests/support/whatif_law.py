@@ -1,8 +1,8 @@
 """Policies that must touch a transcript, by what was counted in it, and what `whatif` says of each.
 
-`python tests/support/whatif_law.py` prints what is said of all transcripts, and of which share it says that it cannot
-judge. Of every transcript of the repository there is one policy of each kind, made for what happened in it: a limit below
-what was used, a refusal of what was called.
+`python tests/support/whatif_law.py` prints what is said of all transcripts, and of which share it says that
+it cannot judge. Of every transcript of the repository there is one policy of each kind, made for what
+happened in it: a limit below what was used, a refusal of what was called.
 """
 
 import sys
@@ -40,7 +40,8 @@ from support.following import unchained
 from support.transcripts import FILES, manifest, path_of, salts
 
 Plain = dict[str, Any]
-# Of some or all of their tokens nobody can say whether they are the session's or a sub-agent's, who has a run of its own.
+# Of some or all of their tokens nobody can say whether they are the session's or a sub-agent's, who has a run
+# of its own.
 _WITH_AGENTS = {
     "claude_code/call-without-result.jsonl",
     "claude_code/every-row-type-redacted.jsonl",
@@ -55,12 +56,14 @@ _UNLIMITED = 2**50  # more than any run used, of whatever is counted
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What happened in a run, as its log has it; `declared` are the tokens of its file as the manifest counts them.
+    """What happened in a run, as its log has it; `declared` are the tokens of its file as the manifest counts
+    them.
 
-    `shown`: messages in the longest request; `span` in nanoseconds, `cost` in nano-dollars. Of `partly` answers the
-    tokens are not the provider's own count, and `unpriced` have no price; neither have `failures`. Of `unmarked` results
-    nobody knows whether they are errors. `failed`: calls that were alone in their answer and came back with an error, and
-    the model was told. `whole`: the model was asked, and all of the source is in facts.
+    `shown`: messages in the longest request; `span` in nanoseconds, `cost` in nano-dollars. Of `partly`
+    answers the tokens are not the provider's own count, and `unpriced` have no price; neither have
+    `failures`. Of `unmarked` results nobody knows whether they are errors. `failed`: calls that were alone in
+    their answer and came back with an error, and the model was told. `whole`: the model was asked, and all of
+    the source is in facts.
     """
 
     answers: int
@@ -106,7 +109,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of policy: over everything else as it was, for a run with these counts, and which runs it must touch.
+    """A kind of policy: over everything else as it was, for a run with these counts, and which runs it must
+    touch.
 
     `contexts`: the lengths that who asks says there were.
     """

@@ -1,4 +1,6 @@
-"""What commands say where a test looks for it: each sentence once, so that to say it otherwise is one change here."""
+"""What commands say where a test looks for it: each sentence once, so that to say it otherwise is one change
+here.
+"""
 
 NAME_RUNS = "expected one RUN or more, or --all"
 

@@ -1,4 +1,6 @@
-"""Runs that any number of workers may take up: a model that says the same to each, and a tool that notes whose call it served."""
+"""Runs that any number of workers may take up: a model that says the same to each, and a tool that notes
+whose call it served.
+"""
 
 from collections.abc import AsyncGenerator
 from typing import Any

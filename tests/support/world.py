@@ -308,7 +308,9 @@ class World:
         self.feed(approved(self.state, fact, said, edits, "zqx notes", SALT))
 
     def aside(self, data: Any, after: int) -> None:
-        """What nobody asked for: late results, clocks, another engine, another policy, a fork, a cancellation."""
+        """What nobody asked for: late results, clocks, another engine, another policy, a fork, a
+        cancellation.
+        """
         self.at += after * SECOND
         kinds = ["late", "late_failure"]
         if not self.state.ended:

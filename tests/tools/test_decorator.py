@@ -46,7 +46,9 @@ def test_name_description_and_arguments_come_from_the_function() -> None:
 
 
 def test_options_are_kept_and_the_function_too() -> None:
-    """Options reach the tool as given; the default replay class is at_most_once; the function can still be called."""
+    """Options reach the tool as given; the default replay class is at_most_once; the function can still be
+    called.
+    """
 
     def hide(text: str) -> str:
         return text.replace("secret", "***")

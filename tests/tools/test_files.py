@@ -91,7 +91,9 @@ async def test_through_the_engines_door(root: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["read_file", "list_files", "search_files", "edit_file", "write_file"])
 def test_paths_that_lead_nowhere(root: Path, name: str, path: str, problem: str) -> None:
-    """Each tool refuses each of them with the reason and the path as given, and never tells where the root is."""
+    """Each tool refuses each of them with the reason and the path as given, and never tells where the root
+    is.
+    """
     if name == "write_file" and problem.startswith("does not exist"):
         return
     rest = {
@@ -138,7 +140,9 @@ def test_reading_in_pages(root: Path) -> None:
 
 
 def test_writing(root: Path) -> None:
-    """A write makes directories, replaces the whole file, keeps its permissions and leaves nothing else behind."""
+    """A write makes directories, replaces the whole file, keeps its permissions and leaves nothing else
+    behind.
+    """
     tools = Tools(root)
     assert "new/dir/f.txt: created, 3 bytes" == tools.write_file("new/dir/f.txt", "é\n")
     assert "é\n".encode() == (root / "new/dir/f.txt").read_bytes()

@@ -101,7 +101,9 @@ def test_a_default_that_is_a_model() -> None:
 
 
 def test_two_models_of_one_name_are_told_apart() -> None:
-    """Each stands where it is used; only of two that hold themselves, and so need their name, one has to be renamed."""
+    """Each stands where it is used; only of two that hold themselves, and so need their name, one has to be
+    renamed.
+    """
 
     def look(one: object, other: object) -> str:
         """Look."""

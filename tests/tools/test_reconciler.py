@@ -18,7 +18,9 @@ def print_nothing() -> None:
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "in a thread"])
 async def test_a_reconcile_gets_what_the_tool_got(asynchronous: bool) -> None:
-    """It takes those of the tool's arguments that it names, validated and with defaults, and the call's context."""
+    """It takes those of the tool's arguments that it names, validated and with defaults, and the call's
+    context.
+    """
     seen: list[object] = []
 
     def look(day: date, context: CallContext, times: int = 7) -> Happened:
@@ -40,7 +42,9 @@ async def test_a_reconcile_gets_what_the_tool_got(asynchronous: bool) -> None:
 
 
 async def test_a_reconcile_that_says_nothing_known() -> None:
-    """What is none of the three answers is an error of the tool's; arguments that the tool refuses never got to it."""
+    """What is none of the three answers is an error of the tool's; arguments that the tool refuses never got
+    to it.
+    """
 
     @tool(replay="reconcilable", reconcile=lambda: "yes")
     def book(seat: int) -> str:

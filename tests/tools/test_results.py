@@ -123,7 +123,9 @@ CIRCLE.append(CIRCLE)
 def test_what_json_cannot_carry_becomes_text_with_a_warning(
     result: object, text: str, kinds: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever a tool returned is told, for its call has had its effect, and the log warns once of each type."""
+    """Whatever a tool returned is told, for its call has had its effect, and the log warns once of each
+    type.
+    """
     place = f"tool-{uuid4()}"
     said = re.sub(r"<[\w.]+\.(\w+) object>", r"<tests.\1 object>", as_text(result, place))
     assert text == said

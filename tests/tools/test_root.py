@@ -114,7 +114,9 @@ def functions(root: Path, *, descriptors: bool) -> dict[str, Any]:
 def test_nothing_outside_is_read_or_written(
     layout: list[tuple[str, str | None]], path: str, descriptors: bool
 ) -> None:
-    """Whatever the path and the links, no tool tells what is outside, changes it, or says where the root is."""
+    """Whatever the path and the links, no tool tells what is outside, changes it, or says where the root
+    is.
+    """
     with world(layout) as top:
         before = snapshot(top)
         call = functions(top / "root", descriptors=descriptors)
@@ -143,7 +145,9 @@ def test_nothing_outside_is_read_or_written(
 def test_what_was_written_is_read(
     layout: list[tuple[str, str | None]], path: str, text: str, descriptors: bool
 ) -> None:
-    """If a write succeeds the file holds that text, it is listed, and nothing but it and its directories is new."""
+    """If a write succeeds the file holds that text, it is listed, and nothing but it and its directories is
+    new.
+    """
     with world(layout) as top:
         root = top / "root"
         call = functions(root, descriptors=descriptors)
@@ -181,7 +185,9 @@ def test_names_are_shown_on_one_line(name: str) -> None:
 @pytest.mark.skipif(not HAS_DESCRIPTORS, reason="needs dir_fd")
 @pytest.mark.parametrize("name", ["read_file", "list_files", "search_files", "edit_file", "write_file"])
 def test_a_directory_swapped_for_a_link_in_mid_walk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that becomes a link, before it is opened or after, at any step of the walk, leads nowhere outside."""
+    """A directory that becomes a link, before it is opened or after, at any step of the walk, leads nowhere
+    outside.
+    """
     rest = {
         "write_file": {"content": "x"},
         "edit_file": {"old": "the", "new": "b"},
@@ -207,7 +213,9 @@ def test_a_directory_swapped_for_a_link_in_mid_walk(name: str, monkeypatch: pyte
 
 
 def swap_at(step: int, top: Path, patched: pytest.MonkeyPatch) -> None:
-    """Before the step-th system call of a walk, `a` moves away and becomes a link to what looks the same outside."""
+    """Before the step-th system call of a walk, `a` moves away and becomes a link to what looks the same
+    outside.
+    """
     count = 0
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:

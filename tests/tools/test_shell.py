@@ -67,7 +67,9 @@ async def test_the_environment_holds_no_secrets(root: Path, monkeypatch: pytest.
 
 
 async def alive(reader: int) -> bool:
-    """Whether anybody still holds the other end of the pipe; a moment is given to a process that is being killed."""
+    """Whether anybody still holds the other end of the pipe; a moment is given to a process that is being
+    killed.
+    """
     for _ in range(400):
         try:
             if not os.read(reader, 100):
@@ -182,7 +184,9 @@ def test_what_cannot_be_a_shell(tmp_path: Path) -> None:
 
 @given(pieces=st.lists(st.binary(max_size=12), max_size=12), each=st.integers(1, 8))
 def test_head_and_tail(pieces: list[bytes], each: int) -> None:
-    """What is kept is the first and the last bytes, whatever the pieces, and never more than thrice the bound."""
+    """What is kept is the first and the last bytes, whatever the pieces, and never more than thrice the
+    bound.
+    """
     data = b"".join(piece.hex().encode() for piece in pieces)
     kept = HeadTail(each)
     for piece in pieces:

@@ -163,7 +163,9 @@ async def test_context_is_given_and_not_offered() -> None:
     ],
 )
 async def test_bad_arguments_name_the_place(arguments: str, message: str) -> None:
-    """Arguments against the schema raise BadArguments that says where, and what was expected; the tool is not run."""
+    """Arguments against the schema raise BadArguments that says where, and what was expected; the tool is not
+    run.
+    """
 
     @tool
     def f(x: int, points: list[Point] = []) -> None:  # noqa: B006 - a default that is shared, on purpose

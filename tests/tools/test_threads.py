@@ -1,4 +1,6 @@
-"""Where a tool runs, the loop or a thread: what it raises, and what becomes of it when it is cancelled or hangs."""
+"""Where a tool runs, the loop or a thread: what it raises, and what becomes of it when it is cancelled or
+hangs.
+"""
 
 import functools
 import threading
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_async_tools_run_in_the_loop_and_sync_ones_in_a_thread() -> None:
-    """An async function shares the thread of the loop, any other does not, and a wrapped async one is awaited."""
+    """An async function shares the thread of the loop, any other does not, and a wrapped async one is
+    awaited.
+    """
 
     @tool
     async def here() -> bool:

@@ -49,7 +49,9 @@ class BadAddress(WrongUse):
 
 
 class NoSuchRun(WrongUse):
-    """An address that matches no run or several; `candidates` are ids to choose from, `more` says there are others."""
+    """An address that matches no run or several; `candidates` are ids to choose from, `more` says there are
+    others.
+    """
 
     def __init__(self, typed: str, problem: str, candidates: Sequence[str], *, more: bool) -> None:
         super().__init__(typed, problem, tuple(candidates), more)
@@ -111,7 +113,8 @@ async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
 
 
 async def events_of(store: Store, typed: str) -> tuple[str, int, int | None]:
-    """The run, and the first and the last of the events that an address means: one, those of a turn, or 1 and None for all.
+    """The run, and the first and the last of the events that an address means: one, those of a turn, or 1 and
+    None for all.
 
     Raises as `place_of`.
     """
@@ -149,7 +152,9 @@ async def resolve_id(store: Store, typed: str) -> str:
 
 
 async def shorten_ids(store: Store, runs: Sequence[str]) -> dict[str, str]:
-    """Of each id so much of its beginning as no other run of the store has: behind its last hyphen at least `_SHORTEST`."""
+    """Of each id so much of its beginning as no other run of the store has: behind its last hyphen at least
+    `_SHORTEST`.
+    """
     short = {run: run for run in runs}
     for run in runs:
         for length in range(run.rfind("-") + 1 + _SHORTEST, len(run)):
@@ -193,7 +198,9 @@ async def _some(store: Store, prefix: str) -> list[str]:
 
 
 class Problems:
-    """Logs that could not be read to their ends: each is told on stderr, and the worst decides the exit code."""
+    """Logs that could not be read to their ends: each is told on stderr, and the worst decides the exit
+    code.
+    """
 
     def __init__(self) -> None:
         self.code = 0
@@ -218,7 +225,9 @@ def check_choice(typed: Sequence[str], *, everything: bool) -> None:
 
 
 async def select_runs(store: Store, typed: Sequence[str]) -> tuple[list[str], Damaged | None]:
-    """The runs that were named, each once; where none was, all that can be listed, and what is wrong with others."""
+    """The runs that were named, each once; where none was, all that can be listed, and what is wrong with
+    others.
+    """
     if typed:
         return await runs_of(store, typed), None
     sizes, damage = await all_runs(store)
@@ -226,7 +235,9 @@ async def select_runs(store: Store, typed: Sequence[str]) -> tuple[list[str], Da
 
 
 async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """All runs that can be listed, each with its number of events; and what is wrong with others, or hides some."""
+    """All runs that can be listed, each with its number of events; and what is wrong with others, or hides
+    some.
+    """
     runs: list[tuple[str, int]] = []
     try:
         async for chunk in store.runs():
@@ -238,7 +249,9 @@ async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]
 
 
 async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """These runs but for imported ones that another of them has whole, with what came later: each event counts once."""
+    """These runs but for imported ones that another of them has whole, with what came later: each event
+    counts once.
+    """
     here, left = {run for run, _ in runs}, list[tuple[str, int]]()
     for run, size in runs:
         with suppress(Damaged, CannotJudge, UnknownRun):  # it is told of where it is read
@@ -254,7 +267,8 @@ async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[t
 async def choose_runs(
     store: Store, typed: Sequence[str], trouble: Problems, *, everything: bool
 ) -> list[tuple[str, int]]:
-    """The runs that were named, each once, or all of the store, the newest first; with their numbers of events.
+    """The runs that were named, each once, or all of the store, the newest first; with their numbers of
+    events.
 
     Raises `WrongUse`, `NoSuchRun`.
     """
@@ -277,7 +291,9 @@ async def sizes_of(store: Store, runs: Sequence[str]) -> list[tuple[str, int]]:
 
 
 async def families_of(store: Store, runs: Iterable[str]) -> dict[str, str]:
-    """Of each fork among the runs the run that the first of its ancestors is: what they share is to be counted once."""
+    """Of each fork among the runs the run that the first of its ancestors is: what they share is to be
+    counted once.
+    """
     families: dict[str, str] = {}
     for run in runs:
         with suppress(Damaged):  # it is told of where it is read
@@ -293,7 +309,9 @@ Problem = Damaged | CannotJudge
 
 
 class UnreadRuns(NamedTuple):
-    """What a pass could not read: the runs by their ids, and the first error, None where everything was read."""
+    """What a pass could not read: the runs by their ids, and the first error, None where everything was
+    read.
+    """
 
     runs: list[str]
     problem: Problem | None

@@ -62,7 +62,8 @@ def choose_tools(words: Sequence[str], root: Path | None) -> list[Tool]:
 
 
 def rebuild_tools(run: str, offered: Sequence[str], words: Sequence[str], root: Path | None) -> list[Tool]:
-    """The tools that a run was started with, by their recorded names: to-dos and files need no word of their own.
+    """The tools that a run was started with, by their recorded names: to-dos and files need no word of their
+    own.
 
     A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
     """
@@ -94,7 +95,9 @@ def _words_for(offered: Sequence[str], root: Path | None) -> list[str]:
 
 
 def means_needed(state: RunState) -> str:
-    """What must be typed, with a word in the place of what only its owner knows, to go on with a run of this state."""
+    """What must be typed, with a word in the place of what only its owner knows, to go on with a run of this
+    state.
+    """
     names = {tool.name for tool in state.setup.tools}
     root = " --root DIR" if names & (READING | WRITING | {"run_command"}) else ""
     words = ["shell"] * ("run_command" in names) + ["MODULE:ATTRIBUTE"] * bool(names - _BUILT_IN_NAMES)
@@ -110,7 +113,9 @@ def _way_out(missing: Sequence[str]) -> str:
 
 
 def _make_tools(words: Iterable[str], root: Path | None) -> list[Tool]:
-    """The tools of all words; plain functions among them are made into tools, with one line about all of them."""
+    """The tools of all words; plain functions among them are made into tools, with one line about all of
+    them.
+    """
     tools, unsaid = made_of([tool for word in words for tool in _tools(word, root)])
     if unsaid:
         note(f"note: {unsaid}")
@@ -158,7 +163,9 @@ def _all_of(module: ModuleType) -> list[Given]:
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The address, the price in dollars per million tokens read and written, and the seconds of silence; None: the usual."""
+    """The address, the price in dollars per million tokens read and written, and the seconds of silence;
+    None: the usual.
+    """
 
     base_url: str | None = None
     price: tuple[float, float] | None = None
@@ -170,7 +177,10 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def model_options(means: DriveOptions, model: str, price: str = "") -> ModelOptions:
-    """What was typed of the model of this name, or is in the environment; else a run's own recorded `price`. Raises `WrongUse`."""
+    """What was typed of the model of this name, or is in the environment; else a run's own recorded `price`.
+
+    Raises `WrongUse`.
+    """
     said = price or None if means.price is None else means.price
     return ModelOptions(
         base_url=base_url_of(model, means.base_url),
@@ -232,7 +242,9 @@ def model_fetch_command(
 
 
 def fetch_weights(name: str, *, check: bool = False) -> Path:
-    """The path of a model's weights, fetched with a bar on the terminal, or a line every tenth where there is none."""
+    """The path of a model's weights, fetched with a bar on the terminal, or a line every tenth where there is
+    none.
+    """
     from rich.console import Console
 
     console = Console(stderr=True, markup=False, highlight=False)
@@ -270,7 +282,10 @@ def _lines(name: str) -> Progress:
 
 
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="left"):
-    """A run that was left, as JSON: its log has `events` events. `waits_for` a worker, a person, or nothing any more."""
+    """A run that was left, as JSON: its log has `events` events.
+
+    `waits_for` a worker, a person, or nothing any more.
+    """
 
     run: str
     state: str

@@ -1,8 +1,8 @@
 """The command line: what can be typed, and where it is done.
 
-A command is a function, `NAME_command`, of a module that has its name, or the name of what several commands are about: its
-parameters are the arguments and options, its docstring is the help. The module is imported once its command is typed, and what
-commands share with it: `refold --help` loads nothing else.
+A command is a function, `NAME_command`, of a module that has its name, or the name of what several commands
+are about: its parameters are the arguments and options, its docstring is the help. The module is imported
+once its command is typed, and what commands share with it: `refold --help` loads nothing else.
 """
 
 from collections.abc import Mapping
@@ -104,14 +104,20 @@ def _keep_form(output: OutputFormat | None) -> None:
 
 
 class _Commands(click.Group):
-    """The commands whose words begin so, each made of its function once it is typed. Their help lists them by what they are for."""
+    """The commands whose words begin so, each made of its function once it is typed.
+
+    Their help lists them by what they are for.
+    """
 
     def __init__(self, name: str, beginning: str, **more: Any) -> None:
         super().__init__(name, no_args_is_help=True, **more)
         self._beginning = beginning
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command of the first word. Where there is none, the error names the one that was meant, if that is known."""
+        """The command of the first word.
+
+        Where there is none, the error names the one that was meant, if that is known.
+        """
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:

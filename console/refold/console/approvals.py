@@ -36,7 +36,10 @@ _ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "d
 
 
 class QueuedCall(msgspec.Struct, frozen=True):
-    """A call about which a person is asked. Secrets in its `arguments` (JSON text) are hidden; "(erased)" where they are gone."""
+    """A call about which a person is asked.
+
+    Secrets in its `arguments` (JSON text) are hidden; "(erased)" where they are gone.
+    """
 
     call: str
     tool: str
@@ -46,8 +49,8 @@ class QueuedCall(msgspec.Struct, frozen=True):
 class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a run asks a person, as JSON. `since` and `until` are nanoseconds since the epoch.
 
-    `text` are the first words of the answer with which the run came to wait, None where they were erased. `guard` asks:
-    `approvals` for its approver `approver`, or a guard of that name.
+    `text` are the first words of the answer with which the run came to wait, None where they were erased.
+    `guard` asks: `approvals` for its approver `approver`, or a guard of that name.
     """
 
     run: str
@@ -61,7 +64,9 @@ class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that waits for a person, as JSON: how many runs, the oldest of them, and the runs that could not be read."""
+    """Everything that waits for a person, as JSON: how many runs, the oldest of them, and the runs that could
+    not be read.
+    """
 
     count: int
     waiting: list[WaitingRun]
@@ -69,7 +74,10 @@ class WaitingRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def tell_questions(screen: Screen, place: StorePlace) -> int:
-    """List what waits for a person. Exit code 0; a log that cannot be read is raised after the others are told."""
+    """List what waits for a person.
+
+    Exit code 0; a log that cannot be read is raised after the others are told.
+    """
     found = Oldest[WaitingRun](_MOST)
     async with locations.reading(place) as store:
 
@@ -213,7 +221,9 @@ async def edit_command(
     remark: OperatorRemark,
     means: MeansOrWorker,
 ) -> int:
-    """Let a call that waits for approval run with other arguments, and go on with the run. Output as `run`."""
+    """Let a call that waits for approval run with other arguments, and go on with the run. Output as
+    `run`.
+    """
     return await _answer(screen, place, run, ("edit", arguments), [call], remark, means)
 
 
@@ -228,7 +238,10 @@ async def _answer(
     *,
     everything: bool = False,
 ) -> int:
-    """Record the answer, and go on with the run or leave it to a worker. What cannot be is refused before anything is written."""
+    """Record the answer, and go on with the run or leave it to a worker.
+
+    What cannot be is refused before anything is written.
+    """
     state, _ = await look(place, typed, decides=True)
     answers: Answers = dict.fromkeys(_select_calls(state, calls, everything=everything), answer)
     approved(state, ApprovalAnswered(at=state.at), *words_of(answers), remark.note, b"")

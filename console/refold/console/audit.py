@@ -1,4 +1,6 @@
-"""`refold audit`: some runs by name, or whole stores and bundles on all cores, with a certificate of what was found."""
+"""`refold audit`: some runs by name, or whole stores and bundles on all cores, with a certificate of what was
+found.
+"""
 
 import gc
 import os
@@ -94,7 +96,9 @@ async def _by_name(screen: Screen, place: StorePlace, typed: Sequence[str]) -> i
 async def _sizes(
     place: StorePlace, named: Sequence[str], *, everything: bool, certified: bool
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """The runs that are meant, each with its number of events, and what is wrong with those that cannot be listed."""
+    """The runs that are meant, each with its number of events, and what is wrong with those that cannot be
+    listed.
+    """
     check_choice(named, everything=everything)
     async with locations.reading(place) as store:
         if certified:
@@ -133,7 +137,9 @@ def code_of(totals: Totals) -> int:
 
 
 class _AuditReport:
-    """Tells of runs as they come: of all of them, or `whole` is false and only of the first that are not clean."""
+    """Tells of runs as they come: of all of them, or `whole` is false and only of the first that are not
+    clean.
+    """
 
     def __init__(self, screen: Screen, place: StorePlace, *, whole: bool) -> None:
         self._screen, self._place, self._whole, self._told = screen, place, whole, 0

@@ -38,7 +38,10 @@ async def diff_command(
     most: Annotated[int, option("--most", "How many differences at most.", min=1, max=100)] = 20,
     other_store: OtherStore = None,
 ) -> int:
-    """Show where two runs part, and what they came to. Exit code 1 if they differ, 125 if words are gone on one side."""
+    """Show where two runs part, and what they came to.
+
+    Exit code 1 if they differ, 125 if words are gone on one side.
+    """
     second = locations.other_place(place, other_store)
     async with locations.reading(place) as store, locations.reading(second) as other:
         runs = await addresses.run_of(store, left), await addresses.run_of(other, right)
@@ -145,7 +148,10 @@ async def bisect_command(
     ] = None,
     other_store: OtherStore = None,
 ) -> int:
-    """Find the first event after which something is true of a run, or at which it parts from another. Exit code 1 if so."""
+    """Find the first event after which something is true of a run, or at which it parts from another.
+
+    Exit code 1 if so.
+    """
     if (when is None) == (versus is None):
         raise WrongUse("expected --when QUESTION or --versus RUN")
     if versus is not None:

@@ -28,10 +28,11 @@ _MOST = 8  # runs of one conversation that are compared, the newest: a key may b
 
 
 class ImportedConversation(msgspec.Struct, frozen=True):
-    """What the first event of an imported run says: what it is in its source, and what began it, if that was known then.
+    """What the first event of an imported run says: what it is in its source, and what began it, if that was
+    known then.
 
-    `apart` is the key of the run that began it, where its file does not say by which call: "" if the file does not even
-    name that run, None if no other run began it, or the call is known.
+    `apart` is the key of the run that began it, where its file does not say by which call: "" if the file
+    does not even name that run, None if no other run began it, or the call is known.
     """
 
     run: str
@@ -86,8 +87,8 @@ class Conversations:
                 await self._learn(run)
 
     async def parent_of(self, told: ImportedConversation) -> Parent | None:
-        """The run and the call that began this one: as it says, or as the log of the session that it names says, or that
-        of another run that this session began. None: nothing in the store says so.
+        """The run and the call that began this one: as it says, or as the log of the session that it names
+        says, or that of another run that this session began. None: nothing in the store says so.
         """
         if told.parent is not None or told.apart is None:
             return told.parent
@@ -99,7 +100,9 @@ class Conversations:
         return None
 
     async def _candidates(self, told: ImportedConversation) -> AsyncIterator[tuple[str, int]]:
-        """The runs that may have begun this one, and their last events: all of its format if its file names none."""
+        """The runs that may have begun this one, and their last events: all of its format if its file names
+        none.
+        """
         if not told.apart:
             async for chunk in self._store.runs(f"{told.format}-"):
                 for run, head in chunk:
@@ -110,8 +113,9 @@ class Conversations:
             yield above.run, (await self._store.head(above.run)).seq
 
     async def kept(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
-        """What began a run whose log is there: as recorded, where the file says nothing else, or has that call in another run
-        of the conversation that it names now. Else as the file says, and that is no word of this log.
+        """What began a run whose log is there: as recorded, where the file says nothing else, or has that
+        call in another run of the conversation that it names now. Else as the file says, and that is no word
+        of this log.
         """
         told = reading.parent
         if told is None or recorded is None or recorded.call != told.call:
@@ -151,9 +155,11 @@ _TEXT = 70
 
 
 class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a call of another began. `call` is "" where nobody knows which; `task`, `code` and `source_end` as in a summary.
+    """A run that a call of another began. `call` is "" where nobody knows which; `task`, `code` and
+    `source_end` as in a summary.
 
-    `branch` is "rewound" for one that no call began: somebody went back, and left it. `damaged` says why the rest may be wrong.
+    `branch` is "rewound" for one that no call began: somebody went back, and left it. `damaged` says why the
+    rest may be wrong.
     """
 
     run: str
@@ -195,7 +201,9 @@ class Kin:
     async def _imported(
         self, known: Conversations, this: ImportedConversation, older: Collection[str]
     ) -> dict[str, str]:
-        """Of several imports of one sub-agent the one that names this run, or an older one that goes on here; else the newest."""
+        """Of several imports of one sub-agent the one that names this run, or an older one that goes on here;
+        else the newest.
+        """
         named, best = self.named.result(), dict[str, tuple[int, str, str]]()
         for each in await known.all(this.format):
             if each.parent is not None and each.parent.run == this.run:

@@ -1,8 +1,9 @@
 """How a run stands, in few words, and what can be typed next.
 
-What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the window's
-title or answer as if typed, and marks that turn the reading order round or cannot be seen at all. None of it is
-taken away, for it may be just what is looked for: each such character is shown as its escape (`\\x1b`).
+What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the
+window's title or answer as if typed, and marks that turn the reading order round or cannot be seen at all.
+None of it is taken away, for it may be just what is looked for: each such character is shown as its escape
+(`\\x1b`).
 """
 
 import re
@@ -29,8 +30,8 @@ from refold.replay.source_words import SourceEnd
 from refold.replay.summary import RunSummary
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 
-# C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl, Zp), but
-# for the two joiners that scripts and emoji need; half characters, which no UTF-8 has.
+# C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl,
+# Zp), but for the two joiners that scripts and emoji need; half characters, which no UTF-8 has.
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"
     "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
@@ -47,7 +48,10 @@ def _hidden(more: str = "") -> re.Pattern[str]:
 
 
 def _plain(text: str) -> bool:
-    """Whether nothing in it is to be hidden, as far as that is seen at once. Python calls marks printable that nobody sees."""
+    """Whether nothing in it is to be hidden, as far as that is seen at once.
+
+    Python calls marks printable that nobody sees.
+    """
     return text.isascii() and text.isprintable()
 
 
@@ -57,7 +61,10 @@ def block(text: str) -> str:
 
 
 def line(text: str, most: int | None = None) -> str:
-    """Text as one line, of at most `most` characters; a longer one ends in `…`. What would end it is shown: `\\n`."""
+    """Text as one line, of at most `most` characters; a longer one ends in `…`.
+
+    What would end it is shown: `\\n`.
+    """
     if most is not None and len(text) > most:
         text = f"{text[: max(most - 1, 0)]}…"
     return text if _plain(text) else _hidden("\t\n").sub(_escape, text)
@@ -130,7 +137,8 @@ class CallEnding(StrEnum):
         return Doubt[self.name]
 
 
-# In braces: typed just so, a shell makes three words of it, and the command refuses them. A `|` would begin another command.
+# In braces: typed just so, a shell makes three words of it, and the command refuses them. A `|` would begin
+# another command.
 ENDINGS = f"{{{','.join(CallEnding)}}}"
 """The words in a command that is shown, of which one is to be typed."""
 
@@ -158,7 +166,9 @@ def doubtful_calls(state: RunState) -> tuple[str, ...]:
 
 
 def next_words(state: RunState, means: str = "") -> list[str]:
-    """What to type next, after `refold`, for a run that no engine drives; `means` are the options by which it was driven."""
+    """What to type next, after `refold`, for a run that no engine drives; `means` are the options by which it
+    was driven.
+    """
     run = state.setup.run
     if state.ended:
         return [f"show {run}", f"audit {run}"]
@@ -175,9 +185,9 @@ def next_words(state: RunState, means: str = "") -> list[str]:
 class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run has an engine, or wants one, as JSON.
 
-    `driven` by `holder`, whose lease has `seconds` left; `abandoned` by it, which is gone; `queued`: the next worker
-    takes it; `later`: one takes it in `seconds`; `lost`: something is to be done, and the store has no claim of it: a worker
-    that is started takes it.
+    `driven` by `holder`, whose lease has `seconds` left; `abandoned` by it, which is gone; `queued`: the next
+    worker takes it; `later`: one takes it in `seconds`; `lost`: something is to be done, and the store has no
+    claim of it: a worker that is started takes it.
     """
 
     standing: Literal["driven", "abandoned", "queued", "later", "lost"]
@@ -199,7 +209,10 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Elsewhere(WorldFailed):
-    """Another engine has the run, or may have it: what was asked for here was not done. `lines` say what to do."""
+    """Another engine has the run, or may have it: what was asked for here was not done.
+
+    `lines` say what to do.
+    """
 
     def __init__(self, run: str, lines: tuple[str, ...]) -> None:
         super().__init__(run, lines)
@@ -244,7 +257,10 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
 
 
 async def find_claim(store: Store, run: str, state: RunState | None = None) -> EngineClaim | None:
-    """Whether the run has an engine, or wants one; None: it has ended, or waits for a person. `lost` by its `state`, if that is given."""
+    """Whether the run has an engine, or wants one; None: it has ended, or waits for a person.
+
+    `lost` by its `state`, if that is given.
+    """
     claim = await store.claim(run)
     if claim is not None:
         return _engine_claim(claim)

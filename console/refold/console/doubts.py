@@ -31,11 +31,13 @@ _MOST = 1000
 
 
 class Doubts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in doubt, as JSON: how many calls are not settled, in how many runs, and for how long the oldest is.
+    """What is in doubt, as JSON: how many calls are not settled, in how many runs, and for how long the
+    oldest is.
 
     `unread` are the runs that could not be read: what is in doubt in them is not counted.
 
-    `oldest` is nanoseconds, 0 if there is none, None where no record says since when. `calls` are the oldest of what was asked for.
+    `oldest` is nanoseconds, 0 if there is none, None where no record says since when. `calls` are the oldest
+    of what was asked for.
     """
 
     unresolved: int
@@ -46,7 +48,9 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoubtTally:
-    """Counts what is unresolved, and keeps the oldest of what is to be shown; with `everything`, what was settled too."""
+    """Counts what is unresolved, and keeps the oldest of what is to be shown; with `everything`, what was
+    settled too.
+    """
 
     def __init__(self, *, everything: bool) -> None:
         self._everything = everything
@@ -126,7 +130,8 @@ async def resolve_command(
 ) -> int:
     """Say how a call ended whose end is not known, and leave the run to a worker or `refold resume`.
 
-    Of a call whose result says that it is not known it is a note in the log: the model is not told, and nothing runs.
+    Of a call whose result says that it is not known it is a note in the log: the model is not told, and
+    nothing runs.
     """
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
@@ -225,7 +230,10 @@ def _find_doubt(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulC
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands after it was stopped, as JSON. `in_doubt`: calls whose end is not known, of its children too."""
+    """How a run stands after it was stopped, as JSON.
+
+    `in_doubt`: calls whose end is not known, of its children too.
+    """
 
     run: str
     state: str

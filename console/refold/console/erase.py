@@ -1,4 +1,6 @@
-"""`refold erase`: what an event said is taken away for good, and the log says that it was, by whom and why."""
+"""`refold erase`: what an event said is taken away for good, and the log says that it was, by whom and
+why.
+"""
 
 import os
 import sys
@@ -36,7 +38,8 @@ _LISTED = 12
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased, as JSON: event `seq`, whose content had `size` bytes; `notice` is the event that says so.
+    """What was erased, as JSON: event `seq`, whose content had `size` bytes; `notice` is the event that says
+    so.
 
     `forks` are the runs that go on from there, in which it is erased too.
     """
@@ -61,7 +64,10 @@ async def erase_command(
     by: By,
     yes: Annotated[bool, option("--yes", "Do not ask; needed where there is no terminal.")] = False,
 ) -> int:
-    """Erase what an event said, for good, once it was shown and you said yes. Its place, size and the chain of hashes stay."""
+    """Erase what an event said, for good, once it was shown and you said yes.
+
+    Its place, size and the chain of hashes stay.
+    """
     if not why.strip():
         raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
     address = addresses.parse(event)
@@ -120,7 +126,10 @@ async def _forks(store: Store, event: Stored) -> list[str]:
 
 
 async def _refuse_needed(store: Store, run: str, seq: int) -> None:
-    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on. An imported one never does."""
+    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on.
+
+    An imported one never does.
+    """
     if await source_of(store, run):
         return
     state, _ = await state_at(store, run, registry=installed_guards())
@@ -171,7 +180,9 @@ async def _erase(store: Store, lease: Lease, event: Stored, why: str, by: str) -
 
 
 async def _redactor(store: Store, run: str) -> Redactor:
-    """What is replaced in every run of this process, and by the policy that this one began with, if it can be read."""
+    """What is replaced in every run of this process, and by the policy that this one began with, if it can be
+    read.
+    """
     with suppress(CannotJudge, Damaged):
         async for _, event in events(store, run, upto=1):
             if isinstance(event, RunStarted):

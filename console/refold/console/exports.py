@@ -79,7 +79,8 @@ async def export_command(
     everything: Everything = False,
     force: Force = False,
 ) -> int:
-    """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or Parquet.
+    """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or
+    Parquet.
 
     Exit code 3 for a ticket of a damaged log, which says where it breaks off.
     """
@@ -121,7 +122,10 @@ async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
 
 
 async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
-    """Pieces of text onto stdout. What cannot be seen is shown as its escape, in JSON as JSON's own: the same values."""
+    """Pieces of text onto stdout.
+
+    What cannot be seen is shown as its escape, in JSON as JSON's own: the same values.
+    """
     async for piece in pieces:
         screen.text(piece if shape is ExportFormat.MARKDOWN else descriptions.json_text(piece))
 
@@ -129,7 +133,9 @@ async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat)
 async def _into(
     file: Path, store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems, *, force: bool
 ) -> int:
-    """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in bytes."""
+    """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in
+    bytes.
+    """
     with written_beside(file, force=force) as beside:
         with beside.open("wb") as opened:
             if choice.to is ExportFormat.PARQUET:
@@ -217,10 +223,11 @@ async def report_command(
     everything: Everything = False,
     force: Force = False,
 ) -> int:
-    """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the model saw.
+    """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the
+    model saw.
 
-    With --all a page for each run and an index.html over them. Exit code 3 if a log is damaged, 125 if one cannot be judged, as one
-    of a newer refold: the page says where.
+    With --all a page for each run and an index.html over them. Exit code 3 if a log is damaged, 125 if one
+    cannot be judged, as one of a newer refold: the page says where.
     """
     if everything == bool(runs) or len(runs) > 1:
         raise WrongUse("expected one RUN, or --all; `refold ls` lists the runs")

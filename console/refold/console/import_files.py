@@ -1,7 +1,7 @@
 """The files of an import, and its totals.
 
-Recorders write as they go, and an import reads a file more than once: to digest it, to tell its format, to make runs of
-it. All of these see the same bytes; what was added meanwhile is the next import's.
+Recorders write as they go, and an import reads a file more than once: to digest it, to tell its format, to
+make runs of it. All of these see the same bytes; what was added meanwhile is the next import's.
 """
 
 import io
@@ -31,8 +31,8 @@ _NAMED = 5  # files with something unread
 
 
 class FileDone(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that an import is done with. `code`: its exit code; `added`: events that were written, None: none were to be.
-    `first`: its first run, "" where none was written.
+    """A file that an import is done with. `code`: its exit code; `added`: events that were written, None:
+    none were to be. `first`: its first run, "" where none was written.
     """
 
     name: str
@@ -95,8 +95,8 @@ class Unreadable(WorldFailed):
 
 @contextmanager
 def open_as_it_is(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
-    """The file, to be read, once more as far as it reached before, if `size` says so. Raises `Unreadable`, also whenever a
-    reading of it fails.
+    """The file, to be read, once more as far as it reached before, if `size` says so. Raises `Unreadable`,
+    also whenever a reading of it fails.
     """
     try:
         file = io.FileIO(path, "rb", opener=_patient)
@@ -152,8 +152,8 @@ _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 class FoundFile(msgspec.Struct, frozen=True):
     """A file. `name` is what it is called in reports: below the folder that was given, else as it was given.
 
-    `walked`: it was found in a folder. `skipped`: why it is not even opened. `parts`: it is a folder, and these files of it,
-    in their order, are one transcript of a JSON value a line.
+    `walked`: it was found in a folder. `skipped`: why it is not even opened. `parts`: it is a folder, and
+    these files of it, in their order, are one transcript of a JSON value a line.
     """
 
     path: Path
@@ -164,7 +164,9 @@ class FoundFile(msgspec.Struct, frozen=True):
 
     @property
     def sounds_like_one(self) -> bool:
-        """Whether it must be a transcript by its name, if not by what is in it: a broken session is one that nobody has read."""
+        """Whether it must be a transcript by its name, if not by what is in it: a broken session is one that
+        nobody has read.
+        """
         return bool(self.parts) or (self.path.suffix in (".jsonl", ".eval") and self.path.stat().st_size > 0)
 
     @contextmanager

@@ -31,10 +31,14 @@ _STARTED = "run_started"
 _RECORDED = "source_recorded"
 _NOTHING: frozenset[str] = frozenset()
 _SALTED = frozenset({"view", "state", "guards"})
-"""What hangs on the salts of contents: two imports of one source agree in nothing of it, nor in a digest in a size."""
+"""What hangs on the salts of contents: two imports of one source agree in nothing of it, nor in a digest in a
+size.
+"""
 
 _OF_THE_FILE = frozenset({"run", "parent", "labels", "source", "position", "unasked"})
-"""What is another in another file of the same conversation: the runs, the file and places in it, whether it ends there."""
+"""What is another in another file of the same conversation: the runs, the file and places in it, whether it
+ends there.
+"""
 
 
 def exact_mark(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:
@@ -45,14 +49,17 @@ def exact_mark(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:
 
 
 def unsalted_mark(at: int, encoded: codec.Encoded, *, worded: bool, file: bool = True) -> bytes:
-    """What of the event hangs on no salt; without its words unless `worded`, and as `exact` without `file`."""
+    """What of the event hangs on no salt; without its words unless `worded`, and as `exact` without
+    `file`.
+    """
     body = _without(encoded, _SALTED if file else _SALTED | _of_which_file(encoded))
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
 def mark_anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
     """What of the event hangs on no salt, and on no file either."""
-    # Where a source does not name the model before the first answer does, its beginning alone does not know it.
+    # Where a source does not name the model before the first answer does, its beginning alone does not know
+    # it.
     unknown = frozenset({"model"}) if encoded.kind == _STARTED else _NOTHING
     body = _without(encoded, _SALTED | _OF_THE_FILE | unknown)
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
@@ -96,16 +103,19 @@ _TAIL = 16  # events in which the end of an import mostly stands: notes and seal
 
 
 class ImportedLog(msgspec.Struct):
-    """The events of `run` that are there: their salts, and by what each is known again; `decided` are no annotations.
+    """The events of `run` that are there: their salts, and by what each is known again; `decided` are no
+    annotations.
 
-    From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with the content.
+    From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with
+    the content.
 
-    `ends` are where its source came to an end: several, if it went on and was imported again; `files` are which files they are
-    of. By the event before each end, `between` has it and the notes behind it, which a source that goes on passes over;
-    `at_end`: nothing but notes stands behind the last. `superseded`: the last end says that the rest is in another run.
-    `noted`: notes of ours stand behind an end.
+    `ends` are where its source came to an end: several, if it went on and was imported again; `files` are
+    which files they are of. By the event before each end, `between` has it and the notes behind it, which a
+    source that goes on passes over; `at_end`: nothing but notes stands behind the last. `superseded`: the
+    last end says that the rest is in another run. `noted`: notes of ours stand behind an end.
 
-    `parent`: the run and the call that began it, as its first event says. `grown`: what is derived may be of a file that went on, so which file it is does not count.
+    `parent`: the run and the call that began it, as its first event says. `grown`: what is derived may be of
+    a file that went on, so which file it is does not count.
     """
 
     run: str
@@ -127,14 +137,17 @@ class ImportedLog(msgspec.Struct):
     def closed(self) -> bool:
         """Whether nothing can be derived behind it.
 
-        What was erased has lost its salt, so what goes on behind it could not be derived from it; and what stands behind a note
-        would have the time of the note.
+        What was erased has lost its salt, so what goes on behind it could not be derived from it; and what
+        stands behind a note would have the time of the note.
         """
         return self.superseded or bool(self.erased) or self.noted
 
     @classmethod
     async def read(cls, store: Store, run: str, *, grown: bool = False) -> "ImportedLog":
-        """The log as it stands, in its order: what was edited differs from what the file gives. Raises what a store and a codec raise."""
+        """The log as it stands, in its order: what was edited differs from what the file gives.
+
+        Raises what a store and a codec raise.
+        """
         log, upto = cls(run, grown=grown), (await store.head(run)).seq
         if not upto:
             return log
@@ -218,8 +231,9 @@ How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
     """How a run stands to `run`, which was imported before: both are equal up to event `upto` of that one.
 
-    It `goes_on` where that one's source ended; it `ends_before` what that one has besides; it is the `same` conversation in
-    another file; or it `differs` from there on. `unknown`: that one cannot be read to its end.
+    It `goes_on` where that one's source ended; it `ends_before` what that one has besides; it is the `same`
+    conversation in another file; or it `differs` from there on. `unknown`: that one cannot be read to its
+    end.
     """
 
     run: str
@@ -278,8 +292,8 @@ class EarlierImport:
             return Relation(run=self.run, how="unknown", upto=self._same)
         if not self._same:
             return None
-        # Every answer of the one that ends first is in both, but for its last, which may have been under way; and what
-        # stood behind it may be told in another order once the source went on.
+        # Every answer of the one that ends first is in both, but for its last, which may have been under way;
+        # and what stood behind it may be told in another order once the source went on.
         there = Counter(word for words in self._there[self._same :] for word in words)
         kept = there <= self._here and sum(place > self._same for place in self._answers) <= 1
         more = self._here <= there and self._more_answers <= 1
@@ -292,7 +306,10 @@ class EarlierImport:
 
 
 async def record_successor(store: Store, related: Relation, origin: TranscriptOrigin, run: str) -> None:
-    """Record in the run that is there that its source went on, and in which run that is. Raises as `annotate`."""
+    """Record in the run that is there that its source went on, and in which run that is.
+
+    Raises as `annotate`.
+    """
 
     def note(state: RunState, _: int, __: bytes) -> ev.Annotation:
         # At the log's own last instant: when a file was imported is no part of what happened.

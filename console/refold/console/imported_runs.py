@@ -22,7 +22,10 @@ from refold.store.protocol import Record, Store
 
 
 class Growth:
-    """Which runs of a file go on from one that is there, by their keys. The file is read for it once, where one could."""
+    """Which runs of a file go on from one that is there, by their keys.
+
+    The file is read for it once, where one could.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,9 @@ class Growth:
         self._heads: dict[str, int] = {}
 
     async def of(self, reading: TranscriptRun) -> str:
-        """The run that is there and goes on in this one; "" if there is none, or it is not known to be the same."""
+        """The run that is there and goes on in this one; "" if there is none, or it is not known to be the
+        same.
+        """
         if (await self._store.head(reading.run)).seq or not await self._beside(reading):
             return ""
         if self._runs is None:
@@ -48,7 +53,9 @@ class Growth:
         return self._runs.get(reading.key, "")
 
     async def overtaken(self, reading: TranscriptRun, log: ImportedLog, beside: Sequence[str]) -> bool:
-        """Whether another import wrote since `log` was found to go on, or since `beside` were the newest runs: then all is asked anew."""
+        """Whether another import wrote since `log` was found to go on, or since `beside` were the newest
+        runs: then all is asked anew.
+        """
         await self._known.look_again(reading.format)
         seen = self._heads.get(log.run, 0) == len(log.marks) and beside == await self._known.of(
             reading.format, reading.key, log.run
@@ -57,9 +64,13 @@ class Growth:
         return not seen
 
     async def _followed(self, reading: TranscriptRun) -> str:
-        """As `of`. All of it is derived, for its calls may have begun runs behind it; under the id that it will have."""
+        """As `of`.
+
+        All of it is derived, for its calls may have begun runs behind it; under the id that it will have.
+        """
         own, log = reading.run, await self._log(reading)
-        # The ends that its source came to before stand in no file any more: only the chain tells that nobody edited them.
+        # The ends that its source came to before stand in no file any more: only the chain tells that nobody
+        # edited them.
         reading.begun_by = await self._known.kept(reading, log.parent) if log else None
         if log is not None and _tells(reading, log) and (await verify(self._store, log.run)).problem is None:
             self._heads[log.run] = len(log.marks)
@@ -75,7 +86,9 @@ class Growth:
         return await self._known.of(reading.format, reading.key, reading.run)
 
     async def _log(self, reading: TranscriptRun) -> ImportedLog | None:
-        """The log that came to an end with just this file; else the newest, if something may go on behind it."""
+        """The log that came to an end with just this file; else the newest, if something may go on behind
+        it.
+        """
         if (await self._store.head(reading.run)).seq:
             return None
         newest: ImportedLog | None = None
@@ -89,7 +102,8 @@ class Growth:
 
 
 def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
-    """Whether the file gives every event of this log again: to its end, or to one that its source came to before.
+    """Whether the file gives every event of this log again: to its end, or to one that its source came to
+    before.
 
     Of a log that is closed only the latter: nothing can follow what its source said last.
     """
@@ -113,7 +127,10 @@ _LEASE = 30.0  # seconds
 
 
 class BegunOtherwise(Damaged):
-    """A half-imported run that this import derives otherwise: another version of refold began it. It is left alone."""
+    """A half-imported run that this import derives otherwise: another version of refold began it.
+
+    It is left alone.
+    """
 
     def __init__(self, run: str, seq: int) -> None:
         super().__init__(run, seq)
@@ -127,11 +144,12 @@ class BegunOtherwise(Damaged):
 
 
 class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: `added` events are new (None: nothing was to be written); `whole`: all of it was there already.
+    """What an import did: `added` events are new (None: nothing was to be written); `whole`: all of it was
+    there already.
 
-    Of what was there: the content of `erased` is gone, by notice; from event `differs` on (0: nowhere) it is not what the
-    source gives, and `damaged` says what `verify` finds wrong with it. `related` are other runs of the same conversation.
-    `parent`: the run and the call that began it.
+    Of what was there: the content of `erased` is gone, by notice; from event `differs` on (0: nowhere) it is
+    not what the source gives, and `damaged` says what `verify` finds wrong with it. `related` are other runs
+    of the same conversation. `parent`: the run and the call that began it.
     """
 
     added: int | None = None
@@ -146,7 +164,8 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
 async def add_run(
     store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None = None
 ) -> ImportResult:
-    """Append what is not there yet of a run, and compare what is. Raises what a store raises, and `BegunOtherwise`.
+    """Append what is not there yet of a run, and compare what is. Raises what a store raises, and
+    `BegunOtherwise`.
 
     What goes on from a run that is there is appended to that one.
     """
@@ -229,7 +248,8 @@ async def _damage(store: Store, run: str) -> str:
 
 
 class _Appending:
-    """Appends a run's events, many at once. Those that are there already must be what they are now, salts and all.
+    """Appends a run's events, many at once. Those that are there already must be what they are now, salts and
+    all.
 
     Where all of a run is there, nothing is appended: `differs` is the first event that is another.
     """
@@ -281,7 +301,10 @@ class _Appending:
         self.differs = each.seq
 
     async def flush(self) -> None:
-        """Write what waits. Of a run that was complete: see that nothing but annotations stands behind its source."""
+        """Write what waits.
+
+        Of a run that was complete: see that nothing but annotations stands behind its source.
+        """
         if self._complete and not self.differs:
             # What its source said later, by another file, stands up to the last of its ends.
             ended = self._there.ends[-1] if self._seq in self._there.ends else self._seq

@@ -40,7 +40,8 @@ class _Waits(Exception):
 
 
 class ImportedRun(ImportResult, frozen=True, kw_only=True):
-    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None: nothing was to be written.
+    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None:
+    nothing was to be written.
 
     Of `uncounted` answers not all tokens are known.
     """
@@ -96,9 +97,9 @@ async def import_command(
 
     With -o json: one line a file, with its counts, its runs and what was odd in it.
 
-    Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a file of no
-    known format and for a folder without a transcript, 3 if a file cannot be imported at all, or the run that is there
-    is damaged, 4 if it cannot be read; the worst of them.
+    Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a
+    file of no known format and for a folder without a transcript, 3 if a file cannot be imported at all, or
+    the run that is there is damaged, 4 if it cannot be read; the worst of them.
     """
     if format is not None:
         importer(format)
@@ -126,7 +127,9 @@ async def import_command(
 async def _all(
     screen: Screen, into: _Into, files: Sequence[tuple[Path, FoundFile]], named: str | None
 ) -> list[tuple[Path, FileDone]]:
-    """Each file, and those of sub-agents behind those that began them: what began a run is in its first event, or nowhere."""
+    """Each file, and those of sub-agents behind those that began them: what began a run is in its first
+    event, or nowhere.
+    """
     done: list[tuple[Path, FileDone]] = []
     waiting, before = files, 0
     while waiting:

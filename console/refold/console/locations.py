@@ -1,4 +1,6 @@
-"""Where things are on this machine: the store, files, texts, damage, and what the environment says of them."""
+"""Where things are on this machine: the store, files, texts, damage, and what the environment says of
+them.
+"""
 
 import getpass
 import os
@@ -42,7 +44,10 @@ T = TypeVar("T")
 STORE, MODEL = "REFOLD_STORE", "REFOLD_MODEL"
 DEFAULT_MODEL = "local:smollm2-135m"
 LOOKED_THROUGH = 2**30
-"""Bytes of a file that every command looks through: a third of a second in memory. Who judges looks through any."""
+"""Bytes of a file that every command looks through: a third of a second in memory.
+
+Who judges looks through any.
+"""
 
 
 class StorePlace(msgspec.Struct, frozen=True):
@@ -60,7 +65,9 @@ class StorePlace(msgspec.Struct, frozen=True):
 
 
 def expand_home(path: Path) -> Path:
-    """The path with a home in the place of its `~`; as it was typed, as a shell has it, where there is no such user."""
+    """The path with a home in the place of its `~`; as it was typed, as a shell has it, where there is no
+    such user.
+    """
     try:
         return path.expanduser()
     except RuntimeError:
@@ -68,7 +75,8 @@ def expand_home(path: Path) -> Path:
 
 
 def file_of(typed: str) -> Path | None:
-    """The file that a word may name where it may also name a run: it has a folder or an ending. None: it names a run.
+    """The file that a word may name where it may also name a run: it has a folder or an ending. None: it
+    names a run.
 
     A bare word is a run's, whatever lies in the current folder.
     """
@@ -90,7 +98,9 @@ def login() -> str:
 
 
 def store_place(asked: Path | None) -> StorePlace:
-    """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of refold."""
+    """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of
+    refold.
+    """
     if asked is not None:
         return StorePlace(expand_home(asked), "--store")
     if text := os.environ.get(STORE):
@@ -128,7 +138,9 @@ def environment(model: str | None, url: str | None) -> tuple[str, ...]:
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing, as one that only reads a store: no event loop is needed for it."""
+    """What a coroutine returns that waits for nothing, as one that only reads a store: no event loop is
+    needed for it.
+    """
     try:
         awaited = work.send(None)
     except StopIteration as done:
@@ -137,7 +149,10 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 def reads(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
-    """Makes a command of a coroutine that waits for nothing. A quarter of the time of a short command is what asyncio loads."""
+    """Makes a command of a coroutine that waits for nothing.
+
+    A quarter of the time of a short command is what asyncio loads.
+    """
 
     @wraps(command)
     def done(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -150,8 +165,8 @@ def reads(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
 async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     """The store, to look at: nothing is made, migrated or written, and nothing waited for. See `at_once`.
 
-    A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden, of a larger one its `-wal`:
-    see `damage`.
+    A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden, of a larger
+    one its `-wal`: see `damage`.
     """
     if not place.path.exists() and not place.chosen:
         raise WrongUse(

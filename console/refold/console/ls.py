@@ -32,10 +32,11 @@ _FILE = "source.file"
 
 
 class RunLine(RunSummary, frozen=True, kw_only=True):
-    """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and its `engine`.
+    """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and
+    its `engine`.
 
-    `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a damaged log, or
-    one of a newer refold.
+    `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a
+    damaged log, or one of a newer refold.
     """
 
     tokens: int | None = None
@@ -81,10 +82,11 @@ async def ls_command(
     *,
     most: Annotated[int, option("--most", "How many at most.", min=1)] = 20,
 ) -> int:
-    """List the runs of the store, the last recorded or imported first; --sort started: the last begun. With -o json: one array.
+    """List the runs of the store, the last recorded or imported first; --sort started: the last begun. With
+    -o json: one array.
 
-    On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole. Exit code 3 or 125 if
-    a log could not be read to its end.
+    On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole.
+    Exit code 3 or 125 if a log could not be read to its end.
     """
     sieve = _RunSieve(asked, time.time())
     if not place.chosen and not place.path.exists():
@@ -169,7 +171,10 @@ async def _run_line(store: Store, run: str, since: int, trouble: Problems) -> Ru
 
 
 def _instant(text: str, now: float) -> int:
-    """The instant that `--since` means, in nanoseconds since 1970 UTC; a date without a time zone is UTC. Raises `WrongUse`."""
+    """The instant that `--since` means, in nanoseconds since 1970 UTC; a date without a time zone is UTC.
+
+    Raises `WrongUse`.
+    """
     if (ago := _AGO.fullmatch(text)) is not None:
         return round((now - int(ago[1]) * _UNITS[ago[2]]) * NANO)
     try:
@@ -241,7 +246,10 @@ _WHOLE = (
 
 
 def _brief_cells(run: RunLine, short: Mapping[str, str], now: int) -> list[str]:
-    """A line of a terminal. `from` is the file that an imported run came from, else the agent, else the model."""
+    """A line of a terminal.
+
+    `from` is the file that an imported run came from, else the agent, else the model.
+    """
     age = figures.age(now - run.started) if run.started else "-"
     source = run.labels.get(_FILE) or run.agent or run.model
     cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)

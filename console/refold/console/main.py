@@ -1,4 +1,5 @@
-"""`refold`, from the words that were typed to the exit code. No error of ours ever shows a traceback, unless asked.
+"""`refold`, from the words that were typed to the exit code. No error of ours ever shows a traceback, unless
+asked.
 
 What only an error needs is imported once there is one: most of what is typed is answered before.
 """
@@ -33,8 +34,8 @@ DIGITS = 10_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what `argv` says (without the program's name; by default the process's own). The exit code:
 
-    0 agrees, or COMPLETED; 1 differs, or ended in another state; 2 wrong use; 3 damaged log; 4 the world failed;
-    125 cannot be judged; 130 any Ctrl-C.
+    0 agrees, or COMPLETED; 1 differs, or ended in another state; 2 wrong use; 3 damaged log; 4 the world
+    failed; 125 cannot be judged; 130 any Ctrl-C.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     return run_guarded(lambda: _dispatch(words), words)
@@ -94,7 +95,9 @@ def entry() -> None:
 
 
 def _open_streams() -> None:
-    """Where stdout or stderr was closed before we began, what is said there is lost, and nothing else is otherwise."""
+    """Where stdout or stderr was closed before we began, what is said there is lost, and nothing else is
+    otherwise.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             null = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
@@ -103,7 +106,8 @@ def _open_streams() -> None:
 
 @contextlib.contextmanager
 def _numbers_written() -> Generator[None]:
-    # By itself Python writes 4,300 digits, or what an environment variable says: a verdict must not hang on it.
+    # By itself Python writes 4,300 digits, or what an environment variable says: a verdict must not hang on
+    # it.
     most = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(DIGITS)
     try:

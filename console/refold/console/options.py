@@ -1,10 +1,11 @@
 """Options of commands as types, and functions made into click's commands.
 
-    async def ls_command(screen: Screen, place: StorePlace, *, most: Annotated[int, option("--most", "How many.")] = 20) -> int
+    async def ls_command(screen: Screen, place: StorePlace, *, most: Annotated[int, option("--most", "How
+    many.")] = 20) -> int
 
-`screen` and `place` are given, not typed: the one writes as `-o` says, before the command or after it; the other is what
-`--store` names. A parameter that is a Struct stands for the options that its fields are. The default is the parameter's own;
-what has none must be typed.
+`screen` and `place` are given, not typed: the one writes as `-o` says, before the command or after it; the
+other is what `--store` names. A parameter that is a Struct stands for the options that its fields are. The
+default is the parameter's own; what has none must be typed.
 """
 
 import inspect
@@ -26,8 +27,8 @@ from refold.reducers.errors import WrongUse
 class Typed(msgspec.Struct, frozen=True):
     """What is said of a parameter that can be typed: an option by its `names`, or, without, an argument.
 
-    `default` makes what it is when nothing is typed, where the function has no default itself; `shows` is said of it in the
-    help. A list that `may_lack` may be empty.
+    `default` makes what it is when nothing is typed, where the function has no default itself; `shows` is
+    said of it in the help. A list that `may_lack` may be empty.
     """
 
     names: tuple[str, ...]
@@ -56,7 +57,10 @@ def words(help: str) -> Typed:  # noqa: A002
 
 
 OUT = "--out"
-"""The option that names a file to write, on every command that writes one. `-o` is the format of results, on every command."""
+"""The option that names a file to write, on every command that writes one.
+
+`-o` is the format of results, on every command.
+"""
 
 
 def new_file(help: str, **more: Any) -> Typed:  # noqa: A002
@@ -93,7 +97,9 @@ Force = Annotated[bool, option("--force", "Write over a file that is there.")]
 
 
 class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """With what a run is driven from here: its tools, their directory, the model's address; or it is left to a worker."""
+    """With what a run is driven from here: its tools, their directory, the model's address; or it is left to
+    a worker.
+    """
 
     root: Annotated[Path | None, option("--root", "Directory that the files tools may reach.")] = None
     tools: Annotated[
@@ -117,7 +123,9 @@ class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def typed(self) -> str:
-        """What to type after another command so that it drives the run by the same: ` --root DIR --tools shell`, or nothing."""
+        """What to type after another command so that it drives the run by the same: ` --root DIR --tools
+        shell`, or nothing.
+        """
         given = {name: getattr(self, name) for name in DriveOptions.__struct_fields__}
         given["tools"] = ",".join(self.tools) if self.tools else None
         return "".join(
@@ -180,7 +188,10 @@ class _Path(click.ParamType[Path]):
 
 
 class _NewFile(_Path):
-    """A path of a file to write. The name of a format alone is refused: `-o json` was meant more often than a file `json`."""
+    """A path of a file to write.
+
+    The name of a format alone is refused: `-o json` was meant more often than a file `json`.
+    """
 
     name = "file"
 

@@ -37,7 +37,8 @@ class Language(StrEnum):
 
 
 def render_policy(policy: Policy, language: Language) -> str:
-    """The text of a file that says this policy. Raises `WrongUse` where the package that writes it is missing.
+    """The text of a file that says this policy. Raises `WrongUse` where the package that writes it is
+    missing.
 
     A terminal may be shown it: where a text has characters that it must not get, none but ASCII is written.
     """
@@ -47,7 +48,9 @@ def render_policy(policy: Policy, language: Language) -> str:
 
 
 def schema(registry: Registry) -> dict[str, Any]:
-    """JSON Schema (2020-12) of policies in canonical form, with the guards of the registry; or over a preset."""
+    """JSON Schema (2020-12) of policies in canonical form, with the guards of the registry; or over a
+    preset.
+    """
     kinds = [*registry.values(), PrematureEnd]
     _, parts = msgspec.json.schema_components((Policy, *kinds), ref_template="#/$defs/{name}")
     described: dict[str, Any] = parts["Policy"]
@@ -136,7 +139,9 @@ def policy_show_command(
         Language | None, option("--format", "Which language.", shows="yaml; json with -o json")
     ] = None,
 ) -> int:
-    """Print a policy in full, as a file that says the same: what it is laid over and every default filled in."""
+    """Print a policy in full, as a file that says the same: what it is laid over and every default filled
+    in.
+    """
     found, _ = chosen_policy(policy, installed_guards(), {})
     text = render_policy(found, language or (Language.JSON if screen.json else Language.YAML))
     screen.styled(text.rstrip("\n"))

@@ -31,7 +31,10 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
 def processes(
     jobs: int | None, work: Sequence[Shard], begin: Callable[[], object] = gc.freeze
 ) -> Generator[Executor | None]:
-    """As many processes as there is work for; None for what is done before a process has begun. Each does `begin` first."""
+    """As many processes as there is work for; None for what is done before a process has begun.
+
+    Each does `begin` first.
+    """
     wanted = min(jobs or _cores(), len(work))
     if wanted < 2:
         yield None

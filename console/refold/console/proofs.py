@@ -35,7 +35,10 @@ from refold.store.verify_bundle import key_id
 
 
 class SealReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What `seal` did, as JSON. `line` is to be kept; `at` is nanoseconds since the epoch, `key` the public key's id."""
+    """What `seal` did, as JSON.
+
+    `line` is to be kept; `at` is nanoseconds since the epoch, `key` the public key's id.
+    """
 
     line: str
     at: int
@@ -145,7 +148,8 @@ _TOLD = 20
 
 
 class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not signed.
+    """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not
+    signed.
 
     `compared`: a key was named, and this is it. `store` is what its runs are in the store that was given.
     """
@@ -170,7 +174,8 @@ def is_certificate_file(path: Path) -> bool:
 
 
 async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], place: StorePlace) -> int:
-    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if it is named by --store.
+    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if it is
+    named by --store.
 
     The exit code: the worst of the audit's own and of what the store is found to be.
     """

@@ -22,7 +22,9 @@ from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
 
 GREP_SHARD = 5_000
-"""Events of a part that a process does in one piece: of each something may be told, and what is told is held until its turn."""
+"""Events of a part that a process does in one piece: of each something may be told, and what is told is held
+until its turn.
+"""
 _BARE = re.compile(r"(?!(and|or|not)$)[\w./][\w./-]*")
 """A word to look for in a query: no field, no sign and no keyword of the language."""
 
@@ -49,10 +51,11 @@ def grep_command(
 ) -> int:
     """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
 
-    Of an imported run that goes on in another of the store all is in that one: it is left out, unless it is named.
+    Of an imported run that goes on in another of the store all is in that one: it is left out, unless it is
+    named.
 
-    3 or 125 if a log could not be read to its end, 4 if some could not be looked at; 125, too, if there is none but among events whose
-    words were erased. With -o json: a line an event.
+    3 or 125 if a log could not be read to its end, 4 if some could not be looked at; 125, too, if there is
+    none but among events whose words were erased. With -o json: a line an event.
     """
     _hint(filter)
     event_question(filter)  # what cannot be asked is said before any log is read
@@ -86,7 +89,9 @@ def grep_command(
 
 
 def _hint(typed: str) -> None:
-    """Print how to type a phrase if the query is several words: the shell may have removed the quotes around them."""
+    """Print how to type a phrase if the query is several words: the shell may have removed the quotes around
+    them.
+    """
     words = typed.split()
     if len(words) > 1 and all(_BARE.fullmatch(word) for word in words):
         phrase = '"' + " ".join(words) + '"'
@@ -134,7 +139,9 @@ _QUANTILES = (50, 90, 99)
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in nanoseconds, at most 3 % too long but for the longest, which is exact; None if there is none."""
+    """Durations in nanoseconds, at most 3 % too long but for the longest, which is exact; None if there is
+    none.
+    """
 
     count: int
     p50: int | None
@@ -144,7 +151,10 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies. `unread` are parts that nobody finished."""
+    """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies.
+
+    `unread` are parts that nobody finished.
+    """
 
     counts: Stats
     unread: dict[str, str] = {}
@@ -163,10 +173,11 @@ def stats_command(
     where: Annotated[str, option("--where", "Count only events that fit: as turn:..3.")] = "",
     jobs: Jobs = None,
 ) -> int:
-    """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens, cost.
+    """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens,
+    cost.
 
-    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts; 4 if some could not be looked at.
-    With -o json: one document.
+    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts; 4 if some could not
+    be looked at. With -o json: one document.
     """
     event_question(where)  # what cannot be asked is said before any log is read
     trouble, total, unread = Problems(), Stats(), dict[str, str]()

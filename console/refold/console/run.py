@@ -51,7 +51,10 @@ from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """The last line of `run` and `resume` as JSON: how the run stands. `cost` and times are nano units; `doubts` are calls whose end is not known."""
+    """The last line of `run` and `resume` as JSON: how the run stands.
+
+    `cost` and times are nano units; `doubts` are calls whose end is not known.
+    """
 
     run: str
     state: str
@@ -81,7 +84,8 @@ async def run_command(
 ) -> int:
     """Start an agent on TASK and stay with it to its end.
 
-    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type": "result", ...}.
+    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type":
+    "result", ...}.
     """
     labels, name = labels_of(label), locations.model_name(model)
     task = _task(task)
@@ -163,7 +167,9 @@ _ANYWHERE = ModelOptions()
 
 
 class Models:
-    """Models by name and where they are served, each made once and closed with `stack`: one that runs here is loaded only once."""
+    """Models by name and where they are served, each made once and closed with `stack`: one that runs here is
+    loaded only once.
+    """
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -178,7 +184,10 @@ class Models:
 
 
 async def take_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: DriveOptions) -> Run:
-    """The run of this state, to go on with: under its own model, policy and tools. `stack` closes what it needs."""
+    """The run of this state, to go on with: under its own model, policy and tools.
+
+    `stack` closes what it needs.
+    """
     tools = restore_tools(state, means)
     agent = agent_of(state, Models(stack), tools, model_options(means, state.setup.model, state.setup.price))
     store = await stack.enter_async_context(locations.writing(place))
@@ -193,7 +202,8 @@ def restore_tools(state: RunState, means: DriveOptions) -> list[Tool]:
 def agent_of(state: RunState, models: Models, tools: list[Tool], at: ModelOptions) -> Agent:
     """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
     agent = Agent(model=_model(state, models, at), tools=tools, name=state.setup.agent)
-    # The policy that counts is the run's own, from its log: the agent has none, but for the models that it names.
+    # The policy that counts is the run's own, from its log: the agent has none, but for the models that it
+    # names.
     add_fallbacks(agent, state.policy, models)
     return agent
 
@@ -215,7 +225,9 @@ def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
 
 
 def overdue(state: RunState) -> bool:
-    """Whether a person was asked about calls and did not answer in time: going on applies what the policy says."""
+    """Whether a person was asked about calls and did not answer in time: going on applies what the policy
+    says.
+    """
     asked = state.approval
     return asked is not None and asked.until is not None and time.time_ns() >= asked.until
 
@@ -248,7 +260,9 @@ def _closing(stack: AsyncExitStack, model: Model) -> None:
 
 
 async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> int:
-    """Watch a run until it ends or waits, and tell how it stands. The exit code. `means`: see `next_words`."""
+    """Watch a run until it ends or waits, and tell how it stands. The exit code. `means`: see
+    `next_words`.
+    """
     follow(os.environ)
     watching = watcher(screen, run.id)
     try:

@@ -49,10 +49,12 @@ class OutputClosed(WorldFailed):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its `middle`.
+    """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its
+    `middle`.
 
-    One column at most is what the table is read for. `main` is the percentage of the width that it gets: others are cut before
-    it has less, and those with an `optional` number are then left out, the highest number first.
+    One column at most is what the table is read for. `main` is the percentage of the width that it gets:
+    others are cut before it has less, and those with an `optional` number are then left out, the highest
+    number first.
     """
 
     title: str
@@ -120,7 +122,10 @@ class Screen:
                 self.say(f"{'' if place else name:<{width}}  {part}".rstrip())
 
     def facts(self, rows: Mapping[str, str | list[str] | tuple[str, ...] | None], indent: str = "  ") -> None:
-        """What is known of something by its names. None is left out; a list has a row each, a tuple goes on below its name."""
+        """What is known of something by its names.
+
+        None is left out; a list has a row each, a tuple goes on below its name.
+        """
         told: list[tuple[str, str]] = []
         for name, value in rows.items():
             if isinstance(value, tuple):
@@ -156,14 +161,19 @@ class Screen:
             self.say(each)
 
     def heading(self, text: str) -> None:
-        """A line that stands out, where lines can. It stays one line, whatever is in it, but on a terminal too narrow for it."""
+        """A line that stands out, where lines can.
+
+        It stays one line, whatever is in it, but on a terminal too narrow for it.
+        """
         first, *rest = self._folded(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
         self.styled(descriptions.line(first), "bold")
         for part in rest:
             self.styled(f"    {descriptions.line(part)}", "bold")
 
     def _folded(self, text: str, indent: int) -> list[str]:
-        """A text in lines that fit a terminal behind so much space, broken between words; whole where there is no terminal."""
+        """A text in lines that fit a terminal behind so much space, broken between words; whole where there
+        is no terminal.
+        """
         if not self.live:
             return [text]
         room = self.rich.width - indent
@@ -186,7 +196,9 @@ class Screen:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether there may be a terminal behind: what then is to be loaded to know it, and to write there, takes its time."""
+    """Whether there may be a terminal behind: what then is to be loaded to know it, and to write there, takes
+    its time.
+    """
     return stream.isatty() or not _ASKED_FOR.isdisjoint(os.environ)
 
 
@@ -226,7 +238,9 @@ def _forget(stream: TextIO) -> None:
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> Sequence[int]:
-    """The places of the columns that are shown: all, or without optional ones, so that the main column has its share."""
+    """The places of the columns that are shown: all, or without optional ones, so that the main column has
+    its share.
+    """
     kept = list(range(len(columns)))
     main = next((n for n in kept if columns[n].main), None)
     going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
@@ -264,7 +278,9 @@ def _align(cell: str, width: int, column: Column) -> str:
 
 
 def _without_middle(text: str, width: int) -> str:
-    """A text cut to so many cells: of a command line something of each command, of a path its file, else head and tail."""
+    """A text cut to so many cells: of a command line something of each command, of a path its file, else head
+    and tail.
+    """
     if cell_len(text) <= width:
         return text
     from refold.replay.kinds.commands import shorten, split_text
@@ -286,7 +302,9 @@ def _without_middle(text: str, width: int) -> str:
 
 
 def fold_text(text: str, width: int) -> list[str]:
-    """A text in lines of so many cells at most, broken between words; a longer word stands in a line of its own."""
+    """A text in lines of so many cells at most, broken between words; a longer word stands in a line of its
+    own.
+    """
     lines = [""]
     for word in text.split(" "):
         line = f"{lines[-1]} {word}"

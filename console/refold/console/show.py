@@ -51,8 +51,9 @@ async def show_command(
 ) -> int:
     """Show what happened in a run: a row a turn, then how it ended. Exit code 3 if the log is damaged.
 
-    RUN@e41 shows that event whole: arguments, result, who asked for it, what followed and why; RUN@t7 each event of that turn.
-    With -o json: one document, of a run with `turns`; with --all, --raw, --follow or --filter, JSON lines as --raw.
+    RUN@e41 shows that event whole: arguments, result, who asked for it, what followed and why; RUN@t7 each
+    event of that turn. With -o json: one document, of a run with `turns`; with --all, --raw, --follow or
+    --filter, JSON lines as --raw.
     """
     if every or raw or follow or asked:
         return await _show_events(screen, place, run, raw=raw, follow=follow, asked=asked)
@@ -74,7 +75,9 @@ async def show_command(
 
 
 async def _next_step(store: Store, told: RunSummary, state: RunState, option: str) -> str:
-    """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was imported."""
+    """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was
+    imported.
+    """
     if told.code or told.damaged or SOURCE_LABEL in told.labels:
         return ""
     from refold.console.descriptions import find_claim, next_words, waits_for
@@ -96,7 +99,10 @@ async def print_timeline(screen: Screen, place: StorePlace, run: str) -> Timelin
 
 
 async def _show(screen: Screen, store: Store, run: str) -> tuple[RunSummary, RunState, TurnRow | None]:
-    """Print a run, and tell what it is, its state, and its last turn. One of more turns than a table has is read once more for them."""
+    """Print a run, and tell what it is, its state, and its last turn.
+
+    One of more turns than a table has is read once more for them.
+    """
     first: list[TurnRow] = []
     teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
     kin = Kin()
@@ -230,7 +236,9 @@ def _totals(totals: SourceTotals) -> str:
 
 
 async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
-    """The turns as a table; of a long run as one for so many turns each, for a table must be known to be set."""
+    """The turns as a table; of a long run as one for so many turns each, for a table must be known to be
+    set.
+    """
     last, waiting = None, list[TurnRow]()
     async for last in rows:
         waiting.append(last)

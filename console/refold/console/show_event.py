@@ -1,4 +1,6 @@
-"""`refold show RUN@e103` and `RUN@t7`: one event, or a turn of them, whole; who asked for it, and what followed and why."""
+"""`refold show RUN@e103` and `RUN@t7`: one event, or a turn of them, whole; who asked for it, and what
+followed and why.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -154,7 +156,9 @@ def _body(told: Surrounded) -> dict[str, Any]:
 
 
 def _field(screen: Screen, name: str, value: Any, indent: str, depth: int = 1) -> None:
-    """A name with its value: a text of several lines below it, further in, so that no line of it can pass for one of ours."""
+    """A name with its value: a text of several lines below it, further in, so that no line of it can pass for
+    one of ours.
+    """
     inner = f"{indent}  "
     if isinstance(value, str) and ("\n" in value or len(value) > _WIDE):
         screen.say(f"{indent}{name}")

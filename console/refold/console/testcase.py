@@ -82,7 +82,9 @@ _PLAY = """\
 
 
 class Testcase(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON. `played`: through the live engine too; if not, `why`. `passes`: it does now."""
+    """What was written, as JSON. `played`: through the live engine too; if not, `why`. `passes`: it does
+    now.
+    """
 
     run: str
     test: str
@@ -100,7 +102,9 @@ async def testcase_command(
     *,
     file: Annotated[Path, new_file("The test, as in tests/test_x.py; it must not exist.")],
 ) -> int:
-    """Write a test that replays RUN and fails at its first different decision, with the log beside it as a bundle."""
+    """Write a test that replays RUN and fails at its first different decision, with the log beside it as a
+    bundle.
+    """
     if not file.parent.is_dir():
         raise WrongUse(f"{file}: there is no folder {file.parent}; make it first, or name another")
     if not re.fullmatch(r"test_\w+\.py|\w+_test\.py", file.name, re.ASCII):
@@ -207,7 +211,8 @@ async def shrink_command(
     ] = None,
     most: Annotated[int, option("--most", "How many logs are tried at most.", min=1)] = 10_000,
 ) -> int:
-    """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid log.
+    """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid
+    log.
 
     It is written into a store of its own. RUN stays as it is.
     """
@@ -274,7 +279,9 @@ def _words(command: str | None) -> list[str]:
 
 
 async def _exit_code_for(words: Sequence[str], log: Log) -> int:
-    """The exit code of the command, given a store with this log alone: in the environment, as REFOLD_STORE."""
+    """The exit code of the command, given a store with this log alone: in the environment, as
+    REFOLD_STORE.
+    """
     with TemporaryDirectory(prefix="refold-shrink-") as folder:
         path = Path(folder) / "runs.db"
         async with await open_store(path, durability="process") as store:

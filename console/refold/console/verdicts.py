@@ -1,4 +1,7 @@
-"""`refold verify` and `refold audit`. Several runs are judged one after the other; the worst verdict is the exit code."""
+"""`refold verify` and `refold audit`.
+
+Several runs are judged one after the other; the worst verdict is the exit code.
+"""
 
 import json
 from collections import Counter
@@ -23,7 +26,9 @@ Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
 
 
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run, or a bundle, of which nothing more can be said, as JSON: why it `cannot_judge`, or how it is `damaged`."""
+    """A run, or a bundle, of which nothing more can be said, as JSON: why it `cannot_judge`, or how it is
+    `damaged`.
+    """
 
     run: str = ""
     bundle: str = ""
@@ -34,7 +39,8 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def judge_command(
     screen: Screen, place: StorePlace, typed: Sequence[str], judge: Judge, *, everything: bool
 ) -> int:
-    """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit code.
+    """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit
+    code.
 
     A run that cannot even be listed is told after the others: raises `Damaged`.
     """
@@ -52,14 +58,18 @@ async def judge_command(
 
 
 def tell_codes(screen: Screen, codes: Sequence[int]) -> None:
-    """Say of how many runs each verdict was: among hundreds of lines the one that matters is easily passed by."""
+    """Say of how many runs each verdict was: among hundreds of lines the one that matters is easily passed
+    by.
+    """
     counts = Counter(_SUMMED.get(code, "not as they should be") for code in codes)
     told = ", ".join([f"{figures.count(counts[word])} {word}" for word in _WORDS if counts[word]])
     screen.heading(f"{figures.counted(len(codes), 'run')}: {told}")
 
 
 async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
-    """Say whether a run's log is whole and unedited, how much of it was checked, and what that cannot prove."""
+    """Say whether a run's log is whole and unedited, how much of it was checked, and what that cannot
+    prove.
+    """
     return tell_verification(screen, place, await verify(store, run, installed_guards()))
 
 
@@ -158,7 +168,8 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     unasked = (
         f"after {figures.counted(found.unasked, 'fact')}, whether a guard that is blind would have spoken"
     )
-    # Of a log that cannot be followed to its end, the state is that of the last decision that was compared: `show` has a later one.
+    # Of a log that cannot be followed to its end, the state is that of the last decision that was compared:
+    # `show` has a later one.
     state = "" if found.damaged else f", {found.agent_state}"
     screen.facts(
         {

@@ -1,4 +1,7 @@
-"""`refold verify`: runs of a store by themselves or under seals, and bundles. The worst verdict is the exit code."""
+"""`refold verify`: runs of a store by themselves or under seals, and bundles.
+
+The worst verdict is the exit code.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,10 +38,11 @@ class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the seals of a store show, as JSON: of `runs` that were checked, with `events`, so many are sealed.
+    """What the seals of a store show, as JSON: of `runs` that were checked, with `events`, so many are
+    sealed.
 
-    `compared` entries of the log of heads were held against those runs. `gone` are runs that were sealed up to event `seq`,
-    and that the store no longer has.
+    `compared` entries of the log of heads were held against those runs. `gone` are runs that were sealed up
+    to event `seq`, and that the store no longer has.
     """
 
     seals: Evidence
@@ -84,7 +88,9 @@ async def verify_command(
     seal: Annotated[list[str], option("--seal", "A line that `refold seal` printed.")],
     all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
 ) -> int:
-    """Check that logs, or bundles, are whole and unedited; with --store compare a certificate with the runs it names. With -o json: one line a run or bundle, then one of the seals."""
+    """Check that logs, or bundles, are whole and unedited; with --store compare a certificate with the runs
+    it names. With -o json: one line a run or bundle, then one of the seals.
+    """
     if all_sealed and not key and not seal:
         raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
     keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]

@@ -28,7 +28,9 @@ from refold.replay.why import Opinion, Reasons, why
 from refold.store.protocol import Store, Stored
 
 _FEW = 200
-"""Tokens by which a count may be more than twice an estimate, and nothing need be missing: a provider adds some."""
+"""Tokens by which a count may be more than twice an estimate, and nothing need be missing: a provider adds
+some.
+"""
 
 Sent = Literal["agrees", "differs", "unknown"]
 
@@ -36,13 +38,15 @@ _UNASKED: tuple[Sent, str] = "unknown", "the source shows no request after this"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """`view` as JSON: the request of a turn, made at event `seq`; where it was not `asked`, what it would have shown there.
+    """`view` as JSON: the request of a turn, made at event `seq`; where it was not `asked`, what it would
+    have shown there.
 
-    `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came, where the
-    answer's content was erased and its salt with it, or where no digest was recorded; `unknown_why` says which. `tools_known`
-    and `settings_known` are false of an imported run whose source told of none, `system_known` of one whose source records a
-    template of the system prompt. `lacks` are sentences on what else its source does not record of the request. Of an imported run `counted` are the tokens of the
-    request as its source counted them, None where it did not; `estimated` are those of what is known of it.
+    `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came,
+    where the answer's content was erased and its salt with it, or where no digest was recorded; `unknown_why`
+    says which. `tools_known` and `settings_known` are false of an imported run whose source told of none,
+    `system_known` of one whose source records a template of the system prompt. `lacks` are sentences on what
+    else its source does not record of the request. Of an imported run `counted` are the tokens of the request
+    as its source counted them, None where it did not; `estimated` are those of what is known of it.
     """
 
     run: str
@@ -83,7 +87,8 @@ async def view_command(
 ) -> int:
     """Show exactly what the model saw at a turn, by default the last, checked against what was sent.
 
-    With --policy or --set, as a diff to what it would have seen. Exit code 1 if it is not what was sent, or differs.
+    With --policy or --set, as a diff to what it would have seen. Exit code 1 if it is not what was sent, or
+    differs.
     """
     if policy is not None or settings:
         from refold.console.whatif import tell_view
@@ -136,7 +141,9 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
 
 
 def _request(state: RunState) -> ModelRequested | None:
-    """What the model is asked after this event; of an imported run whose source shows no request, what it would be."""
+    """What the model is asked after this event; of an imported run whose source shows no request, what it
+    would be.
+    """
     if state.unasked:
         return ModelRequested(step=state.spent.steps + 1, attempt=1, view="", messages=(), input_tokens=0)
     asks = any(isinstance(each, CallModel) for each in next_effects(state))
@@ -144,8 +151,8 @@ def _request(state: RunState) -> ModelRequested | None:
 
 
 async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunState, Sequence[str]]:
-    """The state right after the last request at or before event `upto`, and what its source lacks of it; also where an
-    imported run's source shows none.
+    """The state right after the last request at or before event `upto`, and what its source lacks of it; also
+    where an imported run's source shows none.
 
     No guard has a say in what a model sees.
     """
@@ -174,7 +181,9 @@ async def _is_imported(store: Store, run: str) -> bool:
 async def _answer(
     store: Store, run: str, seq: int
 ) -> tuple[tuple[Stored, ModelResponded] | None, Sequence[str]]:
-    """The answer to the request made at event `seq`, and what its source is said behind it to lack of that request."""
+    """The answer to the request made at event `seq`, and what its source is said behind it to lack of that
+    request.
+    """
     found: tuple[Stored, ModelResponded] | None = None
     async for chunk in store.read(run, after=seq):
         for stored in chunk:

@@ -187,7 +187,10 @@ class LiveWatcher(Watcher):
 
 
 def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
-    """What a watcher is told of an event: a word and a text each. `said`: the answer's own text is among them."""
+    """What a watcher is told of an event: a word and a text each.
+
+    `said`: the answer's own text is among them.
+    """
     match event:
         case ev.RunStarted():
             messages = event.content.messages if event.content else ()
@@ -239,7 +242,10 @@ INTERRUPTED = 130
 
 
 class StoppedHalfway(WorldFailed):
-    """The world failed in the middle of a run. `seq` is the last event that is on disk, `resume` what to type."""
+    """The world failed in the middle of a run.
+
+    `seq` is the last event that is on disk, `resume` what to type.
+    """
 
     def __init__(self, run: str, seq: int, resume: str, problem: str) -> None:
         super().__init__(run, seq, resume, problem)
@@ -258,7 +264,8 @@ class StoppedHalfway(WorldFailed):
 
 
 class Interrupts:
-    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is whole.
+    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is
+    whole.
 
     A run that asks about calls is left at once, and not stopped: an answer may still come.
     """

@@ -44,8 +44,9 @@ def whatif_command(
 ) -> int:
     """Ask what other policies would have decided over the same facts, and how far the record is evidence.
 
-    Exit code 0: all agree; 1: something differs; 125: something is inconclusive, or a rule fits nothing in any of these runs,
-    and nothing differs; 4: some runs could not be looked at. With -o json: a line for each run and policy, then one of totals for each policy.
+    Exit code 0: all agree; 1: something differs; 125: something is inconclusive, or a rule fits nothing in
+    any of these runs, and nothing differs; 4: some runs could not be looked at. With -o json: a line for each
+    run and policy, then one of totals for each policy.
     """
     if view:
         return at_once(tell_view(screen, place, [] if everything else runs, others))
@@ -89,7 +90,10 @@ _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 
 
 async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], others: OtherPolicies) -> int:
-    """Show what was kept, what dropped and why at a turn, by default the last. Exit code 1 if anything is otherwise."""
+    """Show what was kept, what dropped and why at a turn, by default the last.
+
+    Exit code 1 if anything is otherwise.
+    """
     registry = installed_guards()
     asked = policies_of(others, registry)
     prices, contexts = choose_prices(others.prices), choose_contexts(others.contexts)

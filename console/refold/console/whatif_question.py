@@ -1,10 +1,12 @@
 """What `refold whatif` asks: policies, settings, prices and contexts.
 
-A file has a model's name a line, with US dollars for a million tokens: `gpt-5-mini: {input: 0.25, output: 2}`. It is read as
-policy files are. Which table it was is told by its digest: with that file the same can be asked again.
+A file has a model's name a line, with US dollars for a million tokens: `gpt-5-mini: {input: 0.25, output:
+2}`. It is read as policy files are. Which table it was is told by its digest: with that file the same can be
+asked again.
 
-A file has a model's name a line, with tokens: `gpt-5-mini: 400000`. The line `"*"` is for every other model, and for a run of
-which nobody knows the model. It is a word of who asks, and told as that: the file by its digest.
+A file has a model's name a line, with tokens: `gpt-5-mini: 400000`. The line `"*"` is for every other model,
+and for a run of which nobody knows the model. It is a word of who asks, and told as that: the file by its
+digest.
 """
 
 import hashlib
@@ -44,9 +46,9 @@ _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTAL
 def settings_of(typed: Iterable[str]) -> list[Setting]:
     """What was typed, as paths and values. Raises `PolicyError` for what is none.
 
-    `limits.NAME=VALUE` gives a limit its value; in `limits`, `guards` and `history` an entry is named by its name, as in
-    `guards.NAME.KEY=VALUE`, and `guards.NAME=null` takes one out. A value is JSON, a YAML list or mapping in one line, or else the
-    text as it stands.
+    `limits.NAME=VALUE` gives a limit its value; in `limits`, `guards` and `history` an entry is named by its
+    name, as in `guards.NAME.KEY=VALUE`, and `guards.NAME=null` takes one out. A value is JSON, a YAML list or
+    mapping in one line, or else the text as it stands.
     """
     return [_parse_setting(each) for each in typed]
 
@@ -55,7 +57,8 @@ def change_by(settings: Sequence[Setting], registry: Registry) -> Callable[[Poli
     """The change that lays these settings over a policy. It raises `PolicyError` where that cannot work."""
 
     def change(policy: Policy) -> Policy:
-        # A guard that is not installed here stays as it was recorded: what it would have said cannot be judged.
+        # A guard that is not installed here stays as it was recorded: what it would have said cannot be
+        # judged.
         data = msgspec.to_builtins(policy)
         return parse_with(data, {}, registry, settings=settings, strict_guards=False)[0]
 
@@ -86,7 +89,10 @@ def _value(text: str) -> Any:
 
 
 class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked about. Without policies the settings change the recorded one; `only` names kinds of rules of theirs."""
+    """What is asked about.
+
+    Without policies the settings change the recorded one; `only` names kinds of rules of theirs.
+    """
 
     policy: Annotated[
         list[Path],
@@ -146,7 +152,10 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
 
 
 def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
-    """A policy in place of the recorded one. A file that starts from no preset has defaults which its author did not set."""
+    """A policy in place of the recorded one.
+
+    A file that starts from no preset has defaults which its author did not set.
+    """
     policy = chosen_policy(path, registry, {}, settings)[0]
     data = {"preset": str(path)} if is_preset(path) else data_of(path, "a preset", PRESETS)[0]
     if data.get("preset"):
@@ -156,7 +165,9 @@ def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
-    """Raise `WrongUse` where the policy has no rule of these kinds: that nothing differs would be no answer."""
+    """Raise `WrongUse` where the policy has no rule of these kinds: that nothing differs would be no
+    answer.
+    """
     keys = [key for kind in kinds for key in RULES.get(kind, ()) if key != "call_timeout"]
     if keys and not any(getattr(policy, key) for key in keys):
         raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to ask")
@@ -178,7 +189,10 @@ Dollars = Annotated[int, Meta(ge=0, le=_MILLION)] | Annotated[float, Meta(ge=0, 
 
 
 class ListedPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. Of tokens read from or written to a cache without such a price the cost is not known."""
+    """US dollars for a million tokens.
+
+    Of tokens read from or written to a cache without such a price the cost is not known.
+    """
 
     input: Dollars
     output: Dollars
@@ -189,7 +203,8 @@ class ListedPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def choose_prices(chosen: Path | None) -> Prices | None:
     """The prices that were asked for: a file, or the installed lists by their name.
 
-    Raises `PolicyFileError` for a file that cannot be read or has no prices, `WrongUse` where no lists are installed.
+    Raises `PolicyFileError` for a file that cannot be read or has no prices, `WrongUse` where no lists are
+    installed.
     """
     if chosen is None:
         return None
@@ -269,7 +284,8 @@ Tokens = Annotated[int, Meta(ge=1, le=2**53)]
 def choose_contexts(chosen: Path | None) -> Contexts | None:
     """The context lengths that were given: a file, or the installed lists by their name.
 
-    Raises `PolicyFileError` for a file that cannot be read or has none, `WrongUse` where no lists are installed.
+    Raises `PolicyFileError` for a file that cannot be read or has none, `WrongUse` where no lists are
+    installed.
     """
     if chosen is None:
         return None
@@ -297,10 +313,12 @@ Answer = tuple[str, Sequence[WhatIf] | RefoldError]
 
 
 class WhatIfQuestion:
-    """The policies that are asked about, by what they are called, and what tables say where a record does not.
+    """The policies that are asked about, by what they are called, and what tables say where a record does
+    not.
 
-    Policies are functions and cannot be sent to a process. There the files are read once more, each once. Without `states`,
-    which may be megabytes, those are left out of what is found. Raises `WrongUse` and what a file does.
+    Policies are functions and cannot be sent to a process. There the files are read once more, each once.
+    Without `states`, which may be megabytes, those are left out of what is found. Raises `WrongUse` and what
+    a file does.
     """
 
     def __init__(self, others: OtherPolicies, *, states: bool = False) -> None:
@@ -322,7 +340,9 @@ class WhatIfQuestion:
             yield run, known if self.states else tuple(replace(each, state="") for each in known)
 
     def _with_defaults(self, shard: Shard, run: str, found: Sequence[WhatIf]) -> tuple[WhatIf, ...]:
-        """What was found, with the defaults that cause a verdict: a run that does not agree is asked about once more."""
+        """What was found, with the defaults that cause a verdict: a run that does not agree is asked about
+        once more.
+        """
         pairs = [
             (place, self.named[name])
             for place, (name, each) in enumerate(zip(self.policies, found, strict=True))

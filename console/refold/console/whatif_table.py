@@ -1,4 +1,6 @@
-"""What `refold whatif` found of many runs: JSON at once; as text a table, first the runs that stop, when all is there."""
+"""What `refold whatif` found of many runs: JSON at once; as text a table, first the runs that stop, when all
+is there.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +29,9 @@ _TASK = 60
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A run under one of the policies, as JSON: a `WhatIf`, in which `null` stands for what the record does not say."""
+    """A run under one of the policies, as JSON: a `WhatIf`, in which `null` stands for what the record does
+    not say.
+    """
 
     policy: str
     whatif: dict[str, Any]
@@ -36,8 +40,8 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
     """All the runs under one of the policies, as JSON. `prices` and `contexts` as in `WhatIf`.
 
-    `inconclusive` counts runs by the first reason, `unfit` names what in the policy fits nothing in any of the runs.
-    `notes` has a sentence on verdicts that come from defaults which the policy's file does not set.
+    `inconclusive` counts runs by the first reason, `unfit` names what in the policy fits nothing in any of
+    the runs. `notes` has a sentence on verdicts that come from defaults which the policy's file does not set.
     """
 
     policy: str
@@ -219,7 +223,9 @@ class WhatIfTable:
 
 
 def json_of(found: WhatIf) -> dict[str, Any]:
-    """Return what was found for JSON: null for what the record does not say, and decisions and states as objects."""
+    """Return what was found for JSON: null for what the record does not say, and decisions and states as
+    objects.
+    """
     told: dict[str, Any] = msgspec.to_builtins(found)
     for part in ("until", "saved", "again"):
         spend: Spend = getattr(found, part)

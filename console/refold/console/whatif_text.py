@@ -171,7 +171,10 @@ def _code(fired: Intervention) -> str:
 
 
 def _recorded_decision(found: WhatIf) -> str:
-    """What was decided where the two part. Nothing was if that lies behind what they share and before the next fact."""
+    """What was decided where the two part.
+
+    Nothing was if that lies behind what they share and before the next fact.
+    """
     if found.recorded is None and found.derived is not None and found.fact < found.seq:
         return "(nothing: a deadline passed between two events)"
     return _decision(found.recorded)
@@ -202,7 +205,9 @@ def _time(spend: Spend) -> str:
 
 
 def _cost(spend: Spend) -> str:
-    """What an answer without a known price adds is not known: there is only a least that it cost, or not even that."""
+    """What an answer without a known price adds is not known: there is only a least that it cost, or not even
+    that.
+    """
     if not spend.unpriced and (spend.cost_nanousd or spend.input or spend.output):
         return figures.dollars(spend.cost_nanousd)
     return f"at least {figures.dollars(spend.cost_nanousd)}" if spend.cost_nanousd else "cost unknown"

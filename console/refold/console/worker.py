@@ -44,9 +44,9 @@ from refold.store.protocol import LEASE_SECONDS, Store
 class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker did with a run, as a line of JSON. `at` is nanoseconds since the epoch.
 
-    Of one that was taken up, `events` counts its log; of one that was put down, `state`, `code` and `reason` say how
-    it ended or what it waits for; of one that failed or was lost, `problem` says why, and `again` is the seconds
-    after which a worker tries it again.
+    Of one that was taken up, `events` counts its log; of one that was put down, `state`, `code` and `reason`
+    say how it ended or what it waits for; of one that failed or was lost, `problem` says why, and `again` is
+    the seconds after which a worker tries it again.
     """
 
     type: Literal["taken_up", "put_down", "failed", "lost"]
@@ -61,7 +61,10 @@ class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkerReport:
-    """Tells what a worker does, a line each. Once they cannot be written, `closed` is set and `stop` is cancelled."""
+    """Tells what a worker does, a line each.
+
+    Once they cannot be written, `closed` is set and `stop` is cancelled.
+    """
 
     def __init__(self, screen: Screen, stop: anyio.CancelScope) -> None:
         self._screen, self._stop = screen, stop
@@ -118,7 +121,8 @@ async def worker_command(
 ) -> int:
     """Drive the runs of the store that want an engine: queued, abandoned or answered ones.
 
-    A line for each that is taken up, put down, failed or lost. With -o json: JSON lines. Exit code 0 after SIGTERM.
+    A line for each that is taken up, put down, failed or lost. With -o json: JSON lines. Exit code 0 after
+    SIGTERM.
     """
     follow(os.environ)
     if means.tools:
@@ -195,7 +199,8 @@ async def fork_command(
     model: Annotated[str | None, option("--model", "Another model, provider:model.")] = None,
     label: Labels,
 ) -> int:
-    """Start a new run that goes on from event or turn of RUN, by default from the last place that can be. RUN stays as it is.
+    """Start a new run that goes on from event or turn of RUN, by default from the last place that can be. RUN
+    stays as it is.
 
     What is not given is as it was in RUN: policy, model, tools. Output as `run`.
     """
@@ -226,7 +231,9 @@ def edits_of(pairs: Sequence[str]) -> dict[str, str]:
 
 
 async def _cut_point(store: Store, typed: str, suits: Suits) -> tuple[str, int]:
-    """The run, and the event after which it is cut: what was typed, or the last place at which the fork can be."""
+    """The run, and the event after which it is cut: what was typed, or the last place at which the fork can
+    be.
+    """
     address = addresses.parse(typed)
     run = await addresses.resolve_id(store, address.run)
     if address.turn is not None:

@@ -72,16 +72,18 @@ _LOGGER = logging.getLogger("refold.policy")
 class Agent:
     """What runs are started with.
 
-    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). Of a name, `base_url` is the address of the server, by
-    default that in `REFOLD_BASE_URL`, else the vendor's; `timeout` is for how many seconds its connection may stay silent, `price`
-    what you pay there, in dollars per million tokens read and written. `tools` are made with `@tool`; a plain function is taken
-    too, as one whose calls are not repeated (`at_most_once`), with a warning. `policy` is a `Policy` or plain data, or the path of
-    a file or the name of a preset, which `REFOLD_*` variables fill up as on the command line. `store` is a store
-    that you keep, or its address as for `open_store`; without one, runs are kept in memory for as long as the agent lives.
-    `settings` are sampling settings, recorded and handed to the model. `guards` are classes of further guards that the policy may
-    name. `handoffs` are agents to whom a task can be handed on: each is offered as a tool `transfer_to_<name>`. `models` are those
-    that the policy's `retry.fallback` names, where the name alone does not say enough. `clock` makes a run's clock. `lease` is for
-    how many seconds a run belongs to an engine that gives no sign of life: after that, others take it over.
+    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). Of a name, `base_url` is the
+    address of the server, by default that in `REFOLD_BASE_URL`, else the vendor's; `timeout` is for how many
+    seconds its connection may stay silent, `price` what you pay there, in dollars per million tokens read and
+    written. `tools` are made with `@tool`; a plain function is taken too, as one whose calls are not repeated
+    (`at_most_once`), with a warning. `policy` is a `Policy` or plain data, or the path of a file or the name
+    of a preset, which `REFOLD_*` variables fill up as on the command line. `store` is a store that you keep,
+    or its address as for `open_store`; without one, runs are kept in memory for as long as the agent lives.
+    `settings` are sampling settings, recorded and handed to the model. `guards` are classes of further guards
+    that the policy may name. `handoffs` are agents to whom a task can be handed on: each is offered as a tool
+    `transfer_to_<name>`. `models` are those that the policy's `retry.fallback` names, where the name alone
+    does not say enough. `clock` makes a run's clock. `lease` is for how many seconds a run belongs to an
+    engine that gives no sign of life: after that, others take it over.
 
     Raises `PolicyError` and `WrongUse` for what cannot work.
     """
@@ -140,10 +142,10 @@ class Agent:
             refuse_secret(redactor, f"settings[{key!r}]", value, "give it to the model's own constructor")
 
     def add_handoffs(self, *agents: "Agent") -> None:
-        """Let runs of this agent, from now on, hand tasks on to these agents: for agents that know each other.
+        """Let later runs of this agent hand tasks to these agents, which may hand tasks back.
 
-        Raises `WrongUse` for one without a name or under a name that is taken, `PolicyError` for one without a
-        price where the policy limits cost.
+        Raises `WrongUse` for one without a name or under a name that is taken, `PolicyError` for one without
+        a price where the policy limits cost.
         """
         known = [_agent(each, f"handoffs[{place}]") for place, each in enumerate(agents)]
         offered = (
@@ -160,11 +162,11 @@ class Agent:
             raise
 
     def as_tool(self, name: str | None = None, description: str = "") -> Tool:
-        """This agent as a tool for others: a call starts a run of it on `task`; what it says last is the result.
+        """Return this agent as a tool: a call runs it on `task` and returns its last message.
 
-        The run is a child of the caller's: in the caller's store, within what the caller has left of time, tokens
-        and money, and cancelled with it. Without a name the tool has the agent's. Raises `WrongUse` for an agent
-        without a name: the logs would not say whose run it is.
+        The run is a child of the caller's: in the caller's store, within what the caller has left of time,
+        tokens and money, and cancelled with it. Without a name the tool has the agent's. Raises `WrongUse`
+        for an agent without a name: the logs would not say whose run it is.
         """
         if not self.name:
             raise WrongUse("an agent without a name cannot be given to others: give it one, Agent(name=...)")
@@ -218,10 +220,11 @@ class Agent:
     ) -> Run:
         """A run from its log: it goes on where the log ends, under the policy that it was started with.
 
-        Calls that were started and must not be repeated are in doubt. A run that has ended is not changed. With `take_over`
-        an engine that drives the run now loses its lease, and stops. `store` and `lease` stand in for the agent's own. Raises,
-        when it is awaited, `UnknownRun`, `Held` (another engine lives that has it), `Damaged`, `NewerLog`, or `WrongUse` where
-        this agent has another model, or another price for it, or lacks a tool or a guard of the run's.
+        Calls that were started and must not be repeated are in doubt. A run that has ended is not changed.
+        With `take_over` an engine that drives the run now loses its lease, and stops. `store` and `lease`
+        stand in for the agent's own. Raises, when it is awaited, `UnknownRun`, `Held` (another engine lives
+        that has it), `Damaged`, `NewerLog`, or `WrongUse` where this agent has another model, or another
+        price for it, or lacks a tool or a guard of the run's.
         """
         runtime = msgspec.structs.replace(self._runtime(None, store), lease=lease or self.lease)
         return Run(run_id, runtime, None, take_over=take_over)
@@ -241,11 +244,12 @@ class Agent:
     ) -> Run:
         """A new run that goes on from event `at` of another's log, with this agent's model and tools.
 
-        What the agent was not given stays as it is there: policy, settings. `say` adds a message, `results` stand in for those
-        of calls that are under way at the cut; `by` made them up. Other calls under way there are in doubt, unless they may be
-        repeated. Raises, when it is awaited, `UnknownRun`, `Damaged`, `NewerLog`, `PolicyError`, and `WrongUse` where the log
-        cannot be cut or edited so: `refold.replay.cut` names the places. Raises `WrongUse` now for a `fork_id` that no command
-        could name.
+        What the agent was not given stays as it is there: policy, settings. `say` adds a message, `results`
+        stand in for those of calls that are under way at the cut; `by` made them up. Other calls under way
+        there are in doubt, unless they may be repeated. Raises, when it is awaited, `UnknownRun`, `Damaged`,
+        `NewerLog`, `PolicyError`, and `WrongUse` where the log cannot be cut or edited so:
+        `refold.replay.cut` names the places. Raises `WrongUse` now for a `fork_id` that no command could
+        name.
         """
         opened = self._opening(run_id_of(fork_id), seed_of(seed))
         fork = Fork(
@@ -271,7 +275,7 @@ class Agent:
         return anyio.run(partial(self.run, task, **options))
 
     def _warn(self, complaints: Iterable[Complaint]) -> None:
-        """Say once what in the policy is surely not meant so: on stderr, unless the program's logging is set up."""
+        """Log each likely mistake in the policy once: on stderr unless logging is configured."""
         for complaint in complaints:
             if complaint not in self._warned:
                 self._warned.add(complaint)
@@ -368,7 +372,8 @@ class Agent:
         refuse_unpriced(self.policy, models)
 
     def _digest(self) -> str:
-        # Of what a child run is made of; not of the system prompt: what can be erased must not be guessed at here.
+        # Of what a child run is made of; not of the system prompt: what can be erased must not be guessed at
+        # here.
         tools = {
             name: "" if isinstance(tool, AgentTool) else tool.manifest.digest
             for name, tool in self.tools.items()

@@ -54,7 +54,9 @@ def mapping(given: object, place: str, example: str) -> Mapping[str, Any]:
 
 
 def listed(given: object, place: str, example: str) -> Iterable[Any]:
-    """Several values in a row, and not one of them, a text or a mapping. Raises `WrongUse` for anything else."""
+    """Several values in a row, and not one of them, a text or a mapping. Raises `WrongUse` for anything
+    else.
+    """
     walk = (
         None if hasattr(given, "keys") or isinstance(given, str | bytes) else getattr(given, "__iter__", None)
     )
@@ -124,7 +126,9 @@ class NotWaiting(WrongUse):
 
 
 def refuse_message(run: str, state: RunState) -> None:
-    """Raise `NotWaiting` if the run waits for nobody, and `WrongUse` if it waits for something other than a message."""
+    """Raise `NotWaiting` if the run waits for nobody, and `WrongUse` if it waits for something other than a
+    message.
+    """
     if state.asked_at is None:
         raise NotWaiting(run, state.agent_state)
     if state.approval is not None:
@@ -167,4 +171,6 @@ class BadSyntax(Exception):
 
 
 DEEPEST = 60
-"""How deep a policy file may nest: the time that readers of YAML and TOML take grows with the square of it, or worse."""
+"""How deep a policy file may nest: the time that readers of YAML and TOML take grows with the square of it,
+or worse.
+"""

@@ -1,8 +1,8 @@
 """Runs that calls start: a child run is begun, or taken up where its log ends, and its call gets its outcome.
 
-A child's id follows from its parent and the call. So an engine that runs the call again, after a crash, finds the
-child and goes on with it: there is never a second. Two facts tell the parent of its end: `child_ended` with what
-it spent and the hash of its last event, then the call's result.
+A child's id follows from its parent and the call. So an engine that runs the call again, after a crash, finds
+the child and goes on with it: there is never a second. Two facts tell the parent of its end: `child_ended`
+with what it spent and the hash of its last event, then the call's result.
 """
 
 import re
@@ -41,8 +41,8 @@ GENERATIONS = 8
 class AgentTool(LongTool, frozen=True, kw_only=True):
     """A tool whose calls start runs of another agent: made by `Agent.as_tool`.
 
-    `child` makes the run of `owner` that serves a call: begun on a task or, without one, from the log that an earlier
-    engine began; with `take_over` whoever has it is fenced out.
+    `child` makes the run of `owner` that serves a call: begun on a task or, without one, from the log that an
+    earlier engine began; with `take_over` whoever has it is fenced out.
     """
 
     owner: Any  # the agent, whose module imports this one
@@ -65,7 +65,10 @@ def origin_of(work: Work) -> Parent:
 
 
 def takes_task(tool: str) -> Accepts:
-    """What a tool of this name takes that starts a run: a task. Raises `WrongUse` for a name no provider accepts."""
+    """What a tool of this name takes that starts a run: a task.
+
+    Raises `WrongUse` for a name no provider accepts.
+    """
     if _NAME.fullmatch(tool) is None:
         raise WrongUse(
             f"tool {tool!r}: a name has 1 to 64 letters, digits, '_' and '-'; name the agent so, or the tool"
@@ -108,7 +111,10 @@ class Delegation:
         return (*ended, self._result(result))
 
     async def _seen_through(self, task: str | None) -> RunResult:
-        """Drive the child to its end. One that waits for a person is put aside until the call is to be settled."""
+        """Drive the child to its end.
+
+        One that waits for a person is put aside until the call is to be settled.
+        """
         result: RunResult | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -124,7 +130,8 @@ class Delegation:
         return result
 
     async def _had(self, task: str | None) -> RunResult:
-        """Drive the child. While another engine has it, wait: who has a run has the right to its children, not at once.
+        """Drive the child. While another engine has it, wait: who has a run has the right to its children,
+        not at once.
 
         Only one that took its run over by force takes them over too.
         """
@@ -193,7 +200,9 @@ class Delegation:
         return maker(fact, lambda _state, fact, _salt: fact)
 
     async def _reported(self) -> bool:
-        """Whether an earlier engine recorded that the child had ended, and stopped before the call's result."""
+        """Whether an earlier engine recorded that the child had ended, and stopped before the call's
+        result.
+        """
         state = self._work.state
         assert state.batch is not None
         ended = await self._work.journal.store.read_kinds(state.setup.run, ["child_ended"])
@@ -248,7 +257,9 @@ def reachable(agent: OwnerT) -> list[OwnerT]:
 
 
 def circles(agent: Owner) -> tuple[Complaint, ...]:
-    """The warning that agents hand on in a circle, and nothing that flows down from one to the next bounds them."""
+    """The warning that agents hand on in a circle, and nothing that flows down from one to the next bounds
+    them.
+    """
     costly = (TimeLimit, TokenLimit, CostLimit)
     if any(isinstance(limit, costly) and limit.value is not None for limit in agent.policy.limits):
         return ()

@@ -100,7 +100,8 @@ def new_seed() -> int:
 
 
 def new_salts(chosen: int | None) -> Salts:
-    """Random salts; for a chosen seed, salts that follow from it, so that a test's log is the same every time.
+    """Random salts; for a chosen seed, salts that follow from it, so that a test's log is the same every
+    time.
 
     A log whose seed was chosen protects erased content less: with the seed it can be guessed.
     """

@@ -39,7 +39,9 @@ def price_given(model: Model) -> str:
 
 
 def refuse_unpriced(policy: Policy, models: Iterable[Model]) -> None:
-    """Raise `PolicyError` for a cost limit over a model without a price, unless the limit says to ignore that."""
+    """Raise `PolicyError` for a cost limit over a model without a price, unless the limit says to ignore
+    that.
+    """
     unpriced = [model.name for model in models if not model.priced]
     for place, limit in enumerate(policy.limits):
         refused = isinstance(limit, CostLimit) and limit.value is not None and limit.unpriced == "refuse"
@@ -79,7 +81,9 @@ def refuse_other_model(state: RunState, model: Model) -> None:
 
 
 def refuse_other_price(state: RunState, model: Model) -> None:
-    """Raise `WrongUse` for another price than the run's: what its limits of cost count would be something else."""
+    """Raise `WrongUse` for another price than the run's: what its limits of cost count would be something
+    else.
+    """
     run, price, given = state.setup.run, state.setup.price, price_given(model)
     if given != price:
         way_out = f"give that one (--price {price})" if price else "leave it out"
@@ -104,7 +108,9 @@ def refuse_other_tools(state: RunState, offered: Mapping[str, Manifest]) -> None
 
 
 def refuse_blind(state: RunState) -> None:
-    """Raise `WrongUse` where a guard of the run's, or its tokenizer, is missing: what follows from it is unknown."""
+    """Raise `WrongUse` where a guard of the run's, or its tokenizer, is missing: what follows from it is
+    unknown.
+    """
     if state.ended:
         return
     refuse_without_tokenizer(state.policy)
@@ -166,7 +172,10 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
 
 
 def named_arguments(function: Callable[P, None]) -> Callable[P, None]:
-    """Refuse arguments that a function does not take, with what was meant. For type checkers it stays as it is."""
+    """Refuse arguments that a function does not take, with what was meant.
+
+    For type checkers it stays as it is.
+    """
     known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @wraps(function)
@@ -192,7 +201,9 @@ GROUP = "refold.guards"
 
 
 def installed_guards() -> Registry:
-    """The guards by their kind. An entry point in group `refold.guards` names a class; its name is the kind."""
+    """The guards by their kind. An entry point in group `refold.guards` names a class; its name is the
+    kind.
+    """
     found = dict(BUILTIN)
     for point in _points(tuple((folder, _changed(folder)) for folder in sys.path)):
         if point.name in found:

@@ -1,9 +1,10 @@
 """What was decided to ask, as a request: exactly what the log says that the model is to see.
 
-`request_for` is the law: it goes through the whole window, by `reducers.views.view`. A `Conversation` makes the same requests of
-one run, one after the other, and keeps the messages of the last with the window that they were made of. Mostly the next window is
-that one with something behind it and, where a policy prunes, without some whole units: then nothing else is looked at. Any other
-window costs a look at each of its messages; only what is new in it is rendered.
+`request_for` is the law: it goes through the whole window, by `reducers.views.view`. A `Conversation` makes
+the same requests of one run, one after the other, and keeps the messages of the last with the window that
+they were made of. Mostly the next window is that one with something behind it and, where a policy prunes,
+without some whole units: then nothing else is looked at. Any other window costs a look at each of its
+messages; only what is new in it is rendered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +100,9 @@ class Conversation:
         old: list[MessageRef],
         new: list[MessageRef],
     ) -> bool:
-        """Go on from what is kept, which is `old` from place `base` on; False if that cannot be seen to be right."""
+        """Go on from what is kept, which is `old` from place `base` on; False if that cannot be seen to be
+        right.
+        """
         begin, end = _stretch(old, new)
         added = new[begin + len(old) - end :]
         if self._torn or old[end:] != new[begin : len(new) - len(added)]:
@@ -118,7 +121,9 @@ class Conversation:
         return True
 
     def _left(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
-        """Let go of these messages, from place `begin` to before `end`; False, and none of it, if they are no whole units."""
+        """Let go of these messages, from place `begin` to before `end`; False, and none of it, if they are no
+        whole units.
+        """
         calls = _calls(self._kept.messages[begin:end])
         if set(_results(gone)) != set(calls):
             return False  # what stays of a unit is shown in another way

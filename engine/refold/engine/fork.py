@@ -36,7 +36,8 @@ _AS_ANY = ("run", "rules", "tools", "seed", "labels", "versions", "worker")
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork is to be: `opened` says how a run of the same agent would begin. `results` are made up, by call.
+    """What a fork is to be: `opened` says how a run of the same agent would begin. `results` are made up, by
+    call.
 
     `policy`, if there is one, was checked, and stands for the parent's.
     """
@@ -89,7 +90,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _facts(self, state: RunState, parent: str, hashed: bytes) -> list[Maker]:
-        # Where an imported run's source ends no person is asked: the fork asks the model, and the message goes with it.
+        # Where an imported run's source ends no person is asked: the fork asks the model, and the message
+        # goes with it.
         waits = state.agent_state.awaits_operator and not state.unasked
         if waits and self.say:
             _refuse_message(state)
@@ -169,8 +171,8 @@ async def annotate(
 ) -> RunState:
     """Append an annotation, and leave the run as it was, waiting for an engine or not. The state after it.
 
-    `patience`: so many seconds an engine is waited for that has the run. Raises `UnknownRun`, `Damaged`, `Held` while
-    an engine has the run, `Overtaken` if one wrote just now, and what a store raises.
+    `patience`: so many seconds an engine is waited for that has the run. Raises `UnknownRun`, `Damaged`,
+    `Held` while an engine has the run, `Overtaken` if one wrote just now, and what a store raises.
     """
     if not (await store.head(run)).seq:
         raise UnknownRun(run)

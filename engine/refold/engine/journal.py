@@ -3,8 +3,8 @@
 Logger `refold.prune`, INFO, with a switch of its own: however loud the rest of a program is, it says nothing
 until its level is set to INFO, as the command line does where `REFOLD_PRUNE_LOG` is on.
 
-Their agent is not ours, and neither are its tools: to answer, stop or drive such a run would write into the log
-what never happened. A fork of one is ours, and begins with an event of its own.
+Their agent is not ours, and neither are its tools: to answer, stop or drive such a run would write into the
+log what never happened. A fork of one is ours, and begins with an event of its own.
 """
 
 import importlib.metadata
@@ -37,7 +37,9 @@ if LOGGER.level == logging.NOTSET:
 
 
 def log_pruning(run: str, first: int, state: RunState, events: Sequence[Event]) -> None:
-    """Log the lines of events that are on disk, the first of them number `first`; `state` is the one after them."""
+    """Log the lines of events that are on disk, the first of them number `first`; `state` is the one after
+    them.
+    """
     if LOGGER.isEnabledFor(logging.INFO):
         for seq, event in enumerate(events, first):
             line = lines(event, state, run, seq)
@@ -46,7 +48,9 @@ def log_pruning(run: str, first: int, state: RunState, events: Sequence[Event]) 
 
 
 def lines(event: Event, state: RunState, run: str, seq: int) -> str | None:
-    """The line of event number `seq`, None if it has none. `state` is any after it and before the next fact."""
+    """The line of event number `seq`, None if it has none. `state` is any after it and before the next
+    fact.
+    """
     if not isinstance(event, HistoryPruned | MessageTrimmed):
         return None
     step = state.request.event.step if state.request is not None else state.spent.steps + 1
@@ -118,8 +122,9 @@ class Overtaken(StoreError):
 class Journal:
     """Appends what was decided, and keeps the contents that a view of the present state needs: no more.
 
-    `contents` has the events of the window and of the open batch, by their numbers; `conversation` makes the requests
-    of them. `base` is where a fork that has no event yet goes on from: a run, and the number of an event in its log.
+    `contents` has the events of the window and of the open batch, by their numbers; `conversation` makes the
+    requests of them. `base` is where a fork that has no event yet goes on from: a run, and the number of an
+    event in its log.
     """
 
     def __init__(self, store: Store, run: str, tenure: Tenure) -> None:
@@ -179,7 +184,9 @@ class Journal:
         return much and state.digested == state.seq  # else the log could not bear it out
 
     async def snapshot(self, state: RunState) -> None:
-        """Keep a snapshot of the state, which is on disk. It is a cache: where that fails, the log is folded."""
+        """Keep a snapshot of the state, which is on disk. It is a cache: where that fails, the log is
+        folded.
+        """
         self._kept = state.seq
         data = folds.encode_snapshot(state)
         if data is None:
@@ -228,13 +235,16 @@ class Journal:
             if _says_something(event):
                 self.contents[seq] = event
         if len(self.contents) > self._most:
-            # Looking through the window costs as much as the window: so not before a fifth of what is there may be gone.
+            # Looking through the window costs as much as the window: so not before a fifth of what is there
+            # may be gone.
             self.contents = remembered(state, self.contents)
             self._most = len(self.contents) * 5 // 4 + 32
 
 
 def record(event: Event, at: int, salt: bytes) -> Record:
-    """An event as the store takes it. The salt blinds what the world said; the harness's own words need none."""
+    """An event as the store takes it. The salt blinds what the world said; the harness's own words need
+    none.
+    """
     encoded = codec.encode(event)
     blinded = encoded.content is not None and isinstance(event, Fact | Annotation)
     return Record(
@@ -261,7 +271,10 @@ def event_of(stored: Stored) -> Event:
 
 
 class RunImported(WrongUse):
-    """Something was to be decided in an imported run. Nothing was written. `source` is the format it came from."""
+    """Something was to be decided in an imported run. Nothing was written.
+
+    `source` is the format it came from.
+    """
 
     def __init__(self, run: str, source: str) -> None:
         super().__init__(run, source)
@@ -281,7 +294,9 @@ async def opening_of(store: Store, run: str) -> RunStarted | None:
 
 
 async def source_of(store: Store, run: str) -> str:
-    """The format of which the run was imported; "" for one of our own, which a fork of an imported one is too."""
+    """The format of which the run was imported; "" for one of our own, which a fork of an imported one is
+    too.
+    """
     opened = await opening_of(store, run)
     return opened.labels.get(SOURCE_LABEL, "") if opened and opened.run == run else ""
 

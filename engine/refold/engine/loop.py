@@ -1,10 +1,12 @@
-"""The loop: while anything is pending, start it, take the next fact, decide, append, and only then tell anyone.
+"""The loop: while anything is pending, start it, take the next fact, decide, append, and only then tell
+anyone.
 
 What is to happen is read off the state, what happened comes through one queue, and what follows is decided by
 `advance`. All that is remembered beside the state is what is in flight.
 
-One effect alone is served in the task that drives: a task for each would cost more than what is decided. If something
-arrives meanwhile, another task drives on, and the first only brings the fact in which its effect ends.
+One effect alone is served in the task that drives: a task for each would cost more than what is decided. If
+something arrives meanwhile, another task drives on, and the first only brings the fact in which its effect
+ends.
 """
 
 from collections import deque
@@ -37,14 +39,17 @@ Serving = CallModel | RunTool | Reconcile
 """Effects that the world serves: what asks a model or a tool."""
 
 AGAIN = (0.05, 0.2, 1.0)
-"""Seconds before a write that failed is tried again: what a tool has done is not to be in doubt for a short lock."""
+"""Seconds before a write that failed is tried again: what a tool has done is not to be in doubt for a short
+lock.
+"""
 
 
 class Queued(msgspec.Struct, frozen=True):
     """A fact to be, and the effect that it belongs to (None: a person or an engine brings it unasked).
 
-    `ends`: the effect ends with it. Of the two facts that tell what a tool knows of a call in doubt only the last does.
-    `late`: an annotation to be, for which nothing waits; the only thing that is recorded after the end.
+    `ends`: the effect ends with it. Of the two facts that tell what a tool knows of a call in doubt only the
+    last does. `late`: an annotation to be, for which nothing waits; the only thing that is recorded after the
+    end.
     """
 
     make: Maker | LateMaker
@@ -97,7 +102,9 @@ class Driver:
             self.introduced = True
 
     async def drive(self) -> None:
-        """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of it."""
+        """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of
+        it.
+        """
         self.driving, self._rests = True, False
         self._pace = pace()
         self._context = copy_context()
@@ -146,7 +153,10 @@ class Driver:
                 tasks.start_soon(self.journal.snapshot, self.state)
 
     async def _serve_here(self, effect: Serving, tasks: anyio.abc.TaskGroup) -> bool:
-        """Serve it in this task, and queue its facts. False if something has arrived meanwhile: another task drives now."""
+        """Serve it in this task, and queue its facts.
+
+        False if something has arrived meanwhile: another task drives now.
+        """
         relief = self._relief = partial(self._relieve, tasks)
         try:
             facts = await isolated(self._facts(effect, self.state, effect))
@@ -160,7 +170,8 @@ class Driver:
         return drives
 
     def _relieve(self, tasks: anyio.abc.TaskGroup) -> None:
-        # In the context of the run's starter, as its tools run, whoever brings something. A copy, for it may be in use.
+        # In the context of the run's starter, as its tools run, whoever brings something. A copy, for it may
+        # be in use.
         self._context.copy().run(tasks.start_soon, self._step_by_step, tasks)
 
     async def leave(self) -> None:
@@ -170,7 +181,9 @@ class Driver:
 
     @property
     def due(self) -> float | None:
-        """In how many seconds the run wants an engine, now that this one stops; None: not before a person acts."""
+        """In how many seconds the run wants an engine, now that this one stops; None: not before a person
+        acts.
+        """
         return self._rings_in() if self._rests else 0.0
 
     def _rings_in(self) -> float | None:
@@ -185,7 +198,9 @@ class Driver:
             self._afterwards(make)
 
     def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> Serving | None:
-        """Begin what is not in flight yet. One that is alone to be served is given back, to be served here."""
+        """Begin what is not in flight yet. One that is alone to be served is given back, to be served
+        here.
+        """
         served: list[Serving] = []
         for effect in effects:
             if self._in_flight.holds(effect):
@@ -207,7 +222,10 @@ class Driver:
         return None
 
     def _settle(self, effect: Settle, scope: anyio.CancelScope, tasks: anyio.abc.TaskGroup) -> None:
-        """Settle what no task holds. If it is a call that started a child run, that is there, and is to end first."""
+        """Settle what no task holds.
+
+        If it is a call that started a child run, that is there, and is to end first.
+        """
         if effect.call is None:
             self.put(abandoned(effect.seq), effect)
             return
@@ -244,7 +262,10 @@ class Driver:
                 self._audience.tell(Recorded(seq, event))
 
     async def _written(self, queued: Queued) -> tuple[RunState, Sequence[ev.Event]]:
-        """Bring a fact into the log. Where it is unknown whether that went well, the log is read again, never guessed."""
+        """Bring a fact into the log.
+
+        Where it is unknown whether that went well, the log is read again, never guessed.
+        """
         waits = iter(AGAIN)
         while True:
             before = self.state
@@ -296,14 +317,17 @@ class Driver:
         return held and not self._in_vain(queued.effect)
 
     def _in_vain(self, effect: Effect) -> bool:
-        # Two clocks may ring in one moment, and what the first led to may leave nothing for the second; a person may
-        # say how a call ended just before the model is told that it is unknown, or while its tool is asked.
+        # Two clocks may ring in one moment, and what the first led to may leave nothing for the second; a
+        # person may say how a call ended just before the model is told that it is unknown, or while its tool
+        # is asked.
         if isinstance(effect, RunTool):
             return all(call.id != effect.call for call in underway(self.state))
         return isinstance(effect, NEEDLESS) and effect not in next_effects(self.state)
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
-        """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles it."""
+        """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles
+        it.
+        """
         self._queue.extend(_queued(await isolated(self._facts(effect, state, held)), held))
         self._look()
 

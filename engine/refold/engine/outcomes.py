@@ -56,7 +56,10 @@ class InFlight:
         return self._scopes[effect]
 
     def holds(self, effect: Effect) -> bool:
-        """Whether it is begun. By the call, and not by its deadline: what runs is not begun again when it has more time."""
+        """Whether it is begun.
+
+        By the call, and not by its deadline: what runs is not begun again when it has more time.
+        """
         if isinstance(effect, (CallModel, RunTool)):
             return _handle(effect) in self._served
         return effect in self._scopes
@@ -91,8 +94,8 @@ class InFlight:
     def let_go(self, effects: Collection[Effect]) -> None:
         """Drop what is not among the effects that are pending, if it may be dropped.
 
-        What calls a model or a tool never is: it is settled, and reports. A question to a tool, and a settling, may be
-        needless: a person said how the call ended.
+        What calls a model or a tool never is: it is settled, and reports. A question to a tool, and a
+        settling, may be needless: a person said how the call ended.
         """
         needless = [held for held in self._scopes if isinstance(held, NEEDLESS)]
         pending = set(effects) if needless else set[Effect]()
@@ -104,8 +107,8 @@ class InFlight:
     def busy(self, state: RunState, now: int) -> bool:
         """Whether anything keeps an engine here.
 
-        A person may take days: a clock beside them keeps none, but for the last minute. Who takes the run up after
-        the deadline applies what the policy says of silence.
+        A person may take days: a clock beside them keeps none, but for the last minute. Who takes the run up
+        after the deadline applies what the policy says of silence.
         """
         left = [effect for effect in self._scopes if effect not in self._aside]
         if self._aside:
@@ -124,7 +127,9 @@ class InFlight:
 
 
 def _handle(effect: Effect) -> Handle:
-    """What tells an effect from others, however long it may take: its kind, the event that decided it, and its call."""
+    """What tells an effect from others, however long it may take: its kind, the event that decided it, and
+    its call.
+    """
     return type(effect), getattr(effect, "seq", 0), getattr(effect, "call", None)
 
 
@@ -132,7 +137,9 @@ UNHIDDEN = "its output could not be redacted, and is not shown"
 
 
 def in_doubt(call: str) -> Maker:
-    """The result of a call that was started and that no engine holds: its end is unknown, whatever was found out since."""
+    """The result of a call that was started and that no engine holds: its end is unknown, whatever was found
+    out since.
+    """
 
     def complete(state: RunState, fact: ev.ToolReturned, salt: bytes) -> ev.Fact:
         error, text = unseen(state, call)
@@ -195,7 +202,9 @@ def tool_recorded(work: Work, fact: ev.ToolReturned) -> Maker:
 
 
 def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
-    """The result of a call that did not go well, in the policy's words for that error, filled with `values`."""
+    """The result of a call that did not go well, in the policy's words for that error, filled with
+    `values`.
+    """
 
     def complete(state: RunState, fact: ev.ToolReturned, salt: bytes) -> ev.Fact:
         said = composition.said_error(state, error, values)

@@ -1,8 +1,9 @@
 """A recorded run, played through the live engine: no model, no tool, no clock of the world, and the same log.
 
-`Recording.read` takes a log into memory. `model()` and `tools()` are for tests that keep part of the world real;
-`play()` has every fact come from the log, in its order and at its instant, and lets the engine decide anew. Nothing is
-aligned: what is played is the recorded log to the byte, or has gone another way at the first event that is not.
+`Recording.read` takes a log into memory. `model()` and `tools()` are for tests that keep part of the world
+real; `play()` has every fact come from the log, in its order and at its instant, and lets the engine decide
+anew. Nothing is aligned: what is played is the recorded log to the byte, or has gone another way at the first
+event that is not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -95,10 +96,11 @@ class Recording:
         return RecordedTools(self.run, self.opening.tools, self._asked(), self._results)
 
     async def play(self, into: StoreSource) -> Run:
-        """Play the run through the engine into a store of its own; the same facts give the same log, to the byte.
+        """Play the run through the engine into a store of its own; the same facts give the same log, to the
+        byte.
 
-        Raises `Diverged` at the first event that is not the recorded one, `MissingFact` where the log ends before
-        the run does.
+        Raises `Diverged` at the first event that is not the recorded one, `MissingFact` where the log ends
+        before the run does.
         """
         score = _Score(self)
         runtime = Runtime(
@@ -159,7 +161,10 @@ class Recording:
 
 
 class _Prompted(RecordedModel):
-    """Says what it is told to say. What it was asked is held against the log by the digest in the fact that is made."""
+    """Says what it is told to say.
+
+    What it was asked is held against the log by the digest in the fact that is made.
+    """
 
     fact: Ended
 
@@ -174,7 +179,8 @@ class _Score:
     def __init__(self, recording: Recording) -> None:
         self._facts, self._salts = recording.facts, recording.salts
         self.model = _Prompted(recording.run, recording.opening.model, ())
-        # By what each ends, the first of those that end the same: every effect asks, and a run may have had many.
+        # By what each ends, the first of those that end the same: every effect asks, and a run may have had
+        # many.
         self._ends: dict[Handle, Ended | ev.ToolReturned] = {}
         self._readings: dict[int, ev.ClockRead] = {}
         for fact in self._facts:
@@ -227,9 +233,11 @@ class _Score:
             await self.turn(fact)
 
     async def serve(self, work: Work) -> tuple[Maker, ...]:
-        """As a world does, in turn. Raises `MissingFact` if the log does not have the fact that ends the effect.
+        """As a world does, in turn. Raises `MissingFact` if the log does not have the fact that ends the
+        effect.
 
-        What a tool said of a call in doubt stands in the log; what was cut off then, or left in doubt, comes as it is.
+        What a tool said of a call in doubt stands in the log; what was cut off then, or left in doubt, comes
+        as it is.
         """
         fact = self.fact_of(work.effect)
         if fact is None:
@@ -261,7 +269,8 @@ class _Score:
             await self._moved.wait()
 
     async def people(self, run: Run) -> None:
-        """Bring in, each at its turn, what no effect brings: cancellations, messages, resumptions, doubts resolved.
+        """Bring in, each at its turn, what no effect brings: cancellations, messages, resumptions, doubts
+        resolved.
 
         What people brought one right after the other comes together, before effects start.
         """

@@ -1,7 +1,7 @@
 """Policy files: TOML, YAML or JSON.
 
-A file may come from anywhere: it is read as data and nothing more, a key that stands twice is refused where TOML
-would refuse it, and so are YAML's aliases, by which a few lines can unfold into gigabytes.
+A file may come from anywhere: it is read as data and nothing more, a key that stands twice is refused where
+TOML would refuse it, and so are YAML's aliases, by which a few lines can unfold into gigabytes.
 """
 
 import importlib.util
@@ -76,16 +76,20 @@ def _stripped(value: Any, path: str, paths: list[str]) -> Any:
     return value
 
 
-# Bytes. The fullest preset, laid out, has 11,000; of what is YAML a reader takes some 50 microseconds for each.
+# Bytes. The fullest preset, laid out, has 11,000; of what is YAML a reader takes some 50 microseconds for
+# each.
 _LARGEST = 1 << 17
 
-# A key `a.a.a…` of that many parts, be it in a table's name. (In a text it would have to be one without a blank.)
+# A key `a.a.a…` of that many parts, be it in a table's name. (In a text it would have to be one without a
+# blank.)
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
 _CHAIN = re.compile(rf"(?<![\w-])(?:{_PART}){{{DEEPEST}}}")
 
 
 class PolicyFileError(WrongUse):
-    """A policy file that cannot be read or cannot work. `file` is its path, `problem` names the place in it."""
+    """A policy file that cannot be read or cannot work. `file` is its path, `problem` names the place in
+    it.
+    """
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(file, problem)
@@ -103,9 +107,11 @@ def chosen_policy(
     *,
     agent: str = "",
 ) -> tuple[Policy, tuple[str, ...]]:
-    """The policy that was asked for: a file, a preset by its name, or neither; and what the environment set of it.
+    """The policy that was asked for: a file, a preset by its name, or neither; and what the environment set
+    of it.
 
-    `agent` is the name for which variables may be. The settings are laid over it all. Raises `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
+    `agent` is the name for which variables may be. The settings are laid over it all. Raises
+    `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
     """
     if chosen is None or is_preset(chosen):
         preset = {"preset": chosen and str(chosen)}

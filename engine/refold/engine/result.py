@@ -25,9 +25,10 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, or that it waits for a person.
 
     `code` is stable, `reason` a sentence, `text` the last thing the model said, "" if it said nothing.
-    `provider_error` is what the provider said of the request that ended the run, its code in front, redacted, on one line;
-    "" where no failed request ended it. `source` says what the text is: `answer`, `grace` (the last word that a limit granted), `partial`, `fallback` (the
-    policy's own) or `none`. `where` says what was going on at a cancellation or a time-out. `seq` is the event that ended it.
+    `provider_error` is what the provider said of the request that ended the run, its code in front, redacted,
+    on one line; "" where no failed request ended it. `source` says what the text is: `answer`, `grace` (the
+    last word that a limit granted), `partial`, `fallback` (the policy's own) or `none`. `where` says what was
+    going on at a cancellation or a time-out. `seq` is the event that ended it.
     """
 
     code: str
@@ -55,9 +56,10 @@ class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run as it stands when nothing more is to be done now.
 
-    `usage` are the tokens, `spent` all that was (steps, tokens, nano-dollars, nanoseconds), `messages` what the model would see
-    next, `limit` the limit that ended the run, if one did, `pending` the calls about which a person is asked. Where words that they need were erased, `messages` is
-    empty, and `erased` is the event that had them.
+    `usage` are the tokens, `spent` all that was (steps, tokens, nano-dollars, nanoseconds), `messages` what
+    the model would see next, `limit` the limit that ended the run, if one did, `pending` the calls about
+    which a person is asked. Where words that they need were erased, `messages` is empty, and `erased` is the
+    event that had them.
     """
 
     run: str
@@ -201,7 +203,9 @@ def _message(failed: Event) -> str:
 
 
 def words_in(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:
-    """What the model said in these events, nothing between: an answer that was cut, and what went on from there."""
+    """What the model said in these events, nothing between: an answer that was cut, and what went on from
+    there.
+    """
     said: list[str] = []
     for seq in seqs:
         match contents.get(seq):

@@ -46,11 +46,12 @@ def anew(make: Maker) -> Opening:
 
 
 class Run:
-    """A run, live: it starts with the first `result()`, `updates()` or `async with`, and then goes on by itself.
+    """A run, live: it starts with the first `result()`, `updates()` or `async with`, and then goes on by
+    itself.
 
-    `state` is what is on disk. `machine` is a `transitions` machine that follows it, to hang callbacks on. When
-    `result()` is cancelled, or an `async with` is left early, the engine stops as in a crash: the log is whole, and
-    `Agent.resume` goes on from there.
+    `state` is what is on disk. `machine` is a `transitions` machine that follows it, to hang callbacks on.
+    When `result()` is cancelled, or an `async with` is left early, the engine stops as in a crash: the log is
+    whole, and `Agent.resume` goes on from there.
     """
 
     def __init__(
@@ -104,7 +105,8 @@ class Run:
     async def detach(self) -> str:
         """Record how the run begins, or what was said of it, and leave the rest to a worker. Its id.
 
-        Nothing is started here: no model and no tool is needed. Raises as `result`, and `WrongUse` if nothing is to be said.
+        Nothing is started here: no model and no tool is needed. Raises as `result`, and `WrongUse` if nothing
+        is to be said.
         """
         if self._background is not None or (self._opening is None and not self._inbox):
             raise WrongUse(f"run {self.id}: there is nothing to record, or it is driven here already")
@@ -115,20 +117,26 @@ class Run:
     def updates(self) -> AsyncIterator[Update]:
         """Deltas as they stream and events once they are on disk, until the run stops.
 
-        Starts the run if it was not started; raises what `result()` would. Leaving the loop early does not stop it.
+        Starts the run if it was not started; raises what `result()` would. Leaving the loop early does not
+        stop it.
         """
         updates = Updates(self._started)
         self._audience.add(updates)
         return updates
 
     def text(self) -> AsyncIterator[str]:
-        """What the model says, piece by piece as it streams, with an empty line between two answers; see `updates`."""
+        """What the model says, piece by piece as it streams, with an empty line between two answers; see
+        `updates`.
+        """
         text = StreamedText(self._started)
         self._audience.add(text.updates)
         return text
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
-        """Ask the run to stop: what is in flight settles, then it is CANCELLED. After the end, nothing happens."""
+        """Ask the run to stop: what is in flight settles, then it is CANCELLED.
+
+        After the end, nothing happens.
+        """
 
         def make(state: RunState, at: int, salt: bytes) -> ev.Fact:  # noqa: ARG001
             return composition.cancelled(ev.CancelRequested(at=at, by=by), reason, self._redactor(state))
@@ -161,9 +169,10 @@ class Run:
     ) -> None:
         """Say how a call in doubt ended. `did_not`: it runs once more, under the same idempotency key.
 
-        `happened`: the model is told that the call had its effect, and that its output is lost; `unknown`: that its end is
-        unknown. A run that was resumed may be told before it is awaited: `result()` then raises what is wrong with it.
-        Raises `WrongUse` for another word, and for a call that is not in doubt, naming those that are.
+        `happened`: the model is told that the call had its effect, and that its output is lost; `unknown`:
+        that its end is unknown. A run that was resumed may be told before it is awaited: `result()` then
+        raises what is wrong with it. Raises `WrongUse` for another word, and for a call that is not in doubt,
+        naming those that are.
         """
         if doubt not in tuple(Doubt):
             raise WrongUse(f"call {call}: expected one of {', '.join(Doubt)}, got {doubt!r}")
@@ -182,12 +191,12 @@ class Run:
         """Answer a run that asks a person about calls: what is to become of each, by its id, and why.
 
         `approve`, `reject`, `escalate` (to the next in the chain), `terminate` (the whole run), or `("edit",
-        arguments)` with a mapping or JSON text: the call runs with these. What is left out is asked again. An answer
-        after the question's deadline counts as none. A run that was resumed may be answered before it is awaited:
-        `result()` then raises what is wrong with the answer.
+        arguments)` with a mapping or JSON text: the call runs with these. What is left out is asked again. An
+        answer after the question's deadline counts as none. A run that was resumed may be answered before it
+        is awaited: `result()` then raises what is wrong with the answer.
 
-        Raises `NotWaiting`, or `WrongUse` for a second answer to one question, a call that is not asked about,
-        and new arguments that are no JSON object.
+        Raises `NotWaiting`, or `WrongUse` for a second answer to one question, a call that is not asked
+        about, and new arguments that are no JSON object.
         """
         words, arguments = words_of(answers)
 
@@ -273,7 +282,10 @@ class Run:
 
     @asynccontextmanager
     async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
-        """The loop, under a lease that is renewed meanwhile. An engine that stops half-way leaves its run to others."""
+        """The loop, under a lease that is renewed meanwhile.
+
+        An engine that stops half-way leaves its run to others.
+        """
         async with opened(self._runtime.store) as store:
             # By force but once: who took the run on since then has it rightly.
             force, self._take_over = self._take_over, False

@@ -25,10 +25,9 @@ Serve = Callable[[Work], Awaitable[tuple[Maker, ...]]]
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run takes place: its world, its log, its guards, its chance.
 
-    `serve` sees effects through. `check` is called with the state of a log that was taken up, and raises if this agent cannot go on with it.
-    `lease` is in seconds.
-    `driven`: False where there is no model and no tool to drive it with. `resumes`: False where a recording is played,
-    which brings its resumptions itself.
+    `serve` sees effects through. `check` is called with the state of a log that was taken up, and raises if
+    this agent cannot go on with it. `lease` is in seconds. `driven`: False where there is no model and no
+    tool to drive it with. `resumes`: False where a recording is played, which brings its resumptions itself.
     """
 
     world: World
@@ -53,7 +52,9 @@ def _own_version() -> str:
 
 
 def rings_in(state: RunState, now: int) -> float | None:
-    """In how many seconds from the instant `now` the next clock rings, 0 for one that has; None: not before a person acts."""
+    """In how many seconds from the instant `now` the next clock rings, 0 for one that has; None: not before a
+    person acts.
+    """
     instants = [effect.at for effect in next_effects(state) if isinstance(effect, WaitUntil)]
     return max(0.0, (min(instants) - now) / NANO) if instants else None
 
@@ -65,8 +66,8 @@ def due_in(state: RunState, now: int) -> float | None:
 
 
 def is_lost(state: RunState, now: int) -> bool:
-    """Whether a run that has no engine and waits for none never gets one: something is to be done, now or at an instant, that
-    neither a person nor the end of a child run begins.
+    """Whether a run that has no engine and waits for none never gets one: something is to be done, now or at
+    an instant, that neither a person nor the end of a child run begins.
     """
     children = {tool.name for tool in state.setup.tools if tool.agent}
     waits = (isinstance(effect, RunTool) and effect.name in children for effect in next_effects(state))
@@ -74,9 +75,11 @@ def is_lost(state: RunState, now: int) -> bool:
 
 
 async def wake_parent(store: Store, state: RunState) -> None:
-    """Have the run taken up that waits for the result of this one, if it has ended. It may be in another store.
+    """Have the run taken up that waits for the result of this one, if it has ended. It may be in another
+    store.
 
-    To be called before the lease is given back: an engine that dies in between is found, and it is done again.
+    To be called before the lease is given back: an engine that dies in between is found, and it is done
+    again.
     """
     if state.ended and state.setup.parent is not None:
         with suppress(UnknownRun):

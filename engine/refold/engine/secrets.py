@@ -69,16 +69,19 @@ _LONGEST_OPEN = LONGEST_KEY + 4096  # with its first and last line, and lines of
 
 
 def redactor_of(environment: Mapping[str, str] = os.environ) -> Redactor:
-    """What is looked for in every run of a process: known shapes, and the secret values of its environment."""
+    """What is looked for in every run of a process: known shapes, and the secret values of its
+    environment.
+    """
     return Redactor(values=secret_values(environment))
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of variables whose name says that they are secret, and the passwords in URLs of any variable.
+    """The values of variables whose name says that they are secret, and the passwords in URLs of any
+    variable.
 
-    Each as it is, as JSON writes it and as a URL does; one of several lines, a private key for instance, by its
-    lines. No secret is what is shorter than `SHORTEST`, a number, a path, a URL (but for its password), a common
-    word, or letters alone, fewer than 12, unless the name says that it is a password.
+    Each as it is, as JSON writes it and as a URL does; one of several lines, a private key for instance, by
+    its lines. No secret is what is shorter than `SHORTEST`, a number, a path, a URL (but for its password), a
+    common word, or letters alone, fewer than 12, unless the name says that it is a password.
     """
     found = {value for name, text in environment.items() for value in _secrets(name, text.strip())}
     spelt = {spelling for value in found for spelling in _spellings(value)}
@@ -139,7 +142,9 @@ def _worth(name: str, value: str) -> bool:
 
 
 def _spellings(value: str) -> tuple[str, ...]:
-    """The value as texts hold it that were made by programs: JSON of several makes, JSON in JSON, URLs, Python, HTML."""
+    """The value as texts hold it that were made by programs: JSON of several makes, JSON in JSON, URLs,
+    Python, HTML.
+    """
     in_json = json.dumps(value)[1:-1]
     urls = [quote(value, safe=""), quote(value)]
     return (
@@ -159,10 +164,10 @@ def _spellings(value: str) -> tuple[str, ...]:
 class RedactedStream:
     """Shows a stream's deltas without its secrets, which may be divided between deltas.
 
-    Of a text, and of the reasoning, the last word is held back until it is whole; the line, where a secret may have
-    white space in it; a private key until its last line, or until it is too long to be one. So what is shown, joined,
-    is the redacted whole. The arguments of calls come whole, at the end: in JSON a secret may stand behind escapes.
-    Whoever changes from text to reasoning, or to a call, has finished a word.
+    Of a text, and of the reasoning, the last word is held back until it is whole; the line, where a secret
+    may have white space in it; a private key until its last line, or until it is too long to be one. So what
+    is shown, joined, is the redacted whole. The arguments of calls come whole, at the end: in JSON a secret
+    may stand behind escapes. Whoever changes from text to reasoning, or to a call, has finished a word.
     """
 
     def __init__(self, redactor: Redactor, publish: Callable[[Delta], None]) -> None:
@@ -176,8 +181,8 @@ class RedactedStream:
     def follow(self, arrived: Sequence[Delta]) -> None:
         """Take the last delta of those that arrived so far, in a list that grows, now that somebody watches.
 
-        Those before it that came while nobody did are read, for a secret may begin in them, and not shown. So are those
-        that come after the last that is followed.
+        Those before it that came while nobody did are read, for a secret may begin in them, and not shown. So
+        are those that come after the last that is followed.
         """
         self._arrived = arrived
         self._read(len(arrived) - 1)
@@ -281,12 +286,15 @@ class RedactedText:
         return len(text.rstrip(_WORD)) if self._by_words else text.rfind("\n") + 1
 
     def _open(self, text: str) -> int:
-        """Where, in a text that ends between two words or lines, something begins that may go on behind it."""
+        """Where, in a text that ends between two words or lines, something begins that may go on behind
+        it.
+        """
         start = self._begin(text) if self._redactor.known else None
         if start is None:
             return len(text)
         line = text.rfind("\n", 0, start) + 1
-        # What one secret hides may give another its boundary, in the same line: so that is not divided, if it is short.
+        # What one secret hides may give another its boundary, in the same line: so that is not divided, if it
+        # is short.
         return self._redactor.apart(
             text, line if start - line < _LONG_LINE else self._before_word(text[:start])
         )
@@ -313,7 +321,9 @@ class RedactedText:
 
 
 def _place_before(place: int, groups: Sequence[Span]) -> int:
-    """Where a place of a text stood before these groups were covered; of one within a mark, where its group began."""
+    """Where a place of a text stood before these groups were covered; of one within a mark, where its group
+    began.
+    """
     longer = 0
     for start, end in groups:
         mark = start - longer

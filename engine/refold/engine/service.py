@@ -1,9 +1,9 @@
 """Effects seen through in the world, and what became of those with unknown outcome.
 
-`DidNot` alone is never enough to run a call again. An earlier attempt may outlive its engine: as a thread, a shielded
-task, a child process, a request on the network, or a process that was suspended. No engine can prove that nothing of it is
-left, not even after a `kill -9`. So only `DidNot(final=True)` counts: there the tool promises that earlier attempts can
-have no effect any more. Without that promise the call stays in doubt.
+`DidNot` alone is never enough to run a call again. An earlier attempt may outlive its engine: as a thread, a
+shielded task, a child process, a request on the network, or a process that was suspended. No engine can prove
+that nothing of it is left, not even after a `kill -9`. So only `DidNot(final=True)` counts: there the tool
+promises that earlier attempts can have no effect any more. Without that promise the call stays in doubt.
 
 What is returned here is not the fact but a *maker* of it: see `refold.engine.clock`.
 """
@@ -64,9 +64,11 @@ async def ask(answer: Awaitable[object]) -> Reconciled:
 
 
 def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconciled:
-    """Return the answer, or `CannotTell` in place of a `DidNot` that an earlier attempt may still prove wrong.
+    """Return the answer, or `CannotTell` in place of a `DidNot` that an earlier attempt may still prove
+    wrong.
 
-    In a fork that holds of a final one, too: its parent may go on with the call, and epochs are counted by run.
+    In a fork that holds of a final one, too: its parent may go on with the call, and epochs are counted by
+    run.
     """
     if not isinstance(found, DidNot):
         return found
@@ -227,7 +229,9 @@ async def _outcome(work: Work, tool: Tool, arguments: str) -> Maker:
 
 
 def _listener(work: Work, tool: Tool) -> Late:
-    """Hears the thread of a call out, and brings what it says after the call was cut off to this event loop's thread."""
+    """Hears the thread of a call out, and brings what it says after the call was cut off to this event loop's
+    thread.
+    """
     enter = inlet()
 
     def listen(result: object, error: BaseException | None) -> None:
@@ -256,14 +260,17 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
             found = CannotTell(note=LEFT_OPEN)
     fact = doubt_resolved(effect, found, found.note if tool is None else _shown(work, tool, found.note))
     if tool is None or not isinstance(found, Happened):
-        # One that has said that it happened, and now says otherwise, is not believed: the call must not run again.
+        # One that has said that it happened, and now says otherwise, is not believed: the call must not run
+        # again.
         return (in_doubt(effect.call) if happened(work.state, effect.call) else fact,)
     output = _hidden(work, tool, found.output)
     return (fact, in_doubt(effect.call) if output is None else tool_succeeded(work, output))
 
 
 def _hidden(work: Work, tool: Tool, text: object) -> str | None:
-    """The text after the tool's redaction and ours; None, and nothing of it, if the tool's fails or it was no text."""
+    """The text after the tool's redaction and ours; None, and nothing of it, if the tool's fails or it was no
+    text.
+    """
     if not isinstance(text, str):
         return None
     if tool.redact is None:
@@ -281,7 +288,9 @@ def _shown(work: Work, tool: Tool, text: str) -> str:
 
 
 def _sound(reply: Reply) -> Reply:
-    """The reply, if its values are what they are declared to be: what is recorded must be readable for ever."""
+    """The reply, if its values are what they are declared to be: what is recorded must be readable for
+    ever.
+    """
     try:
         return msgspec.convert(msgspec.to_builtins(reply), Reply)
     except (msgspec.ValidationError, TypeError) as error:

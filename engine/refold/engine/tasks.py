@@ -4,12 +4,13 @@ A run is awaited in one place and watched in another, and may be left in the mid
 group held open across a generator's `yield` would break there (PEP 789), so the driver is a task of its own,
 and everything that it starts lives in a task group inside it. Cancelling a waiting `join` stops it.
 
-A loop runs all that is ready before it looks at its clocks and sockets again. Of hundreds of runs that are ready at
-once, each with a tenth of a millisecond of work, everything else that lives there would wait for tens of milliseconds.
+A loop runs all that is ready before it looks at its clocks and sockets again. Of hundreds of runs that are
+ready at once, each with a tenth of a millisecond of work, everything else that lives there would wait for
+tens of milliseconds.
 
-A task would do, and costs more than a whole step of the engine. What it would keep apart is kept apart here: what the
-code sets in context variables, the scopes that it enters and does not leave, and, on asyncio, where a task can be cancelled
-by anyone, that it cancels itself.
+A task would do, and costs more than a whole step of the engine. What it would keep apart is kept apart here:
+what the code sets in context variables, the scopes that it enters and does not leave, and, on asyncio, where
+a task can be cancelled by anyone, that it cancels itself.
 """
 
 import asyncio
@@ -84,7 +85,9 @@ _ASIDE: set[Awaitable[None]] = set()
 
 
 def aside(work: Work) -> None:
-    """Start work that is not waited for, and that raises nothing; also from a callback, where no task runs."""
+    """Start work that is not waited for, and that raises nothing; also from a callback, where no task
+    runs.
+    """
     task = _spawn(work)
     if isinstance(task, asyncio.Task):
         _ASIDE.add(task)
@@ -92,7 +95,9 @@ def aside(work: Work) -> None:
 
 
 def inlet() -> Callable[[Callable[[], object]], None]:
-    """A way for any thread to have a function called in this event loop; once the loop is gone, nothing happens."""
+    """A way for any thread to have a function called in this event loop; once the loop is gone, nothing
+    happens.
+    """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -135,7 +140,9 @@ AT_ONCE = 8
 
 
 class Pace:
-    """Lets the runs of one event loop go on in the order in which they come, a few in each turn of the loop."""
+    """Lets the runs of one event loop go on in the order in which they come, a few in each turn of the
+    loop.
+    """
 
     def __init__(self) -> None:
         self.runs = 0  # that are driven here: as long as they are few, none waits
@@ -198,7 +205,9 @@ LEFT_OPEN = "it left a cancel scope or a task group open, or closed one that was
 
 
 class _Step:
-    """Of the work's present step: how often others have cancelled its task since it began, and whether they closed it."""
+    """Of the work's present step: how often others have cancelled its task since it began, and whether they
+    closed it.
+    """
 
     cancelled = 0
     closed = False
@@ -209,7 +218,10 @@ _STEP: ContextVar[_Step | None] = ContextVar("refold_isolated_step", default=Non
 
 @coroutine
 def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Await `work` in a copy of this context. If it cancels its task, that is thrown into it, and ends with it."""
+    """Await `work` in a copy of this context.
+
+    If it cancels its task, that is thrown into it, and ends with it.
+    """
     run, task = copy_context().run, _asyncio_task()
     resume, value, by_itself, step = work.send, None, False, _Step()
     run(_STEP.set, step)
@@ -241,21 +253,28 @@ def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
 
 
 def cut_short() -> bool:
-    """In isolated work: whether somebody else has cancelled its task, as an event loop does that shuts down."""
+    """In isolated work: whether somebody else has cancelled its task, as an event loop does that shuts
+    down.
+    """
     step, task = _STEP.get(), _asyncio_task()
     return step is not None and task is not None and step.cancelled > 0 and task.cancelling() > 0
 
 
 def closed() -> bool:
-    """In isolated work: whether somebody else closes it, as an interpreter does that ends. Elsewhere that is not known."""
+    """In isolated work: whether somebody else closes it, as an interpreter does that ends.
+
+    Elsewhere that is not known.
+    """
     step = _STEP.get()
     return step is None or step.closed
 
 
 async def leave(scope: anyio.CancelScope, error: RuntimeError) -> None:
-    """Leave a scope of ours of which `error` says that others' code has left scopes open in it, and those with it.
+    """Leave a scope of ours of which `error` says that others' code has left scopes open in it, and those
+    with it.
 
-    What goes on in them is cancelled. Raises `error` if it says something else, and a cancellation that is somebody else's.
+    What goes on in them is cancelled. Raises `error` if it says something else, and a cancellation that is
+    somebody else's.
     """
     if "cancel scope" not in str(error).lower():
         raise error
@@ -270,7 +289,8 @@ async def leave(scope: anyio.CancelScope, error: RuntimeError) -> None:
 
 
 def _leave_all(scope: anyio.CancelScope, task: "asyncio.Task[Any]") -> None:
-    # Neither anyio nor trio has a way out of this that is meant to be used: hence names that are theirs alone.
+    # Neither anyio nor trio has a way out of this that is meant to be used: hence names that are theirs
+    # alone.
     from anyio._backends import _asyncio
 
     states: Any = _asyncio._task_states  # pyright: ignore
@@ -287,7 +307,9 @@ def _leave_all(scope: anyio.CancelScope, task: "asyncio.Task[Any]") -> None:
 
 
 def _let_go_of_nurseries() -> None:
-    """Trio has left the inner scopes with the outer one, and cancelled what goes on there; it still counts the nurseries."""
+    """Trio has left the inner scopes with the outer one, and cancelled what goes on there; it still counts
+    the nurseries.
+    """
     import trio
 
     task: Any = trio.lowlevel.current_task()

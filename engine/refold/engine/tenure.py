@@ -1,9 +1,9 @@
 """An engine's hold on its run: the lease, and who holds it.
 
 A lease runs out by itself. But a restart of what was killed should not have to wait for that, and a machine
-knows which of its processes are gone: by process id and the instant it was started, in one boot and one namespace
-of process ids. Where that cannot be known (another machine or container, another system than Linux), nobody is
-taken for dead.
+knows which of its processes are gone: by process id and the instant it was started, in one boot and one
+namespace of process ids. Where that cannot be known (another machine or container, another system than
+Linux), nobody is taken for dead.
 
 The store's fencing token keeps the log right whatever happens here; renewing keeps the world right: an engine
 that cannot be sure of its lease any more must not start another effect.
@@ -39,7 +39,10 @@ def new_holder() -> str:
 
 
 def is_gone(holder: str) -> bool:
-    """Whether the process of this holder surely runs no more. False where that cannot be known, as of a name without a birth."""
+    """Whether the process of this holder surely runs no more.
+
+    False where that cannot be known, as of a name without a birth.
+    """
     host, pid, birth = (*holder.rpartition(":")[0].rsplit(":", 2), "", "")[:3]
     if host != _host() or not birth or not pid.isdecimal() or birth.split(".")[0] != _era():
         return False
@@ -72,7 +75,8 @@ def _birth(pid: int) -> str | None:
     """When a process was started, within its era; "" if it is over, None if that cannot be known."""
     era = _era()
     try:
-        # The name of the program stands in brackets, and may hold anything: what follows the last one is fields.
+        # The name of the program stands in brackets, and may hold anything: what follows the last one is
+        # fields.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
@@ -99,14 +103,18 @@ BRIEF = 2.0
 
 
 LOOK = 2.0
-"""Seconds between two looks at one's own lease: so soon an engine stops whose run was cancelled from elsewhere."""
+"""Seconds between two looks at one's own lease: so soon an engine stops whose run was cancelled from
+elsewhere.
+"""
 
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class LeaseLapsed(WorldFailed):
-    """The lease ran out, and the store did not let us renew it: another engine may have the run, so this one stops."""
+    """The lease ran out, and the store did not let us renew it: another engine may have the run, so this one
+    stops.
+    """
 
     def __init__(self, run: str, seconds: float) -> None:
         super().__init__(run, seconds)
@@ -122,8 +130,8 @@ class LeaseLapsed(WorldFailed):
 class Tenure:
     """The lease of one run, for one engine. `seconds` is how long it is good for when its engine dies.
 
-    `patience`: so many seconds another engine is waited for that has the run. `due`: in how many seconds the run is to
-    be taken up again, once the block ends for which it is held; None: when it is woken.
+    `patience`: so many seconds another engine is waited for that has the run. `due`: in how many seconds the
+    run is to be taken up again, once the block ends for which it is held; None: when it is woken.
     """
 
     def __init__(
@@ -156,14 +164,20 @@ class Tenure:
         return self._lease
 
     async def assure(self) -> Lease:
-        """Be sure of the lease before anything is begun in the world. Raises `LeaseLost` once another engine has it."""
+        """Be sure of the lease before anything is begun in the world.
+
+        Raises `LeaseLost` once another engine has it.
+        """
         lease = await self.hold()
         if self._left() <= 0:  # the process was stopped, or the machine slept
             await self._renew(lease)
         return lease
 
     async def keep(self) -> None:
-        """Renew the lease for ever. Raises `LeaseLost` once another engine has it, `LeaseLapsed` if one may have."""
+        """Renew the lease for ever.
+
+        Raises `LeaseLost` once another engine has it, `LeaseLapsed` if one may have.
+        """
         while True:
             await anyio.sleep(min(LOOK, self.seconds / 3))
             lease = self._lease
@@ -176,7 +190,9 @@ class Tenure:
             await self._seen(self._lease)
 
     async def up_to_date(self) -> None:
-        """What the run was woken for until now, its own engine has seen to: no other need look at it again for that."""
+        """What the run was woken for until now, its own engine has seen to: no other need look at it again
+        for that.
+        """
         lease, self._lease = self._lease, None  # `keep` is not to miss it meanwhile
         if lease is not None:
             self._lease = await self.store.lease(
@@ -229,7 +245,10 @@ class Tenure:
         return Lease(run=self._run, token=claim.token)
 
     async def _kept(self, lease: Lease) -> bool:
-        """Renew the lease when a third of it is over, else see that it is ours; False: it ran out. Raises `LeaseLost`."""
+        """Renew the lease when a third of it is over, else see that it is ours; False: it ran out.
+
+        Raises `LeaseLost`.
+        """
         left = self._left()
         with move_on_after(max(left, _LAST_WORD)):
             try:

@@ -1,8 +1,8 @@
 """What subscribers of a live run are told.
 
-Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nothing up, and does
-not grow: what it has no room for is dropped, and it is told how much. Recorded events are in the log anyway; the end of
-a stream of which it was shown a part is always delivered.
+Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nothing up,
+and does not grow: what it has no room for is dropped, and it is told how much. Recorded events are in the log
+anyway; the end of a stream of which it was shown a part is always delivered.
 
 `evolve` does not need it: it is for people, who draw it and hang callbacks on a run
 (`run.machine.on_enter_COMPLETED(tell_me)`), and for a test that holds the two against each other.
@@ -41,7 +41,9 @@ class Streamed(msgspec.Struct, frozen=True, tag="streamed"):
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
-    """The stream of the request made at event `request` is over, in its own time or `cancelled`; its fact follows."""
+    """The stream of the request made at event `request` is over, in its own time or `cancelled`; its fact
+    follows.
+    """
 
     request: int
     cancelled: bool = False
@@ -54,7 +56,10 @@ class Missed(msgspec.Struct, frozen=True, tag="missed"):
 
 
 class Delegated(msgspec.Struct, frozen=True, tag="delegated"):
-    """The call is served by the child run `run` from here on, begun or taken up. Its end is recorded: `child_ended`."""
+    """The call is served by the child run `run` from here on, begun or taken up.
+
+    Its end is recorded: `child_ended`.
+    """
 
     call: str
     run: str
@@ -76,7 +81,10 @@ class Listener(Protocol):
 
 
 class Audience:
-    """All that listen to one run, as long as they are kept by somebody else. False while there is no one to tell."""
+    """All that listen to one run, as long as they are kept by somebody else.
+
+    False while there is no one to tell.
+    """
 
     def __init__(self) -> None:
         self._listeners: list[ref[Listener]] = []
@@ -149,7 +157,10 @@ class Subscription:
 
 
 class Updates(Subscription):
-    """An iteration over a run's updates. No generator: one that is left early would be closed who knows where."""
+    """An iteration over a run's updates.
+
+    No generator: one that is left early would be closed who knows where.
+    """
 
     def __init__(self, start: Callable[[], Background], room: int = _ROOM) -> None:
         super().__init__(room)
@@ -178,8 +189,8 @@ _BETWEEN = "\n\n"
 class StreamedText:
     """An iteration over a run's text: every answer's, as it streams, with an empty line between two answers.
 
-    Nothing is dropped for who reads slowly. Of a request that failed half-way, what had arrived was given; the next
-    try begins anew behind an empty line.
+    Nothing is dropped for who reads slowly. Of a request that failed half-way, what had arrived was given;
+    the next try begins anew behind an empty line.
     """
 
     def __init__(self, start: Callable[[], Background]) -> None:
@@ -230,7 +241,9 @@ class LiveAgent:
         """It stays where the run stands, which may go on."""
 
     def follow(self, trigger: str, came_from: str | None) -> None:
-        """Make a recorded move; callbacks run. Raises `transitions.MachineError` if the table has none such."""
+        """Make a recorded move; callbacks run. Raises `transitions.MachineError` if the table has none
+        such.
+        """
         self.came_from = came_from
         self.trigger(trigger)
 

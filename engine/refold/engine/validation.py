@@ -67,7 +67,8 @@ def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
 def policy_of(
     given: Policy | Mapping[str, Any] | str | os.PathLike[str] | None, registry: Registry, agent: str
 ) -> tuple[Policy, tuple[str, ...]]:
-    """A policy, and what the environment set of it: only a file and a preset by its name leave that to the environment.
+    """A policy, and what the environment set of it: only a file and a preset by its name leave that to the
+    environment.
 
     Raises `PolicyError`, and `PolicyFileError` for a file that cannot be read or cannot work.
     """
@@ -81,7 +82,8 @@ def policy_of(
 
 
 def model_of(given: object, **served: Any) -> Model:
-    """A model, by its name or as it is. Raises `WrongUse` as `resolve_model`, for what is none, and for terms of one that is made.
+    """A model, by its name or as it is. Raises `WrongUse` as `resolve_model`, for what is none, and for terms
+    of one that is made.
 
     `served` are `base_url`, `price` and `timeout`, None where nothing was given.
     """
@@ -112,7 +114,10 @@ def known_model(given: object, place: str) -> Model:
 
 
 def fallbacks_of(policy: Policy, models: Mapping[str, Model] | None) -> dict[str, Model]:
-    """The models that a policy falls back to, by name: those that were given, and others by their names. Raises `WrongUse`."""
+    """The models that a policy falls back to, by name: those that were given, and others by their names.
+
+    Raises `WrongUse`.
+    """
     given = mapping(models, "models", "{'openai:gpt-5-mini': PydanticAIModel(...)}")
     known = {name: known_model(each, f"models[{name!r}]") for name, each in given.items()}
     names = policy.retry.fallback.models if policy.retry.fallback else ()
@@ -129,7 +134,8 @@ def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
-    """Tools, and plain functions made into tools, with a warning: nobody said what may be done with their calls.
+    """Tools, and plain functions made into tools, with a warning: nobody said what may be done with their
+    calls.
 
     Raises `WrongUse` for anything else.
     """
@@ -190,7 +196,10 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 
 def run_id_of(asked: str | None) -> str:
-    """The id of a new run: what was asked for, else one of its own. Raises `WrongUse` if no command could name it."""
+    """The id of a new run: what was asked for, else one of its own.
+
+    Raises `WrongUse` if no command could name it.
+    """
     if asked is None:
         return clock.new_run_id()
     check_new_run(text(asked, "run_id"))

@@ -1,11 +1,11 @@
 """Workers, and control over runs of which nothing is at hand but the log.
 
-A run wants one when it was left to workers, when a person answered it from elsewhere, when a deadline passed for
-which no engine stayed, or when its engine died. Many workers, in as many processes, may share one store: a lease makes
-each run one worker's at a time.
+A run wants one when it was left to workers, when a person answered it from elsewhere, when a deadline passed
+for which no engine stayed, or when its engine died. Many workers, in as many processes, may share one store:
+a lease makes each run one worker's at a time.
 
-It can be told something, and stopped. An engine that drives it is fenced out when it is stopped: that can write
-nothing more, and ends when it notices. What was in flight is settled honestly: how it ended is unknown.
+It can be told something, and stopped. An engine that drives it is fenced out when it is stopped: that can
+write nothing more, and ends when it notices. What was in flight is settled honestly: how it ended is unknown.
 """
 
 import math
@@ -42,7 +42,8 @@ POLL = 1.0
 """Seconds between two looks for runs that want an engine, while none is found."""
 
 PASSED_BY = 60.0
-"""Seconds for which a run is passed by that could not be driven here: another worker may have what it needs."""
+"""Seconds for which a run is passed by that could not be driven here: another worker may have what it needs.
+"""
 
 
 class TakenUp(msgspec.Struct, frozen=True, tag="taken_up"):
@@ -73,9 +74,9 @@ News = TakenUp | PutDown | Failed
 class Worker:
     """Drives the runs of one store that want an engine, up to `at_once` side by side.
 
-    `agents` is an agent, whose runs and those that it hands on to are driven, or a function that makes the agent
-    for a run's state; it raises `WrongUse` for a run that is none of this worker's, which is then left to others.
-    `tell` is called with what happens. `lease` and `poll` are in seconds.
+    `agents` is an agent, whose runs and those that it hands on to are driven, or a function that makes the
+    agent for a run's state; it raises `WrongUse` for a run that is none of this worker's, which is then left
+    to others. `tell` is called with what happens. `lease` and `poll` are in seconds.
     """
 
     def __init__(
@@ -102,8 +103,8 @@ class Worker:
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until cancelled; then every run is left as it stands, to be taken up by others at once.
 
-        With `until_idle`, return as soon as no run wants an engine and none is driven here. Raises what the store
-        raises when even looking for runs fails.
+        With `until_idle`, return as soon as no run wants an engine and none is driven here. Raises what the
+        store raises when even looking for runs fails.
         """
         try:
             async with opened(self._source) as store:
@@ -126,9 +127,11 @@ class Worker:
                     await self._free.wait()
 
     async def _search(self, store: Store) -> None:
-        """Queue the runs whose claim was lost, with its row of the store: no engine has them, and none would ever be told to.
+        """Queue the runs whose claim was lost, with its row of the store: no engine has them, and none would
+        ever be told to.
 
-        A claim is no part of the log. What is to be done next is, so each run without one is asked, once in a worker's life.
+        A claim is no part of the log. What is to be done next is, so each run without one is asked, once in a
+        worker's life.
         """
         try:
             async for chunk in store.runs():
@@ -202,7 +205,9 @@ class Worker:
 
 
 def _rests(state: RunState) -> tuple[bool, float | None]:
-    """Whether nothing is to be done now, and in how many seconds something is; None: not before a person acts."""
+    """Whether nothing is to be done now, and in how many seconds something is; None: not before a person
+    acts.
+    """
     due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back causes no wait
     return due is None or due > 0, due
 
@@ -219,10 +224,12 @@ def _one_of(agent: Agent) -> Callable[[RunState], Agent]:
 
 
 def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
-    """The run, to put an answer or a resolution into its log and leave it: `run.answer(...)`, `await run.detach()`.
+    """The run, to put an answer or a resolution into its log and leave it: `run.answer(...)`, `await
+    run.detach()`.
 
-    It cannot be driven: it has no model and no tools. `registry` names its guards, by default those installed here:
-    they have their say in what follows from an answer, so one that is missing is refused with `WrongUse`.
+    It cannot be driven: it has no model and no tools. `registry` names its guards, by default those installed
+    here: they have their say in what follows from an answer, so one that is missing is refused with
+    `WrongUse`.
     """
     runtime = _nowhere(store, registry or installed_guards(), refuse_blind)
     return Run(run, msgspec.structs.replace(runtime, driven=False), None)
@@ -231,7 +238,8 @@ def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
 async def halt(
     store: Store, run: str, reason: str = "", *, by: str = "user", registry: Registry = BUILTIN
 ) -> RunResult:
-    """Cancel a run, and the child runs that it waits for, even while an engine drives them. A run that has ended stays so.
+    """Cancel a run, and the child runs that it waits for, even while an engine drives them. A run that has
+    ended stays so.
 
     Raises `UnknownRun`, `RunImported`, `Damaged`, and what a store raises.
     """

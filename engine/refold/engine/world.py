@@ -27,7 +27,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """One model, some tools and a clock; `models` are others that may be asked instead, by name.
 
     `clocks` makes those of child runs; `repeatable`: their salts follow from their seeds, as this run's do.
-    `redactor` knows the secrets that must not get into a log: what a model or a tool says passes it where it comes in.
+    `redactor` knows the secrets that must not get into a log: what a model or a tool says passes it where it
+    comes in.
     """
 
     model: Model
@@ -58,9 +59,9 @@ class Child(Protocol):
 class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One effect under way, and what its engine lends to it. `state` is that at which it was begun.
 
-    `scope` is cancelled to settle it. `epoch` is the fencing token of the engine's lease. `audience` is who watches,
-    `late` is told what a thread says after its call was cut off, `aside` that nothing more can be done for now: a child
-    run waits for a person. `children` has the child runs that go on, by their ids.
+    `scope` is cancelled to settle it. `epoch` is the fencing token of the engine's lease. `audience` is who
+    watches, `late` is told what a thread says after its call was cut off, `aside` that nothing more can be
+    done for now: a child run waits for a person. `children` has the child runs that go on, by their ids.
     """
 
     effect: CallModel | RunTool | Reconcile
@@ -107,7 +108,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class LongTool(Tool, frozen=True, kw_only=True):
-    """A tool that sees its calls through itself: with facts of its own, and again after a crash, to their end."""
+    """A tool that sees its calls through itself: with facts of its own, and again after a crash, to their
+    end.
+    """
 
     async def see_through(self, work: Work) -> tuple[Maker, ...]:
         """The facts in which the call ends, its result last."""

@@ -1,4 +1,5 @@
-"""Bytes as they are meant: unpacked where gzip or Zstandard packed them, in UTF-8 where another encoding was written.
+"""Bytes as they are meant: unpacked where gzip or Zstandard packed them, in UTF-8 where another encoding was
+written.
 
 All of it in a stream, bounded, and as often from its beginning as somebody wants. What is cut or damaged is
 read up to there, and a note says so.
@@ -23,7 +24,9 @@ MOST_INFLATED = 8 << 30
 """Bytes that may come out of one compressed file."""
 
 MOST_EMPTY = 10_000
-"""Members or frames, one behind the other, of which nothing comes: each costs as much as one that says something."""
+"""Members or frames, one behind the other, of which nothing comes: each costs as much as one that says
+something.
+"""
 
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -150,7 +153,9 @@ def _unpacked(
 
 
 def zstandard() -> tuple[Callable[[], _ZstdFrames], type[Exception]]:
-    """What unpacks one frame of Zstandard, and what it raises. Raises `WrongUse` where it is not installed."""
+    """What unpacks one frame of Zstandard, and what it raises. Raises `WrongUse` where it is not
+    installed.
+    """
     try:
         if sys.version_info >= (3, 14):
             from compression.zstd import ZstdDecompressor, ZstdError

@@ -1,4 +1,4 @@
-"""What a message is made of, whatever format wrote it: text in parts, calls with their arguments, the tools on offer."""
+"""The parts of a message in any format: text, calls with their arguments, tool definitions."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ _BESIDE = frozenset({
     "signature", "cache_control", "caller", "provider_name", "provider_details", "providerMetadata",
     "providerOptions", "extra_content",
 })  # fmt: skip
-"""Keys of a call under which no format has its arguments: what it is, what became of it, what its provider wants back."""
+"""Keys of a call that hold no arguments in any format: metadata, status, provider state."""
 
 _MARKS = (("complete", True), ("providerExecuted", False), ("dynamic", False), ("dynamic", True))
 """What such a key says of arguments that were written to their end."""
@@ -173,7 +173,9 @@ def unread(call: MessageCall) -> UnreadCall:
 
 
 def agree(call: MessageCall, other: JSON) -> bool:
-    """Whether another account of a call, an object, has the same texts as its arguments under the keys that both have."""
+    """Whether another account of a call, an object, has the same texts as its arguments under the keys that
+    both have.
+    """
     given = table(unwrapped(call.arguments))
     return all(
         given[key] == value
@@ -183,7 +185,10 @@ def agree(call: MessageCall, other: JSON) -> bool:
 
 
 def call_of(part: JSON, name: str = "") -> MessageCall:
-    """A call, by any of the keys that formats have for its id, its tool and its arguments. `name`: the tool, if not in it."""
+    """A call, by any of the keys that formats have for its id, its tool and its arguments.
+
+    `name`: the tool, if not in it.
+    """
     inner = {name: {**table(part, name)} for name in _INNER if table(part, name)}
     return take_call({**table(part), **inner}, name)
 
@@ -202,7 +207,10 @@ def take_call(part: JSON, name: str = "") -> MessageCall:
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
-    """The calls in a message, as they are listed there, taken out of it. What is listed and is no object stays there."""
+    """The calls in a message, as they are listed there, taken out of it.
+
+    What is listed and is no object stays there.
+    """
     return tuple([_listed(call) for call in take_each(message, name) if call])
 
 
@@ -216,7 +224,9 @@ def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]
 
 
 def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
-    """The tools that were offered, taken out of the definitions there (a list, or JSON text): each once, OpenAI's nesting or flat."""
+    """The tools that were offered, taken out of the definitions there (a list, or JSON text): each once,
+    OpenAI's nesting or flat.
+    """
     found: dict[str, Manifest] = {}
     unwrap(value, *path)
     for row in take_each(value, *path):
@@ -241,7 +251,8 @@ def manifests(definitions: JSON) -> tuple[Manifest, ...]:
 
 
 class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The names by which a format tells the tokens of a request: for each kind some, of which the first that counts holds.
+    """The names by which a format tells the tokens of a request: for each kind some, of which the first that
+    counts holds.
 
     A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but
     beside it.
@@ -365,7 +376,9 @@ def stop_of(word: str) -> StopReason | None:
 
 
 def end_of(word: str) -> str:
-    """How a run ended whose last answer has no call and stopped by this word: without a known one nobody knows if it was whole."""
+    """How a run ended whose last answer has no call and stopped by this word: without a known one nobody
+    knows if it was whole.
+    """
     match stop_of(word):
         case None | StopReason.OTHER:
             return "unknown"

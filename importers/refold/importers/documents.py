@@ -31,7 +31,10 @@ _ESCAPE = re.compile(rb'["\\/bfnrt]|u[0-9a-fA-F]{4}')
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A value, and how many of the file's bytes it was read from. `problem` says why not all, "" where all were."""
+    """A value, and how many of the file's bytes it was read from.
+
+    `problem` says why not all, "" where all were.
+    """
 
     value: JSON
     read: int
@@ -62,7 +65,9 @@ def document(source: Source, *elements: tuple[str, ...]) -> Document:
 
 
 def leading(data: bytes, *elements: tuple[str, ...]) -> Document | None:
-    """What the first bytes of a JSON document say; None where they are no beginning of an object or a list."""
+    """What the first bytes of a JSON document say; None where they are no beginning of an object or a
+    list.
+    """
     if too_many(data):
         return None
     scanner = _Scanner(data, elements)
@@ -213,7 +218,10 @@ class _Scanner:
 
 
 def beginning(source: Source) -> JSON:
-    """What a document's first bytes say, halves included: enough to tell a format by. None: it is no document."""
+    """What a document's first bytes say, halves included: enough to tell a format by.
+
+    None: it is no document.
+    """
     if "beginning" not in source.known:  # every format asks for it
         found = leading(source.head())
         source.known["beginning"] = found.value if found else None
@@ -221,7 +229,9 @@ def beginning(source: Source) -> JSON:
 
 
 class JsonValue(msgspec.Struct, frozen=True, gc=False):
-    """A value and where it stands: `$` for a whole document, `$[3]` for an element of its list, `line 3 $` for a line."""
+    """A value and where it stands: `$` for a whole document, `$[3]` for an element of its list, `line 3 $`
+    for a line.
+    """
 
     position: str
     value: JSON

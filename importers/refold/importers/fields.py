@@ -78,7 +78,9 @@ def left(row: JSON, *names: str) -> dict[str, JSON]:
 
 
 def instant(value: JSON) -> int | None:
-    """A time as integer nanoseconds since the Unix epoch: ISO 8601 (without a zone: UTC), or seconds, or milliseconds."""
+    """A time as integer nanoseconds since the Unix epoch: ISO 8601 (without a zone: UTC), or seconds, or
+    milliseconds.
+    """
     if isinstance(value, str):
         try:
             read = datetime.fromisoformat(value)
@@ -186,7 +188,9 @@ def take_rows(value: JSON, *path: str) -> Sequence[JSON]:
 
 
 def take_each(value: JSON, *path: str) -> Iterator[JSON]:
-    """The elements of the list there, one after the other; those of which all was taken are gone once the last was asked for."""
+    """The elements of the list there, one after the other; those of which all was taken are gone once the
+    last was asked for.
+    """
     listed = at(value, *path)
     if not isinstance(listed, list):
         return
@@ -197,7 +201,8 @@ def take_each(value: JSON, *path: str) -> Iterator[JSON]:
 
 
 def take_words(value: JSON, *path: str, beside: frozenset[str] = frozenset(), lines: str = "\n") -> str:
-    """The text of a content there: itself, or its parts, a line each; one that is no text stands as `[image]`, and is left.
+    """The text of a content there: itself, or its parts, a line each; one that is no text stands as
+    `[image]`, and is left.
 
     Parts of the types in `beside` are no words, and are left: calls, results, thoughts.
     """
@@ -288,11 +293,15 @@ _MARKS = "_-."
 
 
 def known_or(word: str, known: Set[str]) -> str:
-    """A source's word if it is one of `known`; else `unmapped:WORD`, or `unmapped` where it is no plain short word."""
+    """A source's word if it is one of `known`; else `unmapped:WORD`, or `unmapped` where it is no plain short
+    word.
+    """
     return word if word in known else prefixed("unmapped", word)
 
 
 def prefixed(kind: str, word: str) -> str:
-    """`KIND:WORD` for a word of at most 40 ASCII letters, digits and `_`, `-`, `.`; for anything else `KIND`."""
+    """`KIND:WORD` for a word of at most 40 ASCII letters, digits and `_`, `-`, `.`; for anything else
+    `KIND`.
+    """
     plain = word.isascii() and all(char.isalnum() or char in _MARKS for char in word)
     return f"{kind}:{word}" if word and plain and len(word) <= _LONGEST else kind

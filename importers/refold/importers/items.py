@@ -34,7 +34,8 @@ Tokens = tuple[int | None, int | None, int | None, int | None]
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """As what an item counts: messages by whose they are, calls, results, failed ones, the tokens of a request.
+    """As what an item counts: messages by whose they are, calls, results, failed ones, the tokens of a
+    request.
 
     `beside`: messages to the model in rows that the rule of their format does not count.
     """
@@ -67,7 +68,7 @@ NO_ROW = -1
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """Base of all items. `rest` is JSON text of what stood there and has no place in the item: nothing is dropped.
+    """Base of all items. `rest` is JSON text of the fields that the item has no place for.
 
     `counts` only where the rule of its format counts it as something else than what it is. `row` is the
     number of the row in which it stood, the first of several: by it a `Cut` names what stays.
@@ -116,11 +117,7 @@ class Said(Item, frozen=True, kw_only=True):
 
 
 class Prompted(Item, frozen=True, kw_only=True):
-    """Exactly the messages that the next answer was given, system prompt included, where the source recorded them.
-
-    `messages` have the same texts as the items before them had. `why`: `prompt` for a prompt that was
-    recorded as such, else the source's word for what made another of it (`compaction`, `rollback`, …).
-    """
+    """The exact messages of the next request, system prompt included, where the source has them."""
 
     messages: tuple[Message, ...]
     why: str = "prompt"
@@ -147,7 +144,7 @@ class Answered(Item, frozen=True, kw_only=True):
 
 
 class Returned(Item, frozen=True, kw_only=True):
-    """A call ended. `id` as the call has it, "" where the source names none: then it is the next call that waits.
+    """A call ended. An `id` of "" (the source has none) means the next call without a result.
 
     `output` is what the model was shown. `marked`: the source says whether the call failed, by more than
     words that it shows the model; else nobody knows. `error` only where it says so. `refused_by`: the call
@@ -211,13 +208,15 @@ class Unread(Item, frozen=True, kw_only=True):
 
 
 class RunEnded(Item, frozen=True, kw_only=True):
-    """No more of this run in the source. `end` is `finished`, `limit:KIND`, `cancelled`, `guardrail`, `error`,
-    `open` (the record stops in the middle) or `unknown`; `end_source` says in a few words where that stands.
+    """No more of this run in the source. `end` is `finished`, `limit:KIND`, `cancelled`, `guardrail`,
+    `error`, `open` (the record stops in the middle) or `unknown`; `end_source` says in a few words where that
+    stands.
 
     `counts` are what the source itself lists at its end, and hold instead of what the items before it count.
-    `times` are the first and the last in its rows, in the source's own words. `used`: the tokens of the whole run as the
-    source itself sums them up, which hold instead of those of its answers. `requests` and `asked`: how many requests, and calls, the run
-    itself has by its source, for its log to be held against; nobody is told them.
+    `times` are the first and the last in its rows, in the source's own words. `used`: the tokens of the whole
+    run as the source itself sums them up, which hold instead of those of its answers. `requests` and `asked`:
+    how many requests, and calls, the run itself has by its source, for its log to be held against; nobody is
+    told them.
     """
 
     end: str
@@ -276,7 +275,10 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         duration: int = 0,
         rest: str = "",
     ) -> Answered:
-        """The model answered this; `stop` is the provider's word for why it stopped. Usage None: the source has none."""
+        """The model answered this; `stop` is the provider's word for why it stopped.
+
+        Usage None: the source has none.
+        """
         return Answered(
             *self.common(rest),
             **shared(message, "text", "reasoning", "calls"),
@@ -301,7 +303,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         began: str = "",
         rest: str = "",
     ) -> Returned:
-        """A call ended. `failed`: whether it failed, or how, by what the source says beside its words; None: it does not say.
+        """A call ended. `failed`: whether it failed, or how, by what the source says beside its words; None:
+        it does not say.
 
         A `Refuser` for a call that did not run, because its own harness refused it.
         """

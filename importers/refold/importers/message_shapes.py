@@ -68,7 +68,8 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str] | None = None) -> Read:
-    """The messages of what stands there, be it JSON text; a bare text is one of `role`. What is left stands there then.
+    """The messages of what stands there, be it JSON text; a bare text is one of `role`. What is left stands
+    there then.
 
     Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is
     in `told` already is taken, too.
@@ -88,7 +89,8 @@ def _put(row: JSON, name: str, left: JSON) -> None:
 
 
 def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages of a request whose system instructions stand beside them, under a key; they are taken from there.
+    """The messages of a request whose system instructions stand beside them, under a key; they are taken from
+    there.
 
     Recorders that put the system prompt into the messages often say it beside them, too: what is not the same
     is left.
@@ -236,7 +238,9 @@ class _ShapeReader:
         drop_empty(row)
 
     def _is_result(self, name: str) -> bool:
-        """Whether the role of a message is the name of a tool that was called before it: then it is what came back."""
+        """Whether the role of a message is the name of a tool that was called before it: then it is what came
+        back.
+        """
         called = (call.name for message in self.messages for call in message.calls)
         return bool(name) and name.lower() not in ROLES and name in called
 
@@ -276,7 +280,9 @@ class _ShapeReader:
 
 
 def _definition(row: JSON) -> bool:
-    """Whether it is a tool's definition: LangChain's tracer writes those into the prompt, as messages of tools."""
+    """Whether it is a tool's definition: LangChain's tracer writes those into the prompt, as messages of
+    tools.
+    """
     inner = table(row, "content") if isinstance(table(row).get("content"), dict) else table(row)
     return inner.get("type") == "function" and "parameters" in table(inner, "function")
 
@@ -287,7 +293,9 @@ def _is_part(row: dict[str, JSON]) -> bool:
 
 
 def _written_calls(content: JSON) -> JSON:
-    """The parts of an answer that a recorder wrote as JSON text, if there is a call among them; else the content itself."""
+    """The parts of an answer that a recorder wrote as JSON text, if there is a call among them; else the
+    content itself.
+    """
     listed = unwrapped(content) if isinstance(content, str) else None
     parts = rows(listed)
     known = (*CALLS, *_THOUGHTS, "text")

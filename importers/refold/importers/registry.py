@@ -1,4 +1,5 @@
-"""The formats that can be imported, what an importer of one is, and which of them a file is: by its content, never by its name.
+"""The formats that can be imported, what an importer of one is, and which of them a file is: by its content,
+never by its name.
 
 Each importer is loaded when it is first asked. The best match wins; two equal best ones are refused, for
 nothing is guessed silently: whoever knows better names the format.
@@ -22,7 +23,10 @@ from refold.reducers.errors import WrongUse, nearest
 
 
 class FormatMatch(msgspec.Struct, frozen=True):
-    """How surely a file is of a format, 0 to 100, and what of it says so. Two equal best ones are refused as a tie."""
+    """How surely a file is of a format, 0 to 100, and what of it says so.
+
+    Two equal best ones are refused as a tie.
+    """
 
     score: int
     why: str
@@ -55,7 +59,10 @@ _MOST_SCHEMA = 1 << 20  # bytes: the tables of a new database stand in its first
 
 
 class Unsupported(msgspec.Struct, frozen=True):
-    """A kind of file: what it is, why it cannot be read, and what can be. `packed`: there may be a transcript in it."""
+    """A kind of file: what it is, why it cannot be read, and what can be.
+
+    `packed`: there may be a transcript in it.
+    """
 
     what: str
     why: str
@@ -185,7 +192,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class UnknownFormat(WrongUse):
-    """A file of none of the formats, or of two equally: nothing is imported. `candidates` are the best, if any.
+    """A file of none of the formats, or of two equally: nothing is imported. `candidates` are the best, if
+    any.
 
     `known`: it is of a kind that is known, and not read.
     """
@@ -211,7 +219,9 @@ class UnknownFormat(WrongUse):
 
 
 class OtherFormat(UnknownFormat):
-    """A file that looks like one of a format, and most of what it holds says nothing there: nothing is imported."""
+    """A file that looks like one of a format, and most of what it holds says nothing there: nothing is
+    imported.
+    """
 
     def __init__(self, name: str, closest: Candidate, problem: str) -> None:
         super().__init__(name, (closest,))
@@ -247,7 +257,10 @@ def _installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
 
 
 def importer(name: str) -> Importer:
-    """The importer of a format. Raises `WrongUse` for a name that none has, and for an installed one that cannot be loaded."""
+    """The importer of a format.
+
+    Raises `WrongUse` for a name that none has, and for an installed one that cannot be loaded.
+    """
     place = FORMATS.get(name) or formats().get(name)
     if place is None:
         raise WrongUse(f"there is no format {name!r}{nearest(name, formats())}")

@@ -1,4 +1,5 @@
-"""Sessions of command-line agents: rows with a header, of which a format says how each is read, and the rest is done here.
+"""Sessions of command-line agents: rows with a header, of which a format says how each is read, and the rest
+is done here.
 
 A session may form a tree: each row names the one that it follows, so going back to an earlier row begins a
 new branch. The last row and its ancestors are the conversation. Rows of other branches are remarked, with
@@ -54,7 +55,9 @@ def waiting(calls: int) -> End:
 
 
 def last_answer(stop: str, silent: str = "unknown") -> End:
-    """The end of a run whose last answer has no call and stopped by this word; `silent` if nothing records why."""
+    """The end of a run whose last answer has no call and stopped by this word; `silent` if nothing records
+    why.
+    """
     if stop:
         return end_of(stop), f"last answer has no call, stop={stop[:40]}"
     return (
@@ -182,7 +185,9 @@ class Session:
         return place.end(self.ending.end(), self.times.edges())
 
     def _look_ahead(self) -> tuple["RepeatedRows", frozenset[str]]:
-        """Rows whose ids earlier rows have, and the ids of rows on branches on which something was said and that were left."""
+        """Rows whose ids earlier rows have, and the ids of rows on branches on which something was said and
+        that were left.
+        """
         parents: dict[str, str] = {}
         spoke, repeated = set[str](), set[str]()
         for row in islice(self.rows, self.looked):
@@ -241,12 +246,16 @@ class Session:
             yield from self.main(row)
 
     def count(self, row: Row) -> Counted | None:
-        """As what a row would count in the conversation. What `main` takes from it is gone; nothing else follows from it."""
+        """As what a row would count in the conversation.
+
+        What `main` takes from it is gone; nothing else follows from it.
+        """
         return count_items(item for item in copy(self).main(row) if not isinstance(item, Noise))
 
 
 class SessionFormat(msgspec.Struct, frozen=True):
-    """A format of sessions, as an importer: its name, how a file of it is read, and by which of its first rows it is known.
+    """A format of sessions, as an importer: its name, how a file of it is read, and by which of its first
+    rows it is known.
 
     `by_head`: the same for a file that has no whole row, by its first bytes. `rows`: how many are looked at.
     """
@@ -268,7 +277,10 @@ class SessionFormat(msgspec.Struct, frozen=True):
 
 
 class Draft:
-    """An answer of which rows may follow: texts, thoughts and calls come one by one. `size`: bytes of its rows so far."""
+    """An answer of which rows may follow: texts, thoughts and calls come one by one.
+
+    `size`: bytes of its rows so far.
+    """
 
     def __init__(self, first: Row) -> None:
         self.first = self.last = first

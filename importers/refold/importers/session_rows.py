@@ -1,4 +1,5 @@
-"""Rows of a session file, one JSON object a line, and what their readers share: positions, spans of time, noise.
+"""Rows of a session file, one JSON object a line, and what their readers share: positions, spans of time,
+noise.
 
 Command-line agents append to such files as they go. So a line may be cut, hold two objects (a file without a
 final newline was continued), or be no JSON at all; each of that is noise with a position, and reading goes on
@@ -44,7 +45,10 @@ MOST_KEPT = 1 << 16
 """Characters that are kept of a line which cannot be read; the rest stands where it stood."""
 
 MOST_DEPTH = 200
-"""Levels of nesting of a row. Reading and writing both have a limit, which depends on how deep their callers are."""
+"""Levels of nesting of a row.
+
+Reading and writing both have a limit, which depends on how deep their callers are.
+"""
 
 MOST_VALUES = 1000
 """JSON values of one line."""
@@ -61,14 +65,17 @@ _APART = {
     "rewound": (LEFT_BRANCH, "on a branch that somebody left"),
     "subagent": (SUBAGENT_ROWS, "in rows of a subagent"),
 }
-"""By what is remarked of rows that are in no run: the code of the diagnosis that says so, and where they stand."""
+"""By what is remarked of rows that are in no run: the code of the diagnosis that says so, and where they
+stand.
+"""
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"\s*")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One JSON object of so many bytes, the number of its line, from 1, and when it was, by its own `timestamp`.
+    """One JSON object of so many bytes, the number of its line, from 1, and when it was, by its own
+    `timestamp`.
 
     `number` is its own among the objects of the file, from 1.
     """
@@ -90,7 +97,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return Place(self.position, self.at, row=self.number)
 
     def rest(self) -> str:
-        """JSON text of what is left of it, beside its type, which an item says by what it is, and its time."""
+        """JSON text of what is left of it, beside its type, which an item says by what it is, and its
+        time.
+        """
         told = ("type",) if self.at is None else ("type", "timestamp")
         return rest({name: value for name, value in self.value.items() if name not in told})
 
@@ -130,7 +139,8 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Rows:
-    """Every object of a file of lines, and in its place everything else, for whoever goes over them more than once.
+    """Every object of a file of lines, and in its place everything else, for whoever goes over them more than
+    once.
 
     Blank lines are nothing. Raises `BadTranscript` for more than `MOST_LINES` of either.
     """
@@ -174,7 +184,9 @@ def _rows(source: Source) -> Iterator[Row | Noise]:
 
 
 def first_rows(source: Source, most: int) -> list[Row | Noise]:
-    """The first rows of a file, as far as they stand in its head: enough to tell a format, cheap for any file."""
+    """The first rows of a file, as far as they stand in its head: enough to tell a format, cheap for any
+    file.
+    """
     return list(islice(Rows(Source.of(source.name, source.head(MOST_HEAD))), most))
 
 
@@ -279,7 +291,9 @@ def _together(held: list[Noise]) -> Iterator[Item]:
 
 
 def diagnose_apart(place: Place, what: str, apart: Counted | None) -> Iterator[Unread]:
-    """That answers, calls or results are in no run, where `what` is remarked of the rows in which they stand."""
+    """That answers, calls or results are in no run, where `what` is remarked of the rows in which they
+    stand.
+    """
     if apart is None or not (apart.assistant or apart.calls or apart.results):
         return
     code, where = _APART[what]
@@ -294,7 +308,9 @@ def diagnose_apart(place: Place, what: str, apart: Counted | None) -> Iterator[U
 def unread_parts(
     row: Row, message: JSON, names: Iterable[str], kinds: Iterable[str] = (), known: Container[str] = ()
 ) -> Iterator[Unread]:
-    """That a message has none of the fields by `names` in which its format says something, or parts of unknown `kinds`."""
+    """That a message has none of the fields by `names` in which its format says something, or parts of
+    unknown `kinds`.
+    """
     problem = ""
     if not any(name in table(message) for name in names):
         problem = f"a message without {' or '.join(names)}"
@@ -321,7 +337,8 @@ ALL: Ranges = ((NO_ROW, _LAST),)
 
 
 class Cut(Item, frozen=True, kw_only=True):
-    """From here on the model is shown something else than all that was said: after a compaction, a rollback, …
+    """From here on the model is shown something else than all that was said: after a compaction, a rollback,
+    …
 
     First the last `turns` of the person are taken back, with all that followed them. Of the rest stays
     `head`, then comes what `joins`, then stays `tail`: ranges of rows, first and last included; `between`:

@@ -38,11 +38,17 @@ MOST_SAID = 64 << 20
 """Characters that one event may hold. A reader holds several times as much of the largest event of a log."""
 
 MOST_DOCUMENT = 128 << 20
-"""Bytes of one JSON document. As Python objects they take up to 21 times as much: `[]` is 3 bytes of text, and 64 of memory."""
+"""Bytes of one JSON document.
+
+As Python objects they take up to 21 times as much: `[]` is 3 bytes of text, and 64 of memory.
+"""
 
 
 MOST_PARTS = 1 << 25
-"""Lists, objects and commas of one JSON value. Each is two bytes at least, and takes up to a hundred times that once it is read."""
+"""Lists, objects and commas of one JSON value.
+
+Each is two bytes at least, and takes up to a hundred times that once it is read.
+"""
 
 
 class BadTranscript(Damaged):
@@ -91,14 +97,18 @@ class Source:
 
     @classmethod
     def opened(cls, name: str, file: BinaryIO) -> "Source":
-        """A source of what a file holds: unpacked, and in UTF-8. Raises `WrongUse` where that needs an extra."""
+        """A source of what a file holds: unpacked, and in UTF-8. Raises `WrongUse` where that needs an
+        extra.
+        """
         source = cls(name, file)
         source._content = inflated(file, source._cut)
         source.file = recoded(source._content)
         return source
 
     def sha256(self) -> tuple[str, int]:
-        """The digest (hex) and the number of its bytes, unpacked: it is the same transcript, however it is packed."""
+        """The digest (hex) and the number of its bytes, unpacked: it is the same transcript, however it is
+        packed.
+        """
         self._content.seek(0)
         digest, size = hashlib.sha256(), 0
         while piece := self._content.read(1 << 20):
@@ -110,7 +120,10 @@ class Source:
         self.problem = problem
 
     def head(self, size: int = 1 << 16) -> bytes:
-        """The first bytes. They are kept: every format asks for them, and a packed file begins anew each time."""
+        """The first bytes.
+
+        They are kept: every format asks for them, and a packed file begins anew each time.
+        """
         if size > self._asked:
             self.file.seek(0)
             self._head, self._asked = self.file.read(size), size
@@ -197,7 +210,10 @@ MOST_FRAMES = 100_000
 MOST_TOGETHER = 8 << 30
 """Bytes that may come out of all members."""
 MOST_RATIO = 2000
-"""Bytes that may come out for one that goes in. Repetitive JSON reaches some hundreds; deflate itself ends at 1032."""
+"""Bytes that may come out for one that goes in.
+
+Repetitive JSON reaches some hundreds; deflate itself ends at 1032.
+"""
 
 MAGIC = b"PK\x03\x04"
 _EMPTY = b"PK\x05\x06"
@@ -224,7 +240,8 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 
 class Archive:
-    """A zip file. `problem` says what is wrong with the whole of it, "" for nothing; `refused` why none of it is read.
+    """A zip file. `problem` says what is wrong with the whole of it, "" for nothing; `refused` why none of it
+    is read.
 
     Of several members of one name the last counts, as for every reader of zip files.
     """
@@ -240,7 +257,10 @@ class Archive:
         self._left = MOST_TOGETHER
 
     def read(self, name: str) -> bytes:
-        """A member's bytes. Raises `BadMember` where they cannot be had, `WrongUse` where that needs an extra."""
+        """A member's bytes.
+
+        Raises `BadMember` where they cannot be had, `WrongUse` where that needs an extra.
+        """
         member = self.members[name]
         if self.refused:
             raise BadMember(self.refused)
@@ -282,7 +302,9 @@ class Archive:
                 )
 
     def _found(self) -> Iterator[Member]:
-        """The members of an archive without a directory, up to the first whose size its header does not say."""
+        """The members of an archive without a directory, up to the first whose size its header does not
+        say.
+        """
         offset = 0
         while (header := _header(self._file, offset)) is not None:
             _, _, flags, method, _, _, _, packed, unpacked, named, extra = header
@@ -294,7 +316,9 @@ class Archive:
 
 
 def _overlap(listed: Sequence[zipfile.ZipInfo]) -> str:
-    """Why an archive is not what a recorder writes, "" if it may be: members that share bytes, so that few hold much."""
+    """Why an archive is not what a recorder writes, "" if it may be: members that share bytes, so that few
+    hold much.
+    """
     placed = sorted(listed, key=lambda info: info.header_offset)
     for info, following in pairwise(placed):
         end = info.header_offset + _HEADER.size + len(info.orig_filename) + info.compress_size
@@ -314,7 +338,9 @@ def is_archive(head: bytes) -> bool:
 
 
 def _header(file: BinaryIO, offset: int) -> tuple[int, ...] | None:
-    """A member's own header, without its signature's meaning: (signature, …, name's length, extra's length)."""
+    """A member's own header, without its signature's meaning: (signature, …, name's length, extra's
+    length).
+    """
     if offset < 0:  # a directory that was damaged, or cut in front, says so
         return None
     file.seek(offset)

@@ -43,7 +43,8 @@ _OF_THE_FORMAT = 5  # where nothing was said, one row in so many is of the forma
 
 
 class Survey:
-    """What was found in a file `name`. `said` messages, answers and results were read, `mute` ones not, or not all of each.
+    """What was found in a file `name`. `said` messages, answers and results were read, `mute` ones not, or
+    not all of each.
 
     `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which
     nothing was said at all. `size`: characters of all that was said.
@@ -154,7 +155,9 @@ def _length(message: Message) -> int:
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """A client, and the newest version of it that was tested; `label` is the one of a run that has its version."""
+    """A client, and the newest version of it that was tested; `label` is the one of a run that has its
+    version.
+    """
 
     client: str
     version: str
@@ -177,7 +180,10 @@ TESTED: Mapping[str, Tested] = MappingProxyType(
         "swe_agent": Tested("SWE-agent", "1.1.0"),
     }
 )
-"""By format. A format whose transcripts name no version of their client is here all the same: it was tested with this one."""
+"""By format.
+
+A format whose transcripts name no version of their client is here all the same: it was tested with this one.
+"""
 
 NEWER = "newer_version"
 """The code of the diagnosis of a run that a newer client wrote."""
@@ -231,7 +237,8 @@ _EACH_RUNS_OWN = frozenset({"openhands"})
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of a file, sums over its runs; `-` where the format does not say. Times are the source's own words.
+    """The counts of a file, sums over its runs; `-` where the format does not say. Times are the source's own
+    words.
 
     `unmarked`: results of which it does not say whether they are errors. `beside`: messages to the model in
     rows that the rule of the format does not count. `end`: how its run ended; of several runs how many ended
@@ -266,7 +273,8 @@ def counted(
     *,
     once: bool = False,
 ) -> Counts:
-    """The counts of a file of `runs` runs, of which these are the ends and the tallies. One may be the file's, and no run's.
+    """The counts of a file of `runs` runs, of which these are the ends and the tallies. One may be the
+    file's, and no run's.
 
     `once`: where all ended the same way, that is said once, as of a database, whose runs are rows of one
     record.

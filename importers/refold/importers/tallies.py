@@ -1,4 +1,6 @@
-"""What is counted in a run, over its items: messages by whose they are, calls, results, tokens by the request."""
+"""What is counted in a run, over its items: messages by whose they are, calls, results, tokens by the
+request.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,5 @@
-"""Traces: steps of a run, of which each request repeats the conversation before it and tells a little that is new.
+"""Traces: steps of a run, of which each request repeats the conversation before it and tells a little that is
+new.
 
 Formats of spans have no list of messages, but the prompt of each request. Of these the conversation is told
 once: what a prompt holds more of than was told before joined since then. The prompt itself is told as well,
@@ -68,7 +69,9 @@ def answer_of(said: Read | None) -> Message:
 
 
 def time_of(start: int | None, end: int | None) -> tuple[int | None, int]:
-    """When something was over, as far as that is known, and how long it took, in nanoseconds; 0 where nobody says."""
+    """When something was over, as far as that is known, and how long it took, in nanoseconds; 0 where nobody
+    says.
+    """
     if start is None or end is None:
         return start if end is None else end, 0
     return end, max(0, end - start)
@@ -106,7 +109,9 @@ class Trace:
         yield from Place(answer.position, answer.at).hosted_calls([*step.unknown])
 
     def _ran(self, index: int) -> tuple[MessageCall, ...]:
-        """What an answer that was not captured asked for: the tools that ran before the model was asked again."""
+        """What an answer that was not captured asked for: the tools that ran before the model was asked
+        again.
+        """
         following = takewhile(lambda step: not (step.answer or step.turn), self._steps[index + 1 :])
         return tuple(_called(step.tool, step.arguments) for step in following if step.tool)
 
@@ -141,7 +146,10 @@ class ShownPrompt:
                     self._texts.setdefault((call, counted[call]), piece)
 
     def result(self, call: str, number: int, name: str) -> Message | None:
-        """Result `number` (from 1) of this id, None where no prompt shows it. Without ids the tool's name must fit."""
+        """Result `number` (from 1) of this id, None where no prompt shows it.
+
+        Without ids the tool's name must fit.
+        """
         found = self._texts.get((call, number))
         return found if found is not None and (call or (found.name or "") in ("", name)) else None
 
@@ -158,13 +166,17 @@ class Talk:
         self._counted: Counter[_Key] = Counter()
 
     def opening(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
-        """The first prompt of the run, as its beginning. Results without their calls are left for the prompt to tell."""
+        """The first prompt of the run, as its beginning.
+
+        Results without their calls are left for the prompt to tell.
+        """
         given = answering(pieces)
         self._told.update(_key(piece) for piece in given if piece.role is not Role.ASSISTANT)
         return given
 
     def prompted(self, pieces: Sequence[Message], place: Place, *, before: int = 0) -> Iterator[Item]:
-        """What is new in a prompt, then the prompt. `before` says how much of the prompt before stands in front of it.
+        """What is new in a prompt, then the prompt. `before` says how much of the prompt before stands in
+        front of it.
 
         A prompt whose results lack their calls is a part of one (the provider kept the rest): only a remark.
         """
@@ -191,7 +203,9 @@ class Talk:
             self._spelled.setdefault(_meaning(call), call.arguments)
 
     def waiting(self, name: str) -> MessageCall | None:
-        """The first call of this name that waits for its result: whose id a tool's span without one must mean."""
+        """The first call of this name that waits for its result: whose id a tool's span without one must
+        mean.
+        """
         return next((asked for asked in self._waiting if asked.name == name), None)
 
     def asked(self, call: str) -> bool:
@@ -238,5 +252,7 @@ def _key(piece: Message) -> _Key:
 
 
 def _meaning(call: MessageCall) -> tuple[str, str, str]:
-    """A call without the spelling of its arguments: recorders write an object in one place and its text in another."""
+    """A call without the spelling of its arguments: recorders write an object in one place and its text in
+    another.
+    """
     return call.id, call.name, json_text(unwrapped(call.arguments))

@@ -49,8 +49,8 @@ def run_id(format: str, sha256: str, key: str) -> str:  # noqa: A002
 
 
 class EndOfRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it stands in its source, and what was derived of it. `end` is the source's own word; of `uncounted` answers
-    not all tokens are known.
+    """A run as it stands in its source, and what was derived of it. `end` is the source's own word; of
+    `uncounted` answers not all tokens are known.
     """
 
     run: str
@@ -63,7 +63,8 @@ class EndOfRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptRun:
-    """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became of it.
+    """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became
+    of it.
 
     `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by
     which call: "" if the file says no more than that one did, else None. `begun_by` is that run and the call,
@@ -89,7 +90,9 @@ class TranscriptRun:
     def derive(
         self, salts: Salts, run: str = "", between: Interludes = MappingProxyType({})
     ) -> Iterator[list[Derived]]:
-        """The events of its log, in groups that belong together; as those of `run`, if it is one that is there and goes on."""
+        """The events of its log, in groups that belong together; as those of `run`, if it is one that is
+        there and goes on.
+        """
         self.run = run or self.run
         self.begun_by = self.begun_by or self.parent
         deriving = Derivation(self.run, self._reading.origin, salts, between, self.begun_by)
@@ -116,7 +119,8 @@ class TranscriptRun:
 
 
 class Transcript:
-    """One file while it is read. `problems` are the first ones; `odd` counts all, `unread` those of what was not read.
+    """One file while it is read. `problems` are the first ones; `odd` counts all, `unread` those of what was
+    not read.
 
     `closest`: the format was told by the content of the file, as this; None: somebody said which it is.
     """
@@ -297,7 +301,9 @@ class Transcript:
 
 
 def _broken_off(end: RunEnded, problem: str) -> RunEnded:
-    """The end of a run whose record breaks off: whatever the rest of the file says, nobody has seen how it goes on."""
+    """The end of a run whose record breaks off: whatever the rest of the file says, nobody has seen how it
+    goes on.
+    """
     said = f"; the rest of it says {end.end}" if end.end != "open" else ""
     return msgspec.structs.replace(end, end="open", end_source=f"the record breaks off: {problem}{said}")
 

@@ -43,7 +43,8 @@ from refold.reducers.vocabulary import Role
 if TYPE_CHECKING:
     from refold.reducers.parser import parse
 else:
-    # Folding does not need it, and it loads a quarter of the package: the redaction of secrets, the keys of policies.
+    # Folding does not need it, and it loads a quarter of the package: the redaction of secrets, the keys of
+    # policies.
     def __getattr__(name: str) -> object:
         if name == "parse":
             from refold.reducers.parser import parse

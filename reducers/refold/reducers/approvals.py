@@ -1,8 +1,9 @@
 """Approvals: which calls may run, and the globs that name tools in policies.
 
-Globs, compared without case. What stands in neither list nobody here knows: a tool that begins another agent, a skill, what
-fetches an address that the model wrote, everything that a person named. From the tools that each harness offers: Claude Code,
-Codex, Copilot CLI, Cursor, Droid, Gemini CLI, Inspect, Kimi CLI, OpenCode, OpenHands, Pi, Qwen Code, SWE-agent, VS Code.
+Globs, compared without case. What stands in neither list nobody here knows: a tool that begins another agent,
+a skill, what fetches an address that the model wrote, everything that a person named. From the tools that
+each harness offers: Claude Code, Codex, Copilot CLI, Cursor, Droid, Gemini CLI, Inspect, Kimi CLI, OpenCode,
+OpenHands, Pi, Qwen Code, SWE-agent, VS Code.
 
 Names are compared without case, or to the letter where a mark begins with `=`.
 """
@@ -63,7 +64,9 @@ OF_ITS_LOOP = (
     *("=write_file*", "=text_editor*", "=bash*", "=python*", "=web_browser_*"),
     *(f"=files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
 )
-"""What is sensitive to the loop from which `dev` and `prod` come, to the letter: of another harness it may know nothing."""
+"""What is sensitive to the loop from which `dev` and `prod` come, to the letter: of another harness it may
+know nothing.
+"""
 
 SENSITIVE = (*_RUN_CODE, *_WRITE_FILES, *_DRIVE_A_BROWSER)
 """What writes files, runs code or drives a browser; `tool:command` for one command of a tool."""
@@ -119,9 +122,10 @@ class Reject(_Approver, frozen=True, kw_only=True, tag="reject"):
 class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise": "else"}):
     """Says `then` of a sensitive call, `else` of any other.
 
-    `sensitive` are globs of whole names, compared without case (to the letter behind a `=`), or `tool:command` for one
-    command of a tool; None is `OF_ITS_LOOP`. `harmless` says in the same way which are not; None: all others, or where `sensitive` is None, too, those
-    that are known to be. Of a call that neither names `else` is said without knowing, and people are told so.
+    `sensitive` are globs of whole names, compared without case (to the letter behind a `=`), or
+    `tool:command` for one command of a tool; None is `OF_ITS_LOOP`. `harmless` says in the same way which are
+    not; None: all others, or where `sensitive` is None, too, those that are known to be. Of a call that
+    neither names `else` is said without knowing, and people are told so.
     """
 
     sensitive: tuple[str, ...] | None = None
@@ -131,11 +135,12 @@ class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise"
 
 
 class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"otherwise": "else"}):
-    """Says `then` of a call if a text of its arguments matches `matches` and does not match `unless`; `else` of any other.
+    """Says `then` of a call if a text of its arguments matches `matches` and does not match `unless`; `else`
+    of any other.
 
-    `matches` and `unless` are patterns (`refold.reducers.patterns`). Every text of the arguments is searched, or the texts
-    in `field` alone; both patterns are held against the same text. If a pattern is unfit, as in a log that somebody
-    edited, the stricter of `then` and `else` is said.
+    `matches` and `unless` are patterns (`refold.reducers.patterns`). Every text of the arguments is searched,
+    or the texts in `field` alone; both patterns are held against the same text. If a pattern is unfit, as in
+    a log that somebody edited, the stricter of `then` and `else` is said.
     """
 
     matches: str
@@ -189,7 +194,9 @@ Approver = Approve | Reject | Gate | Match | Rules | Human
 
 
 class Approvals(Knob, frozen=True, kw_only=True):
-    """A chain of approvers, or the preset that stands for one. The first decision other than `escalate` wins."""
+    """A chain of approvers, or the preset that stands for one. The first decision other than `escalate`
+    wins.
+    """
 
     preset: PresetName | None = None
     chain: tuple[Approver, ...] = ()

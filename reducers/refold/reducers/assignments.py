@@ -145,7 +145,9 @@ KEYS = (
     "accountkey", "encryptionkey", "signingkey", "masterkey", "licensekey", "servicekey", "storagekey", "keybase",
     "clientkey", "appkey", "applicationkey", "subscriptionkey", "clientkeydata",
 )  # fmt: skip
-"""Ends of names behind which something stands that a machine has made: `api_key`, `api-key` and `apiKey` are one."""
+"""Ends of names behind which something stands that a machine has made: `api_key`, `api-key` and `apiKey` are
+one.
+"""
 
 _WHOLE_NAMES = frozenset({"auth", "_auth", "authorization"})
 
@@ -156,7 +158,9 @@ _NO_KEYS = tuple(
 )
 
 ESCAPES = r"\\{0,15}"
-"""What stands before a quotation mark: at each depth of JSON in JSON twice as much and one more, to the fourth."""
+"""What stands before a quotation mark: at each depth of JSON in JSON twice as much and one more, to the
+fourth.
+"""
 
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 512
@@ -215,7 +219,9 @@ class Name(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where a value begins and ends, whether it stood in quotes, and whether more text could make it longer."""
+    """Where a value begins and ends, whether it stood in quotes, and whether more text could make it
+    longer.
+    """
 
     begin: int
     end: int

@@ -48,7 +48,10 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class _Decoders(dict[str, Callable[[bytes], Any]]):
-    """A decoder for each kind, made when it is first asked for: few logs hold all kinds. Raises `KeyError` for any other."""
+    """A decoder for each kind, made when it is first asked for: few logs hold all kinds.
+
+    Raises `KeyError` for any other.
+    """
 
     def __init__(self, types: Mapping[str, Any]) -> None:
         super().__init__()
@@ -87,8 +90,9 @@ def decode(
 ) -> ev.Event:
     """The event of these bytes; `run` and `seq` only tell where it stood.
 
-    Raises `NewerLog` for a kind, a field or a format that this version does not know, `UnreleasedLog` for a log without
-    a format, `DamagedLog` for what is no JSON, has a wrong type, lacks a field, or holds a number of more than `MOST_DIGITS` digits.
+    Raises `NewerLog` for a kind, a field or a format that this version does not know, `UnreleasedLog` for a
+    log without a format, `DamagedLog` for what is no JSON, has a wrong type, lacks a field, or holds a number
+    of more than `MOST_DIGITS` digits.
     """
     if len(body) > MOST_DIGITS and _many_digits(body) and _longest_number(body) > MOST_DIGITS:
         raise DamagedLog(
@@ -154,19 +158,25 @@ def digest(salt: bytes, content: bytes) -> str:
 
 
 def digest_of(salt: bytes, said: ev.Content | Message) -> str:
-    """Hex SHA-256 of salt and encoding of what was said: of a content the digest that the store's chain has."""
+    """Hex SHA-256 of salt and encoding of what was said: of a content the digest that the store's chain
+    has.
+    """
     return digest(salt, _ENCODER.encode(said))
 
 
 def digest_named(words: str, named: tuple[str, ...]) -> str:
-    """Hex digest of a message: of its words, by their digest, and of what it shows of its event's body. Without that the words' own."""
+    """Hex digest of a message: of its words, by their digest, and of what it shows of its event's body.
+
+    Without that the words' own.
+    """
     return hashlib.sha256(_ENCODER.encode((words, *named))).hexdigest() if named else words
 
 
-# Few bodies are long enough to be searched at all, and digits may stand in a name, too: then numbers are measured.
+# Few bodies are long enough to be searched at all, and digits may stand in a name, too: then numbers are
+# measured.
 _DIGITS = re.compile(rb"[0-9]{%d}" % (MOST_DIGITS + 1))
-# To search a body takes several times as long as to read it. So few bytes of it tell mostly: of more than 300 digits in a
-# row every 30th is a digit, too, ten times in a row.
+# To search a body takes several times as long as to read it. So few bytes of it tell mostly: of more than 300
+# digits in a row every 30th is a digit, too, ten times in a row.
 _STEP, _IN_STEPS = MOST_DIGITS // 10, b"0" * 10
 _DIGITS_ALIKE = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))
 
@@ -179,7 +189,9 @@ def _many_digits(body: bytes) -> bool:
 
 
 def _longest_number(text: bytes) -> int:
-    """How many characters the longest whole number in a JSON text has; of what cannot be read, as far as it can."""
+    """How many characters the longest whole number in a JSON text has; of what cannot be read, as far as it
+    can.
+    """
     found = [0]
     try:
         json.loads(text, parse_int=lambda digits: found.append(len(digits.lstrip("-"))))
@@ -228,7 +240,8 @@ def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | Ne
         return NewerLog(run, seq, f"{what}: its format is not known")
     if said.endswith(("`$.kind`", "`$.annotation`")):
         return DamagedLog(run, seq, f"{what} is tagged as another kind: {shown}")
-    # An unknown word of a closed vocabulary is a later version's, too: what was damaged, the chain tells first.
+    # An unknown word of a closed vocabulary is a later version's, too: what was damaged, the chain tells
+    # first.
     if said.startswith(("Object contains unknown field", "Invalid enum value", "Invalid value")):
         return NewerLog(run, seq, f"{what}: {shown}")
     return DamagedLog(run, seq, f"{what} cannot be read: {shown}")

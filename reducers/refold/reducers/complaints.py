@@ -1,4 +1,5 @@
-"""Policies that cannot work, which are refused, and such as can but surely not as meant, of which people are warned.
+"""Policies that cannot work, which are refused, and such as can but surely not as meant, of which people are
+warned.
 
 Pure: what a policy says by itself, and what it says of the messages with which a run begins.
 """
@@ -46,13 +47,17 @@ def refuse(policy: Policy) -> None:
 
 
 def warnings(policy: Policy) -> tuple[Complaint, ...]:
-    """What in a policy works, but surely not as meant: limits and passes that are never reached, or undone."""
+    """What in a policy works, but surely not as meant: limits and passes that are never reached, or
+    undone.
+    """
     finders = (_unreached, _idle, _undone, _short, _endless, _unasked, unfit)
     return complaints(fault for find in finders for fault in find(policy))
 
 
 def notes(policy: Policy) -> tuple[Complaint, ...]:
-    """What may well be meant so, and is to be known: what bounds no run, and limits that are not kept where nobody knows what was used."""
+    """What may well be meant so, and is to be known: what bounds no run, and limits that are not kept where
+    nobody knows what was used.
+    """
     return complaints(fault for find in (_unbounded, _ignored) for fault in find(policy))
 
 
@@ -200,7 +205,9 @@ def _unreached(policy: Policy) -> Iterator[Fault]:
 
 
 def _ends_first(sooner: Limit, limit: Limit, *, earlier: bool) -> bool:
-    """Whether `sooner` trips whenever `limit` does, and is looked at before it: they count alike, in as wide a scope."""
+    """Whether `sooner` trips whenever `limit` does, and is looked at before it: they count alike, in as wide
+    a scope.
+    """
     low, high = threshold(sooner), threshold(limit)
     if low is None or high is None or check_of(sooner) != check_of(limit):
         return False

@@ -1,8 +1,8 @@
 """Facts made from what the world said.
 
 Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
-becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say is handed
-in without them, for it is streamed and hashed before it gets here.
+becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say
+is handed in without them, for it is streamed and hashed before it gets here.
 """
 
 import hashlib
@@ -31,7 +31,9 @@ AnyFact = TypeVar("AnyFact", bound=events.Fact | events.Annotation)
 
 
 def told(fact: AnyFact, content: events.Content, salt: bytes, policy: Policy, **more: Any) -> AnyFact:
-    """The fact with its content and what `more` is known of it, and in its body the sizes, as the policy in force measures them."""
+    """The fact with its content and what `more` is known of it, and in its body the sizes, as the policy in
+    force measures them.
+    """
     return sized(replace(fact, content=content, **more), policy, salt)
 
 
@@ -89,7 +91,8 @@ def responded(
 def failed(
     fact: events.ModelFailed, message: str, partial_text: str, salt: bytes, policy: Policy | None = None
 ) -> events.ModelFailed:
-    """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its bounds.
+    """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its
+    bounds.
 
     The policy's own patterns say what else means that the context was too long, or one message.
     """
@@ -106,16 +109,20 @@ def failed(
 def summarised(
     state: RunState, fact: events.SummaryReturned, text: str, salt: bytes
 ) -> events.SummaryReturned:
-    """`summary_returned` with the text that the model wrote; its sizes are those of the message that it becomes."""
+    """`summary_returned` with the text that the model wrote; its sizes are those of the message that it
+    becomes.
+    """
     return told(all_clean(fact), events.Summary(text=clean(text)), salt, state.policy)
 
 
 def returned(
     state: RunState, fact: events.ToolReturned, output: str, tool: str, sha256: str | None, salt: bytes
 ) -> events.ToolReturned:
-    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its bytes.
+    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its
+    bytes.
 
-    Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays, None is that of `output`.
+    Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays, None is
+    that of `output`.
     """
     policy = state.policy
     text = clean(output)
@@ -219,10 +226,11 @@ def approved(
     salt: bytes,
     redactor: Redactor = PLAIN,
 ) -> ev.ApprovalAnswered:
-    """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON text.
+    """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON
+    text.
 
-    The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is asked
-    about, and for new arguments that are no JSON object, or belong to a call that is not edited.
+    The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is
+    asked about, and for new arguments that are no JSON object, or belong to a call that is not edited.
     """
     asked = state.approval.event.calls if state.approval else ()
     _refuse_unasked(asked, answers)
@@ -257,9 +265,9 @@ def forked(
 ) -> ev.RunForked:
     """`run_forked` at this state of the parent, with the message that joins it, if `text` is one.
 
-    Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A request under
-    way is made anew where the fork changes what it asks. Raises `WrongUse` for a result of a call that is not under
-    way, and for a message where calls are.
+    Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A
+    request under way is made anew where the fork changes what it asks. Raises `WrongUse` for a result of a
+    call that is not under way, and for a message where calls are.
     """
     redactor = redactor.under((fact.policy or state.policy).redact)
     tools = None if fact.tools is None else tuple(offered(tool, redactor) for tool in fact.tools)

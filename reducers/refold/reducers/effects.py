@@ -21,10 +21,11 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
 
 
 class _OfCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What an effect of a call needs, dispatched at event `seq`; what else is known of it, the open batch has.
+    """What an effect of a call needs, dispatched at event `seq`; what else is known of it, the open batch
+    has.
 
-    `run` is the run that began it: in a fork the parent, where it was under way at the cut. `until` is the instant at
-    which its time is over.
+    `run` is the run that began it: in a fork the parent, where it was under way at the cut. `until` is the
+    instant at which its time is over.
     """
 
     seq: int

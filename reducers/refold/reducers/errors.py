@@ -137,14 +137,18 @@ class NoSuchEntry(PolicyError):
 
 
 def choices(model: type, path: str) -> list[str]:
-    """The words allowed at `path` (as in `limits[2].type`) of a value of type `model`, in order; none: no list."""
+    """The words allowed at `path` (as in `limits[2].type`) of a value of type `model`, in order; none: no
+    list.
+    """
     return sorted({word for kind in _choices_at(model, path) for word in _words(kind)})
 
 
 def keys(model: type, path: str, tags: Collection[str]) -> list[str]:
-    """The keys of the mapping at `path` (as in `limits[2]`) of a value of type `model`; none: any, or it is no mapping.
+    """The keys of the mapping at `path` (as in `limits[2]`) of a value of type `model`; none: any, or it is
+    no mapping.
 
-    Where it may be one of several kinds, `tags` are the texts that stand in it: the one that names its kind is among them.
+    Where it may be one of several kinds, `tags` are the texts that stand in it: the one that names its kind
+    is among them.
     """
     meant = _meant(model, path, tags)
     tag_fields = [kind.tag_field for kind in meant if kind.tag_field]
@@ -220,7 +224,10 @@ Fault = tuple[str, str]
 
 
 class Complaint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong at `path`, as in `limits[2].value`, in one sentence. `meant`: the name that it suggests, "" if none."""
+    """What is wrong at `path`, as in `limits[2].value`, in one sentence.
+
+    `meant`: the name that it suggests, "" if none.
+    """
 
     path: str
     problem: str
@@ -236,7 +243,9 @@ def complaints(faults: Iterable[Fault]) -> tuple[Complaint, ...]:
 
 
 def faults_of(part: object, path: str = "") -> list[Fault]:
-    """What a part of a policy, and those in it, say of themselves by a method `problems()`: each with its place."""
+    """What a part of a policy, and those in it, say of themselves by a method `problems()`: each with its
+    place.
+    """
     own: Callable[[], Iterable[Fault]] = getattr(part, "problems", tuple)
     faults = [(joined(path, key), problem) for key, problem in own()]
     for key in getattr(part, "__struct_fields__", ()):
@@ -306,7 +315,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(near: str, known: Iterable[str]) -> str:
-    """Return the question whether `near` was meant, or all known words if it is ""; to be put behind a complaint."""
+    """Return the question whether `near` was meant, or all known words if it is ""; to be put behind a
+    complaint.
+    """
     return f"; did you mean {near!r}?" if near else f"; known are {', '.join(sorted(known)) or 'none'}"
 
 

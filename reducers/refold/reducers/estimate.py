@@ -1,11 +1,13 @@
 """Estimates of tokens, by named estimators or by tokenizers.
 
-What a tokenizer says follows from its table, which never changes under its name. So tokens that were recorded need no
-tokenizer any more: a fold adds them up. Only who weighs a text anew, to decide or to audit a decision, has to have it.
+What a tokenizer says follows from its table, which never changes under its name. So tokens that were recorded
+need no tokenizer any more: a fold adds them up. Only who weighs a text anew, to decide or to audit a
+decision, has to have it.
 
 An estimator is pure and recorded in the policy by its name. It weighs one message by its texts; of a list it
-adds up parts, which follow from sizes alone, so that a window knows its weight without reading a text again. Those that
-weigh a text by a tokenizer raise `MissingTokenizer` where it is not installed; what follows from sizes they always know.
+adds up parts, which follow from sizes alone, so that a window knows its weight without reading a text again.
+Those that weigh a text by a tokenizer raise `MissingTokenizer` where it is not installed; what follows from
+sizes they always know.
 """
 
 import re
@@ -45,7 +47,8 @@ class _Tokenizer(Protocol):
 
 
 def count(estimator: str, text: str) -> int:
-    """Tokens of a text by an estimator `bpe:…`; what looks like a special token of the table's is text like any other.
+    """Tokens of a text by an estimator `bpe:…`; what looks like a special token of the table's is text like
+    any other.
 
     The time grows with the length of the text, whatever it says. Raises `MissingTokenizer`.
     """
@@ -53,7 +56,9 @@ def count(estimator: str, text: str) -> int:
 
 
 def encode(estimator: str, text: str) -> list[int]:
-    """The tokens of a text, in order. Joined, their bytes are those of the text. Raises `MissingTokenizer`."""
+    """The tokens of a text, in order. Joined, their bytes are those of the text. Raises
+    `MissingTokenizer`.
+    """
     return _tokenizer(estimator).encode_ordinary(text) if text else []
 
 
@@ -86,7 +91,8 @@ Calls = Sequence[tuple[str, str]]
 class Estimator(ABC):
     """How tokens are estimated: of one message, of a list by its parts, of an offered tool.
 
-    Unless an estimator says otherwise a list is the sum of its messages, and a tool a quarter of its characters.
+    Unless an estimator says otherwise a list is the sum of its messages, and a tool a quarter of its
+    characters.
     """
 
     @abstractmethod
@@ -118,7 +124,9 @@ class Estimator(ABC):
         return max(0, beside + self._unread(chars, reasoning))
 
     def quoting(self, frame: Sequence[str], chars: int, sources: Sequence[Size]) -> int:  # noqa: ARG002
-        """Tokens of a message in which so many characters, of messages of these sizes, stand between the texts of `frame`."""
+        """Tokens of a message in which so many characters, of messages of these sizes, stand between the
+        texts of `frame`.
+        """
         return self._unread(sum(map(len, frame)) + chars, 0)
 
     def _unread(self, chars: int, reasoning: int) -> int:
@@ -136,7 +144,9 @@ class _Chars4(Estimator):
 
 
 class _Chars4Total(Estimator):
-    """chars // 4 over text, results and argument texts: of all of them together, system prompt and tools left out."""
+    """chars // 4 over text, results and argument texts: of all of them together, system prompt and tools left
+    out.
+    """
 
     def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
         return (len(text) + sum([len(arguments) for _, arguments in calls])) // 4
@@ -152,7 +162,9 @@ class _Chars4Total(Estimator):
 
 
 class _Chars4Joined(Estimator):
-    """ceil(chars / 4) of the texts, joined by a newline; the reasoning of a message that has no text; no arguments."""
+    """ceil(chars / 4) of the texts, joined by a newline; the reasoning of a message that has no text; no
+    arguments.
+    """
 
     def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
         return _up(len(text or reasoning), 4)
@@ -165,7 +177,9 @@ class _Chars4Joined(Estimator):
 
 
 class _Cjk(Estimator):
-    """4 for a message, 20 for a call or a tool; Chinese, Japanese, Korean at 1.5 characters a token, others at 4."""
+    """4 for a message, 20 for a call or a tool; Chinese, Japanese, Korean at 1.5 characters a token, others
+    at 4.
+    """
 
     def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
         called = sum([self.tool(name, "", canonical(arguments)) for name, arguments in calls])
@@ -176,7 +190,9 @@ class _Cjk(Estimator):
 
 
 class _Bytes4(Estimator):
-    """4 for a message and a quarter of its text's bytes; of a tool a quarter of its schema, the rest undivided."""
+    """4 for a message and a quarter of its text's bytes; of a tool a quarter of its schema, the rest
+    undivided.
+    """
 
     def weigh(self, text: str, reasoning: str, calls: Calls) -> int:  # noqa: ARG002
         return 4 + size_of(text) // 4
@@ -186,10 +202,12 @@ class _Bytes4(Estimator):
 
 
 class _Bpe(Estimator):
-    """What a tokenizer says of text, reasoning, call names and argument texts, each by itself; of a tool likewise.
+    """What a tokenizer says of text, reasoning, call names and argument texts, each by itself; of a tool
+    likewise.
 
-    A message that is shown shorter, or quoted, was counted whole, and no words of it are read again: it keeps its
-    tokens in proportion to the characters that stay, rounded up. The names of calls, which no size counts, shrink with it.
+    A message that is shown shorter, or quoted, was counted whole, and no words of it are read again: it keeps
+    its tokens in proportion to the characters that stay, rounded up. The names of calls, which no size
+    counts, shrink with it.
     """
 
     def __init__(self, name: str) -> None:
@@ -230,7 +248,9 @@ def _up(count: int, each: int) -> int:
 
 
 def _share(sizes: Sequence[Size], chars: int) -> int:
-    """So many characters at the tokens that those of these messages weigh; where they have none, a token each."""
+    """So many characters at the tokens that those of these messages weigh; where they have none, a token
+    each.
+    """
     whole = sum([size.chars + size.reasoning + size.arguments for size in sizes])
     tokens = _up(chars * sum([size.tokens for size in sizes]), whole) if whole else chars
     return max(0, min(tokens, LONGEST))

@@ -79,9 +79,10 @@ def state_digest(state: RunState) -> ev.StateDigested:
     )
 
 
-# What is digested under version 1 of the rules: whatever a later decision may read, named one by one. The digests in a log are
-# for ever: a field that a later version adds to the state must not change what an old log digests to. What the run was started
-# with is not in it: it stands in the log as it is. Of the window there are totals and digests, so that the cost does not grow with it.
+# What is digested under version 1 of the rules: whatever a later decision may read, named one by one. The
+# digests in a log are for ever: a field that a later version adds to the state must not change what an old
+# log digests to. What the run was started with is not in it: it stands in the log as it is. Of the window
+# there are totals and digests, so that the cost does not grow with it.
 _FIELDS_1 = (
     "seq", "at", "fact_at", "agent_state", "came_from", "messages", "spent", "lineage", "origin", "turn", "step", "model",
     "parts", "failed_at", "overflowed", "eased", "pruned_by", "deferred", "summary", "summed_up", "approval", "observed",
@@ -109,7 +110,9 @@ FOUNDING = frozenset(ev.kind_of(event) for event in (ev.RunStarted, ev.RunForked
 
 
 def founded(events: Iterable[ev.Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
-    """The setup after these events of a log, in order, and its guards as they would be before they saw anything."""
+    """The setup after these events of a log, in order, and its guards as they would be before they saw
+    anything.
+    """
     setup, guards = NEW.setup, tuple[Watch, ...]()
     for event in events:
         match event:

@@ -41,9 +41,9 @@ OVERFLOW_PATTERNS: tuple[str, ...] = (
     r"reduce the length of the messages",
 )
 
-# How vendors say that nothing is left to spend: waiting does not help, so it is no rate limit, though most answer 429
-# for both. OpenAI, DeepSeek, Anthropic, OpenRouter, Moonshot, xAI. Gemini words a limit per minute like an
-# exhausted quota, and tells them apart by when to retry.
+# How vendors say that nothing is left to spend: waiting does not help, so it is no rate limit, though most
+# answer 429 for both. OpenAI, DeepSeek, Anthropic, OpenRouter, Moonshot, xAI. Gemini words a limit per minute
+# like an exhausted quota, and tells them apart by when to retry.
 QUOTA_PATTERNS: tuple[str, ...] = (
     r"insufficient.?(?:quota|balance|credits?|funds)",
     r"credit balance is too low",
@@ -115,10 +115,11 @@ def provider_error(code: str, message: str) -> str:
 
 
 def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
-    """Return whether a failure's text says, in its first 4,000 characters, that the request was longer than the context.
+    """Return whether a failure's text says, in its first 4,000 characters, that the request was longer than
+    the context.
 
-    Raises `PolicyError` for a pattern that is not one of RE2: no policy is accepted with it, but a log may come from
-    anywhere.
+    Raises `PolicyError` for a pattern that is not one of RE2: no policy is accepted with it, but a log may
+    come from anywhere.
     """
     begun = text[:4000]
     return any(_fit(pattern) and matches(pattern, begun, any_case=True) for pattern in patterns)
@@ -164,10 +165,12 @@ def failure_of(failure: FailureClass, model: str) -> str:
 
 
 class Jitter(Knob, frozen=True, kw_only=True):
-    """Chance in a wait, said in one of four ways, else `{add: 1}`; u is uniform in 0..1, base the wait without it.
+    """Chance in a wait, said in one of four ways, else `{add: 1}`; u is uniform in 0..1, base the wait
+    without it.
 
-    `add`: up to so many seconds more, below the cap. `scale`: base times a + u * (b - a). `full`: from so many
-    seconds up to base. `spread`: base within so many per cent (at most 100), in whole milliseconds, below the cap.
+    `add`: up to so many seconds more, below the cap. `scale`: base times a + u * (b - a). `full`: from so
+    many seconds up to base. `spread`: base within so many per cent (at most 100), in whole milliseconds,
+    below the cap.
     """
 
     add: Amount | None = None
@@ -186,7 +189,8 @@ class Jitter(Knob, frozen=True, kw_only=True):
 
 
 class ClassRetry(Knob, frozen=True, kw_only=True):
-    """Numbers for one class of failures, which then has a count of its own. What is null is as for the others.
+    """Numbers for one class of failures, which then has a count of its own. What is null is as for the
+    others.
 
     With `step` the wait is linear: initial + step * (n - 1).
     """
@@ -228,7 +232,8 @@ class Retry(Knob, frozen=True, kw_only=True):
 
     `attempts` counts the first one; null is as often as `window`, or a time limit, allows. The wait after
     attempt n is min(max, initial * 2**(n - 1)) in seconds, with `jitter`; `max: null` is no cap. A provider's
-    `retry_after` is a lower bound. `window`: seconds since a step's first failure, past which no wait may end.
+    `retry_after` is a lower bound. `window`: seconds since a step's first failure, past which no wait may
+    end.
     """
 
     attempts: Attempts | None = 6
@@ -284,7 +289,9 @@ def in_window(retry: Retry, elapsed: int, wait: int) -> bool:
 
 
 def allows(retry: Retry, failed_attempt: int, elapsed: int, wait: int, failure: FailureClass) -> bool:
-    """Whether the same model is asked again after `wait`: its class, its number (as in `delay`) and the window."""
+    """Whether the same model is asked again after `wait`: its class, its number (as in `delay`) and the
+    window.
+    """
     attempts = _own(retry, failure).attempts or retry.attempts
     again = failure in retry.classes and (attempts is None or failed_attempt < attempts)
     return again and in_window(retry, elapsed, wait)
@@ -299,7 +306,8 @@ def next_model(
     exhausted: bool,
     stream_failures: int,
 ) -> str | None:
-    """The model that is asked next instead, None for the same. `current` is 0 for the run's own, n for models[n - 1].
+    """The model that is asked next instead, None for the same. `current` is 0 for the run's own, n for
+    models[n - 1].
 
     `stream_failures` are those of the current model. Of several `attempt` conditions each leads one model on:
     where the first has led already, only the next one leads further.

@@ -1,9 +1,9 @@
 """The log as the truth: folds to a state, and snapshots of one.
 
-A snapshot is a cache: nothing is proved by it, audits never read it, and whoever cannot read one folds the log. So
-anything in doubt is refused here: another version, a guard that is configured or installed otherwise, a state that
-would come back as anything else than what it was, and one that the log does not bear out. A snapshot is made where the
-log has a digest of the state, and nowhere else.
+A snapshot is a cache: nothing is proved by it, audits never read it, and whoever cannot read one folds the
+log. So anything in doubt is refused here: another version, a guard that is configured or installed otherwise,
+a state that would come back as anything else than what it was, and one that the log does not bear out. A
+snapshot is made where the log has a digest of the state, and nowhere else.
 """
 
 import hashlib
@@ -103,7 +103,8 @@ _REFUSED = (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, Valu
 
 
 def encode_snapshot(state: RunState) -> bytes | None:
-    """The state as JSON text; None if `decode` would not give an equal one: then there is no snapshot to write.
+    """The state as JSON text; None if `decode` would not give an equal one: then there is no snapshot to
+    write.
 
     That is so where a guard of somebody else remembers what JSON, or the type of its `start()`, cannot say.
     """
@@ -134,8 +135,8 @@ def snapshot_holds(
 ) -> bool:
     """Whether the log bears out the state that was kept after its event `digested`, a `state_digested`.
 
-    `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs; all else that
-    decides has its digest in the log, the window by its references.
+    `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs;
+    all else that decides has its digest in the log, the window by its references.
     """
     if not isinstance(digested, ev.StateDigested) or state.digested != state.seq:
         return False
@@ -149,8 +150,8 @@ def snapshot_holds(
 def snapshot_version(refold: str) -> str:
     """What a snapshot must have been written by to be read: `refold` is the version of refold that runs.
 
-    Beside it stand the version of the decision rules, and a digest of the form of a state, so that whoever works on
-    refold itself does not read the state of yesterday.
+    Beside it stand the version of the decision rules, and a digest of the form of a state, so that whoever
+    works on refold itself does not read the state of yesterday.
     """
     return f"{RULES}-{refold}-{_form()}"
 
@@ -184,6 +185,9 @@ def _own(data: bytes | msgspec.Raw, start: object) -> object:
 
 @cache
 def _form() -> str:
-    """A digest of what the JSON text of a state may hold. What a guard remembers goes by the guard's own version."""
+    """A digest of what the JSON text of a state may hold.
+
+    What a guard remembers goes by the guard's own version.
+    """
     schema = msgspec.json.schema(_Snapshot)
     return hashlib.sha256(msgspec.json.encode(schema, order="sorted")).hexdigest()[:16]

@@ -1,19 +1,21 @@
 """The shapes of keys of well-known services.
 
-Sources: the services' own documents, and the public rules of secret scanners for lengths that no document says. Keys
-without such a word are no rows here: a frame (`key_shapes`) or a name (`assignments`) must give them away.
+Sources: the services' own documents, and the public rules of secret scanners for lengths that no document
+says. Keys without such a word are no rows here: a frame (`key_shapes`) or a name (`assignments`) must give
+them away.
 
-A shape earns its row by a prefix or a frame that prose, hashes, UUIDs and base64 pictures do not have; what has a prefix
-alone stands in `key_prefixes`. What is looked for first are a shape's *signs*, one of which stands in every match: a
-character that is not too common, with what must stand before or after it. A shape is searched for only where one of
-its signs is found.
+A shape earns its row by a prefix or a frame that prose, hashes, UUIDs and base64 pictures do not have; what
+has a prefix alone stands in `key_prefixes`. What is looked for first are a shape's *signs*, one of which
+stands in every match: a character that is not too common, with what must stand before or after it. A shape is
+searched for only where one of its signs is found.
 
 Each pattern takes time in proportion to the text, whatever the text. That asks two things of it: a run of
-characters without a bound is only begun where such a run begins (the boundary before it, `(?<!...)`, excludes what
-the run takes), and every look ahead has a bound. Where that boundary stands behind the first letters, the search can
-begin with these, and is several times faster. A pattern has at most one group: the secret, where the match
-holds more. None but that of a private key goes over the end of a line, and all but that, those of `LEADS` and what is an
-assignment too (see `assignments.find_open`) hold no white space: who shows a text piece by piece counts on it.
+characters without a bound is only begun where such a run begins (the boundary before it, `(?<!...)`, excludes
+what the run takes), and every look ahead has a bound. Where that boundary stands behind the first letters,
+the search can begin with these, and is several times faster. A pattern has at most one group: the secret,
+where the match holds more. None but that of a private key goes over the end of a line, and all but that,
+those of `LEADS` and what is an assignment too (see `assignments.find_open`) hold no white space: who shows a
+text piece by piece counts on it.
 """
 
 import re
@@ -32,10 +34,7 @@ DOTTED = r"\w=.-"
 
 
 class Key(NamedTuple):
-    """Keys of a service: each begins with one of `starts`, and at least `length` of these `characters` follow.
-
-    `exact`: more of them make it something else.
-    """
+    """A service's keys: a prefix from `starts`, then at least `length` of these `characters`."""
 
     service: str
     starts: tuple[str, ...]
@@ -177,10 +176,7 @@ _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
 
 
 class Sign(NamedTuple):
-    """What to look for before shapes are: a character (or word), the pattern of all signs of it, these shapes' patterns.
-
-    The pattern has a group for each of the shapes; no two of these have a sign in one place.
-    """
+    """First searches: a character or word, the pattern of its signs, and the patterns of its shapes."""
 
     character: str
     pattern: str
@@ -202,8 +198,9 @@ LEADS: Mapping[str, int] = MappingProxyType(
         "assword[^ ]{1,16} value": 256,
     }
 )
-"""Patterns, of a line in lower case, of what leads to a secret behind white space, and how far: in characters from where
-the lead begins to where the secret does, or, of one that has white space in it, to where it ends."""
+"""Patterns, of a line in lower case, of what leads to a secret behind white space, and how far: in characters
+from where the lead begins to where the secret does, or, of one that has white space in it, to where it ends.
+"""
 
 _FRAMES: tuple[Shape, ...] = (
     Shape("key of OpenAI, Anthropic, OpenRouter and others", (("-", r"(?<=sk-)(?<![\w-]sk-)"),),
@@ -329,7 +326,8 @@ _FRAMES: tuple[Shape, ...] = (
           r"(?<![\w+/-])A3T(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}(?![\w+/-])"),
     Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
           r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}"),
-    # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`, `%s`.
+    # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`,
+    # `%s`.
     Shape("password in a URL", ((":", "(?=//)"),),
           r"://[!#-&(-.0-9;=?A-\[\]-~]{0,128}:(?![{$%*])([!#-&(-.0-;=?@A-\[\]-~]{1,256})@"),
 )  # fmt: skip
@@ -341,9 +339,10 @@ _ENDINGS = "_-.~"
 
 
 def _of_prefix(key: Key) -> Shape:
-    r"""The shape of a key with a prefix. Its sign is the prefix's last character, or the rarest of a bare word."""
+    r"""A key with a prefix. Its sign is the prefix's last character, or the rarest of a bare word."""
     run = rf"[{key.characters}]{{{key.length}}}"
-    # What may hold a dash or an underscore could be a long name of something: no such name has digits and capitals.
+    # What may hold a dash or an underscore could be a long name of something: no such name has digits and
+    # capitals.
     odd = (
         "(?=[a-z_.=+/-]{0,48}[A-Z0-9])"
         if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]}
@@ -373,7 +372,8 @@ def _sign(start: str, run: str) -> tuple[str, str]:
 SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
 """All shapes."""
 
-# Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words are not.
+# Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words
+# are not.
 _RUNS = {
     "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|[a-z]{{20}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]"
     r"|-user[ =]|-cookie[ =])",

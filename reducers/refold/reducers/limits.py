@@ -29,9 +29,9 @@ Amount = Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge
 class Credit(Knob, frozen=True, kw_only=True):
     """Which time is not the agent's, and so subtracted from the elapsed time of a limit.
 
-    `retry`: the back-off of requests that succeeded in the end (`on_success`), of failed ones too once another
-    succeeds (`on_next_success`), or every wait as soon as it is `planned`. `person`: while the run waits for a
-    person. `downtime`: while no engine had the run.
+    `retry`: the back-off of requests that succeeded in the end (`on_success`), of failed ones too once
+    another succeeds (`on_next_success`), or every wait as soon as it is `planned`. `person`: while the run
+    waits for a person. `downtime`: while no engine had the run.
     """
 
     retry: Literal["none", "on_success", "on_next_success", "planned"] = "none"
@@ -147,8 +147,8 @@ class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
 class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
     """US dollars, by the price that the model's adapter knows.
 
-    A model without a price is refused at the start, and an answer without one ends the run; or both count as costing
-    nothing (`unpriced: ignore`).
+    A model without a price is refused at the start, and an answer without one ends the run; or both count as
+    costing nothing (`unpriced: ignore`).
     """
 
     value: Amount | None
@@ -194,8 +194,10 @@ BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"
 COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
 BUDGETS = ((TokenLimit, "usage"), (TokenLimit, "estimate"), (CostLimit, "usage"))
 OTHERS = ((TimeLimit, "usage"), (StepLimit, "usage"), (MessageLimit, "usage"))
-"""In which order limits are looked at, by type and measure: before a request those of BEFORE, then COUNTED, what is used up
-by being spent; on a response BUDGETS, then OTHERS. One that stands in none is never looked at, and so refused by a test."""
+"""In which order limits are looked at, by type and measure: before a request those of BEFORE, then COUNTED,
+what is used up by being spent; on a response BUDGETS, then OTHERS. One that stands in none is never looked
+at, and so refused by a test.
+"""
 
 
 class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -222,7 +224,9 @@ def is_reached(found: LimitHit) -> bool:
 
 
 def end_of(found: LimitHit) -> tuple[Trigger, str] | None:
-    """How this limit ends a run, the trigger and the code; None of a type or a measure that there is none of."""
+    """How this limit ends a run, the trigger and the code; None of a type or a measure that there is none
+    of.
+    """
     kind = found.type, found.measure
     if kind in UNKNOWN and not is_reached(found):
         return Trigger.FAIL, UNKNOWN[kind]
@@ -236,7 +240,9 @@ def code_of(found: LimitHit) -> str:
 
 
 def needs(limit: Limit) -> Unknown | None:
-    """What each answer has to tell so that this limit can be kept; None: nothing that an answer could lack."""
+    """What each answer has to tell so that this limit can be kept; None: nothing that an answer could
+    lack.
+    """
     match limit:
         case CostLimit():
             return Unknown.UNPRICED
@@ -247,7 +253,10 @@ def needs(limit: Limit) -> Unknown | None:
 
 
 def insists(limit: Limit) -> bool:
-    """Whether what it needs and nobody knows ends a run. Else it counts as nothing, and the limit may not be kept."""
+    """Whether what it needs and nobody knows ends a run.
+
+    Else it counts as nothing, and the limit may not be kept.
+    """
     match limit:
         case CostLimit(unpriced=said) | TokenLimit(measure="usage", uncounted=said):
             return said == "refuse"
@@ -271,7 +280,9 @@ def is_bounded(limits: Iterable[Limit]) -> bool:
 
 
 def check_of(limit: Limit) -> str:
-    """When the limit is looked at: usage and cost right after accounting, everything else before a request."""
+    """When the limit is looked at: usage and cost right after accounting, everything else before a
+    request.
+    """
     if isinstance(limit, TokenLimit) and limit.check is None:
         return "response" if limit.measure == "usage" else "preflight"
     return limit.check or "preflight"

@@ -20,10 +20,10 @@ _Trait = Literal["live", "awaits_tools", "awaits_operator", "succeeded", "cancel
 class AgentState(StrEnum):
     """What the agent is doing, or how it ended, with what follows from that.
 
-    Code outside this module asks a state for what it means and never for its name, so a new state is a line here, its
-    moves below, and the rule that moves there. `terminal`: the run has ended. `awaits_tools`: calls of the open batch
-    may run. `awaits_operator`: no engine can continue the run until an operator acts. `succeeded`, `cancelled` and
-    `failed` are ends; an end at a limit is none of the three.
+    Code outside this module asks a state for what it means and never for its name, so a new state is a line
+    here, its moves below, and the rule that moves there. `terminal`: the run has ended. `awaits_tools`: calls
+    of the open batch may run. `awaits_operator`: no engine can continue the run until an operator acts.
+    `succeeded`, `cancelled` and `failed` are ends; an end at a limit is none of the three.
     """
 
     terminal: bool

@@ -22,7 +22,9 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 class MessageCall(Value, frozen=True):
-    """A tool call inside an assistant message: our id, the tool's name, the arguments as the model wrote them."""
+    """A tool call inside an assistant message: our id, the tool's name, the arguments as the model wrote
+    them.
+    """
 
     id: str
     name: str
@@ -46,7 +48,9 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 class ReplyCall(Value, frozen=True, kw_only=True):
-    """A tool call as the provider gave it: its id, "" if it gave none, the name, and the arguments byte for byte."""
+    """A tool call as the provider gave it: its id, "" if it gave none, the name, and the arguments byte for
+    byte.
+    """
 
     name: str
     arguments: str
@@ -68,8 +72,8 @@ class TextCut(Value, frozen=True, kw_only=True):
 class TokenCut(Value, frozen=True, kw_only=True):
     """Where to cut a message that has more than `cap` tokens of the tokenizer `codec`.
 
-    Only the text tells where its tokens end, and decisions read no text. So this is measured once, when the event
-    that holds the message is made, for each cap in the policy that is then in force.
+    Only the text tells where its tokens end, and decisions read no text. So this is measured once, when the
+    event that holds the message is made, for each cap in the policy that is then in force.
     """
 
     codec: str
@@ -80,10 +84,11 @@ class TokenCut(Value, frozen=True, kw_only=True):
 class Size(Value, frozen=True, kw_only=True):
     """What is known of a message without reading it.
 
-    `chars`, `reasoning` and `arguments` count characters: of its text, of its reasoning, of the arguments of its calls.
-    `tokens` is what the policy's estimator says of all of it. `digest` is hex SHA-256 of its words, behind a salt where
-    they are not the harness's own, and tells them from others when they are gone. `token_cuts` has an entry for each
-    cap of a pass `trim_messages` that counts by a tokenizer, where the message is above that cap.
+    `chars`, `reasoning` and `arguments` count characters: of its text, of its reasoning, of the arguments of
+    its calls. `tokens` is what the policy's estimator says of all of it. `digest` is hex SHA-256 of its
+    words, behind a salt where they are not the harness's own, and tells them from others when they are gone.
+    `token_cuts` has an entry for each cap of a pass `trim_messages` that counts by a tokenizer, where the
+    message is above that cap.
     """
 
     chars: Count = 0
@@ -95,10 +100,11 @@ class Size(Value, frozen=True, kw_only=True):
 
 
 class Gap(Value, frozen=True, kw_only=True):
-    """What a message of the harness stands for: `covers` messages, which weighed `tokens`, right after message `after` (0: in front).
+    """What a message of the harness stands for: `covers` messages, which weighed `tokens`, right after
+    message `after` (0: in front).
 
-    It frames words that are not the harness's: a summary, in the content of event `source`, or beginnings of the
-    messages `sources`, a line of `per_message` characters each and `total` characters in all.
+    It frames words that are not the harness's: a summary, in the content of event `source`, or beginnings of
+    the messages `sources`, a line of `per_message` characters each and `total` characters in all.
     """
 
     after: Count = 0

@@ -1,6 +1,7 @@
 """Meters: how much of each limit a run has used, and what is left for its children.
 
-All of it follows from the parent's state and the call, so that whoever runs the call again finds the same child.
+All of it follows from the parent's state and the call, so that whoever runs the call again finds the same
+child.
 """
 
 import hashlib
@@ -99,7 +100,8 @@ def deadline(state: RunState) -> int | None:
 
 
 def call_deadline(state: RunState, promised: int | None = None) -> int | None:
-    """Until when a model call or a batch may take: the time left, at least `call_timeout.min` from its beginning.
+    """Until when a model call or a batch may take: the time left, at least `call_timeout.min` from its
+    beginning.
 
     `promised` is what the first attempt, or the batch's first call, was given: it is not given again.
     """
@@ -118,10 +120,11 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
 
 
 def promised(state: RunState) -> int:
-    """Until when what is under way, or tried again, may take, though a limit trips before: it has its minimum.
+    """Until when what is under way, or tried again, may take, though a limit trips before: it has its
+    minimum.
 
-    What is begun again after a crash, or once a person said that it did not happen, is given as long as it had, and is
-    not held to be promised so.
+    What is begun again after a crash, or once a person said that it did not happen, is given as long as it
+    had, and is not held to be promised so.
     """
     if state.spent.downtime != state.step.spent.downtime or doubted(state):
         return 0
@@ -131,7 +134,9 @@ def promised(state: RunState) -> int:
 
 
 def next_deadline(state: RunState) -> int | None:
-    """When the clock is to be read: a limit trips then, and nothing that was promised more time is under way."""
+    """When the clock is to be read: a limit trips then, and nothing that was promised more time is under
+    way.
+    """
     instant = deadline(state)
     until = 0 if instant is None else promised(state)
     return instant if instant is None or until <= instant else until + 1
@@ -144,7 +149,9 @@ def smallest_time(state: RunState) -> TimeLimit | None:
 
 
 def _instants(state: RunState) -> list[tuple[int, bool]]:
-    """When each time limit trips whose clock does not stand, and whether one nanosecond later than its value says."""
+    """When each time limit trips whose clock does not stand, and whether one nanosecond later than its value
+    says.
+    """
     asked = state.agent_state.awaits_operator
     found: list[tuple[int, bool]] = []
     for limit in state.setup.timed:
@@ -190,7 +197,9 @@ def _end(limit: TimeLimit, since: int) -> int:
 
 
 def _since(limit: TimeLimit, state: RunState) -> int | None:
-    """The instant from which its time counts, moved on by what is not the agent's; None before its first response."""
+    """The instant from which its time counts, moved on by what is not the agent's; None before its first
+    response.
+    """
     mark, credit = state.mark(limit.scope), limit.credit
     since = mark.at if limit.clock == "start" else mark.first_response
     if since is None:
@@ -214,7 +223,9 @@ def _waits(credit: str, spent: Spent) -> int:
 
 
 def child_run_id(run: str, call: str) -> str:
-    """The id of the run that this call of `run` starts: 16 hex digits, the same for every attempt at the call."""
+    """The id of the run that this call of `run` starts: 16 hex digits, the same for every attempt at the
+    call.
+    """
     return _hash(f"{run}|{call}")[:16]
 
 
@@ -234,9 +245,9 @@ def open_children(state: RunState) -> tuple[str, ...]:
 def bounded(policy: Policy, parent: RunState) -> Policy:
     """The child's policy, and as further limits what is left to the parent: of time, of tokens, of money.
 
-    Time is that of the open batch. Of several limits of a kind the one counts that has least left, wherever it is
-    checked. Where nothing is left, the child ends before its first request. Children that run side by side have
-    all that is left each: what they spend counts in the parent when they end.
+    Time is that of the open batch. Of several limits of a kind the one counts that has least left, wherever
+    it is checked. Where nothing is left, the child ends before its first request. Children that run side by
+    side have all that is left each: what they spend counts in the parent when they end.
     """
     limits: list[Limit] = []
     instant = parent.batch.until if parent.batch else None

@@ -71,9 +71,11 @@ def strangers(
     called: Mapping[str, Any] | None = None,
     registry: Registry = BUILTIN,
 ) -> Iterator[Complaint]:
-    """Names that fit none of the tools of a run, and fields that none of its tools has; without tools there is nothing.
+    """Names that fit none of the tools of a run, and fields that none of its tools has; without tools there
+    is nothing.
 
-    `called`: schemas of the arguments that were recorded, by the tool. They count where its own does not list its fields.
+    `called`: schemas of the arguments that were recorded, by the tool. They count where its own does not list
+    its fields.
     """
     names = [tool.name for tool in tools]
     for named in _tool_names(policy, registry) if tools else ():
@@ -197,7 +199,9 @@ _BECOMES = {
 
 
 def of_any_other(chain: Sequence[Approver]) -> str:
-    """What becomes of a call to a tool that no approver of the chain names, in a sentence that says which one decides."""
+    """What becomes of a call to a tool that no approver of the chain names, in a sentence that says which one
+    decides.
+    """
     said = list[str]()
     for place, link in enumerate(chain):
         if "*" not in link.tools:

@@ -1,8 +1,8 @@
 """Layers of a policy: settings over a file over a preset, and environment variables.
 
-An explicit argument and a policy file come before the environment, presets and defaults after it: so only what
-nobody gave is set, and a variable for anything else is not even looked at. Blank is unset, and so is zero or
-less but where the table says otherwise.
+An explicit argument and a policy file come before the environment, presets and defaults after it: so only
+what nobody gave is set, and a variable for anything else is not even looked at. Blank is unset, and so is
+zero or less but where the table says otherwise.
 """
 
 import re
@@ -17,7 +17,8 @@ from refold.reducers.errors import NoSuchEntry, PolicyError, meant
 # Of these one key only can stand: another one takes the place of the first.
 _ONE_OF = frozenset({"jitter", "approvals"})
 
-# Lists whose entries are named, what one is, and the key that says of which kind a new one is: of a pass its name does not.
+# Lists whose entries are named, what one is, and the key that says of which kind a new one is: of a pass its
+# name does not.
 _NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {"limits": ("limit", "type"), "guards": ("guard", "guard"), "history": ("pass", "")}
 )
@@ -29,8 +30,9 @@ Setting = tuple[Sequence[str], Any]
 def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` laid over `base`: plain data of policies, with limits in their canonical spelling.
 
-    Mappings merge key by key, `limits` and `guards` by `name_of_entry`, any other list is replaced whole; `null`
-    takes the place of what it switches off. An entry of `guards` with a name and `guard: null` takes that one out.
+    Mappings merge key by key, `limits` and `guards` by `name_of_entry`, any other list is replaced whole;
+    `null` takes the place of what it switches off. An entry of `guards` with a name and `guard: null` takes
+    that one out.
     """
     laid = {**base, **{key: _merged(base.get(key), value, key) for key, value in over.items()}}
     for key in {"limits", "guards"} & set(over):
@@ -40,11 +42,12 @@ def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
 
 
 def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """`base` with `value` at `path`, laid over what stands there: `("retry", "attempts")`, `("limits", "step", "value")`.
+    """`base` with `value` at `path`, laid over what stands there: `("retry", "attempts")`, `("limits",
+    "step", "value")`.
 
-    In `limits`, `guards` and `history` the second step is an entry's name. An entry that is not there is added, of the kind
-    that its name says; one that becomes `null` goes. Raises `NoSuchEntry` for one that is not there and is to go, and for a
-    pass that is not there.
+    In `limits`, `guards` and `history` the second step is an entry's name. An entry that is not there is
+    added, of the kind that its name says; one that becomes `null` goes. Raises `NoSuchEntry` for one that is
+    not there and is to go, and for a pass that is not there.
     """
     if len(path) > 1 and path[-2] in _ONE_OF:
         path, value = path[:-1], {path[-1]: value}
@@ -83,7 +86,9 @@ def _put(data: Any, path: Sequence[str], value: Any) -> Any:
 
 
 def name_of_entry(entry: object) -> str:
-    """What an entry of `limits`, `guards` or `history` goes by: its name, else what it is; "" of what is none."""
+    """What an entry of `limits`, `guards` or `history` goes by: its name, else what it is; "" of what is
+    none.
+    """
     if not isinstance(entry, Mapping):
         return ""
     plain = cast("Mapping[str, Any]", entry)
@@ -93,7 +98,9 @@ def name_of_entry(entry: object) -> str:
 
 
 def _by_name(base: list[Any], over: list[Any]) -> list[Any]:
-    """The base's entries, each with the first of its name laid over it, then the others: two alike are not hidden."""
+    """The base's entries, each with the first of its name laid over it, then the others: two alike are not
+    hidden.
+    """
     left, laid = list(over), list[Any]()
     for entry in base:
         name = name_of_entry(entry)
@@ -134,9 +141,10 @@ def from_environment(
 ) -> tuple[Plain, tuple[str, ...]]:
     """(`policy` with what the environment sets, notes of it as `limits.time: REFOLD_TIME_LIMIT`).
 
-    `policy` is the plain data of the whole policy, the preset with what was given laid over it, its lists written out;
-    `given` is what file and arguments say, which no variable changes; in both limits are spelt canonically. Raises `PolicyError`,
-    by the variable's name, for a text that is no value and for a pass that the policy lacks.
+    `policy` is the plain data of the whole policy, the preset with what was given laid over it, its lists
+    written out; `given` is what file and arguments say, which no variable changes; in both limits are spelt
+    canonically. Raises `PolicyError`, by the variable's name, for a text that is no value and for a pass that
+    the policy lacks.
     """
     notes: dict[str, str] = {}
     for variable in (*_VARIABLES, *_of_agent(environment, agent)):
@@ -151,7 +159,9 @@ def from_environment(
 
 
 def unheard(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What somebody set and nothing comes of: limits of zero or less, which count as unset, and variables that nothing reads."""
+    """What somebody set and nothing comes of: limits of zero or less, which count as unset, and variables
+    that nothing reads.
+    """
     said = [(each, environment.get(each.name, "").strip()) for each in _LIMITS.values()]
     unset = [
         f"{each.name}={text} is no limit: zero or less counts as unset"
@@ -252,7 +262,8 @@ def _share(value: float) -> float:
 class _Variable(NamedTuple):
     """A variable and its knob: how its text is read, and what the value means (UNSET: nothing).
 
-    It is not looked at where somebody gave the knob, or `unless`. Reading raises ValueError: what was expected.
+    It is not looked at where somebody gave the knob, or `unless`. Reading raises ValueError: what was
+    expected.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Policies from plain data, as a TOML, YAML or JSON reader gives it; every refusal names path and value.
 
-Aliases and spellings are normalised here and nowhere else: what comes out is canonical, with presets laid out,
-names filled in and every text to the model in place, and is what `run_started` records.
+Aliases and spellings are normalised here and nowhere else: what comes out is canonical, with presets laid
+out, names filled in and every text to the model in place, and is what `run_started` records.
 """
 
 import math
@@ -31,7 +31,8 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "cost": ("max", "limit"),
 }
 _PLURALS = {"steps": "step", "messages": "message", "tokens": "token"}
-# What the language takes for a key that nobody wrote, where the Struct's default means "as before there was one".
+# What the language takes for a key that nobody wrote, where the Struct's default means "as before there was
+# one".
 _DEFAULTS: Mapping[str, Any] = {"truncation": {}, "stream": {}, "empty": {}}
 # The lists that entries are added to, as they are where nobody wrote them: one limit more takes none away.
 _LISTS: Mapping[str, Any] = {"limits": msgspec.to_builtins(Policy().limits), "history": [], "guards": []}
@@ -41,9 +42,9 @@ _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 def parse(data: Any, registry: Registry = BUILTIN, *, strict_guards: bool = True) -> Policy:
     """The policy that `data` says, in canonical form.
 
-    `data` is a mapping of plain values; a `preset` in it is what the rest is laid over. Raises `PolicyError`, which
-    names the path, what was expected and what stood there. With `strict_guards` a guard that `registry` lacks is
-    refused.
+    `data` is a mapping of plain values; a `preset` in it is what the rest is laid over. Raises `PolicyError`,
+    which names the path, what was expected and what stood there. With `strict_guards` a guard that `registry`
+    lacks is refused.
     """
     return parse_with(data, _NO_ENVIRONMENT, registry, strict_guards=strict_guards)[0]
 
@@ -57,10 +58,11 @@ def parse_with(
     settings: Iterable[Setting] = (),
     strict_guards: bool = True,
 ) -> tuple[Policy, tuple[str, ...]]:
-    """As `parse`, with environment variables (`REFOLD_*`) for what `data` does not say, and what they set; then `settings`.
+    """As `parse`, with environment variables (`REFOLD_*`) for what `data` does not say, and what they set;
+    then `settings`.
 
-    The notes read `limits.time: REFOLD_TIME_LIMIT`. `agent` is the name for which variables may be. Each of `settings`
-    lays a value over what all the others have said; a guard that it adds must be installed.
+    The notes read `limits.time: REFOLD_TIME_LIMIT`. `agent` is the name for which variables may be. Each of
+    `settings` lays a value over what all the others have said; a guard that it adds must be installed.
     """
     try:
         whole, given, notes = _laid_out(data, environment, agent)
@@ -114,7 +116,9 @@ def _listed(whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spelt(limits: Any, base: Iterable[Mapping[str, Any]] = ()) -> Any:
-    """Limits in their canonical spelling; of one that is laid over a preset's by its name, the type is that one's."""
+    """Limits in their canonical spelling; of one that is laid over a preset's by its name, the type is that
+    one's.
+    """
     if not isinstance(limits, list | tuple):
         return limits
     types = {name_of_entry(limit): limit["type"] for limit in base}
@@ -122,7 +126,10 @@ def _spelt(limits: Any, base: Iterable[Mapping[str, Any]] = ()) -> Any:
 
 
 def checked(policy: Policy, registry: Registry = BUILTIN) -> Policy:
-    """A policy that was built in Python, validated as one that was read; one that was read is itself. Raises `PolicyError`."""
+    """A policy that was built in Python, validated as one that was read; one that was read is itself.
+
+    Raises `PolicyError`.
+    """
     return policy if registry in policy.checked_with else parse(msgspec.to_builtins(policy), registry)
 
 
@@ -216,7 +223,9 @@ def _limit(place: int, limit: Any, types: Mapping[str, str]) -> Any:
 
 
 def _guard(path: str, config: GuardConfig, registry: Registry, kept: Collection[Any] = ()) -> GuardConfig:
-    """The configuration of a guard, complete; one of a kind in `kept` may lack in the registry, and stays as it is."""
+    """The configuration of a guard, complete; one of a kind in `kept` may lack in the registry, and stays as
+    it is.
+    """
     kind = config.get("guard")
     if not isinstance(kind, str):
         raise PolicyError(f"{path}.guard", f"expected the name of a guard, got {shown(kind)}")

@@ -1,11 +1,12 @@
 """Patterns of policies and filters, and the arguments that they search.
 
-Python's `re` backtracks, so its search time can grow exponentially with a text that a model wrote. RE2 searches in
-time proportional to the text, whatever the pattern, so a text of any length is searched to its end. What RE2 cannot
-search that way is not part of the language: look-around and backreferences. `unless` stands for most look-arounds.
+Python's `re` backtracks, so its search time can grow exponentially with a text that a model wrote. RE2
+searches in time proportional to the text, whatever the pattern, so a text of any length is searched to its
+end. What RE2 cannot search that way is not part of the language: look-around and backreferences. `unless`
+stands for most look-arounds.
 
-`\\w`, `\\d`, `\\s` and `\\b` know ASCII only; `\\pL` is a letter of any script. `^` and `$` are the ends of the text, or of
-each line with `(?m)`. Source: https://github.com/google/re2/wiki/Syntax.
+`\\w`, `\\d`, `\\s` and `\\b` know ASCII only; `\\pL` is a letter of any script. `^` and `$` are the ends of
+the text, or of each line with `(?m)`. Source: https://github.com/google/re2/wiki/Syntax.
 """
 
 import json
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
 
 MOST_INSTRUCTIONS = 4_000
-"""Instructions a compiled pattern may have. Search time is at worst their number times the bytes of the text."""
+"""Limit on instructions in a compiled pattern: search time is at most this times the text's bytes."""
 
 UNLESS = "name what must not match in 'unless', a second pattern"
 """The alternative to look-around where a rule has the key `unless`."""
 
-# What RE2 may read otherwise than Python does, without an error: to it `{,3}`, `{03}` and `{99999999999}` are literal text,
-# and `\C` is a single byte. The other alternatives consume what may contain the same characters.
+# What RE2 may read otherwise than Python does, without an error: to it `{,3}`, `{03}` and `{99999999999}` are
+# literal text, and `\C` is a single byte. The other alternatives consume what may contain the same
+# characters.
 _READ_OTHERWISE = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\C|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\{(?:\d+|\d*,\d*)\}", re.DOTALL
 )
@@ -38,7 +40,7 @@ _REPETITION = re.compile(r"\{(?:0|[1-9]\d{0,7})(?:,(?:[1-9]\d{0,7}|0)?)?\}", re.
 _LOOK_AROUND = "look-around is not part of the pattern language"
 _QUOTED = 200
 _WORK = 2**28
-"""Characters that all searches for the matches in one line may cover; then the rest of the line counts as one match."""
+"""Characters searched for the matches in one line; beyond that, the rest of the line is one match."""
 
 
 def problem_of(pattern: str, instead: str = "") -> str:
@@ -61,7 +63,7 @@ def pattern_faults(path: str, pattern: str, instead: str = "") -> Iterator[Fault
 def occurs(pattern: str, texts: Iterable[str], unless: str | None = None) -> bool | None:
     """Return whether one of these texts matches `pattern` and does not itself match `unless`.
 
-    None: unknown, because a pattern is unfit. No policy is accepted with one, but a log may come from anywhere.
+    None: unknown, because a pattern is unfit. A policy with one is refused, but a foreign log may have it.
     """
     known: bool | None = False
     for text in texts:
@@ -102,8 +104,9 @@ def matches_empty(pattern: str, text: str) -> bool:
 def find_in_lines(pattern: str, text: str) -> Iterator[tuple[int, int]]:
     """Yield where a pattern is found in the lines of a text, first to last. Empty matches are left out.
 
-    `^` and `$` are the ends of a line, and no match goes beyond one. The pattern must be fit. Each match is found in
-    linear time, but all of them in a line may take the square of its length: after `_WORK` the rest of it is one match.
+    `^` and `$` are the ends of a line, and no match goes beyond one. The pattern must be fit. Each match is
+    found in linear time, but all of them in a line may take the square of its length: after `_WORK` the rest
+    of it is one match.
     """
     found, text, place = _by_lines(pattern), clean(text), 0
     while place < len(text):
@@ -124,7 +127,7 @@ def find_in_lines(pattern: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def find_first(pattern: str, text: str) -> tuple[int, int] | None:
-    """Return where a pattern is first found in the lines of a text, as `find_in_lines` does; the match may be empty."""
+    """Return where a pattern first matches in the lines of a text; the match may be empty."""
     match = _by_lines(pattern).search(clean(text))
     return None if match is None else match.span()
 
@@ -218,7 +221,7 @@ class _Written(str):
 
 
 class _Repeated(list[Any]):
-    """The values of a key that stands more than once in its object. JSON does not say which of them an agent takes."""
+    """Return all values of a key that occurs twice in its object: agents differ in which they take."""
 
 
 def _with_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -244,8 +247,7 @@ _TEXTS_IN_TEXTS = 8
 
 def is_object(arguments: str) -> bool:
     """Whether arguments parse as a JSON object, not nested more than 100 deep; empty text counts as `{}`."""
-    # Nothing is kept of it: 0.3 us instead of 1.1. What msgspec refuses may be one all the same: with a number of any
-    # size in it, or half a pair of surrogates.
+    # 0.3 us instead of 1.1. What msgspec refuses may be valid: huge numbers, lone surrogates.
     try:
         _OBJECT.decode(arguments)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -273,18 +275,20 @@ def call_signature(name: str, arguments: str, clip: int) -> str:
 
 
 def canonical(arguments: str) -> str:
-    """Arguments as compact JSON with sorted keys and numbers as written; text that is no JSON object as it is."""
+    """Return arguments as compact JSON with sorted keys and numbers as written; other text as is."""
     parsed = object_of(arguments)
     return arguments if parsed is None else _object(parsed)
 
 
 def searched(arguments: str, field: str | None = None) -> list[str]:
-    """What a pattern is looked for in: every text in the arguments, or what stands in `field` (`params.command`) alone.
+    """What a pattern is looked for in: every text in the arguments, or what stands in `field`
+    (`params.command`) alone.
 
-    Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by spaces, as of
-    a command and its words. The keys of objects are texts too, but for the names of the parameters. A text that is itself a
-    JSON object or list is searched as it is and by its parts. If a key stands twice, both its values are searched: agents
-    differ in which one they take. Of what is no JSON object the text as it is, for then nobody knows where a field ends.
+    Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by
+    spaces, as of a command and its words. The keys of objects are texts too, but for the names of the
+    parameters. A text that is itself a JSON object or list is searched as it is and by its parts. If a key
+    stands twice, both its values are searched: agents differ in which one they take. Of what is no JSON
+    object the text as it is, for then nobody knows where a field ends.
     """
     found: Any = _all_values(arguments)
     if not isinstance(found, dict):
@@ -340,8 +344,7 @@ def _all_values(arguments: str) -> Any:
 
 
 def _decoded(arguments: str, decoder: json.JSONDecoder) -> Any:
-    # How deep the interpreter can go, and how long a number it converts, differs from one to the next: neither
-    # may decide what a log means.
+    # The interpreter's limits on nesting and on digits differ; neither may decide what a log means.
     if _depth(arguments) > _DEEPEST:
         return None
     try:

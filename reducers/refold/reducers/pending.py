@@ -3,13 +3,13 @@
 Results get their message numbers when the answer is folded, in call order, and join the window together when
 the last one is there: nothing depends on the order of arrival.
 
-A call is in doubt from the `run_resumed` that finds it so until it has a result, or somebody says that it did not
-happen: then it runs, once more, under the same idempotency key. Whom to ask follows from the replay class of its
-tool and from the policy's `doubt`. Whoever does not know may be asked again, or know better later. That a call
-happened is final, whoever said it: it never runs again.
+A call is in doubt from the `run_resumed` that finds it so until it has a result, or somebody says that it did
+not happen: then it runs, once more, under the same idempotency key. Whom to ask follows from the replay class
+of its tool and from the policy's `doubt`. Whoever does not know may be asked again, or know better later.
+That a call happened is final, whoever said it: it never runs again.
 
-A fact and what was decided on it are written as one, and mean nothing apart: a cut lies between two such groups. A run
-that has ended takes no fact any more: to go on after an end is to fork before what ended it.
+A fact and what was decided on it are written as one, and mean nothing apart: a cut lies between two such
+groups. A run that has ended takes no fact any more: to go on after an end is to fork before what ended it.
 """
 
 from collections.abc import Container, Iterator
@@ -26,8 +26,9 @@ from refold.reducers.vocabulary import Cause, Doubt, Replay, Role, ToolError
 from refold.reducers.window import MessageRef, answered, extend, insert_all, without
 
 MOST_CALLS = 1024
-"""Calls of one answer: after each result all of them are looked at. An engine takes no answer with more, an importer
-keeps the others beside the log, with their results."""
+"""Calls of one answer: after each result all of them are looked at. An engine takes no answer with more, an
+importer keeps the others beside the log, with their results.
+"""
 
 
 def opened(seq: int, number: int, calls: tuple[ev.Call, ...]) -> Batch | None:
@@ -119,7 +120,10 @@ def remembered(state: RunState, event: FactT) -> Remembered[FactT]:
 
 
 def asked_of(state: RunState, seq: int) -> Pending[ev.ModelRequested] | Pending[ev.SummaryRequested]:
-    """What the model is asked, as decided at event `seq`. Raises `LookupError` if that does not wait any more."""
+    """What the model is asked, as decided at event `seq`.
+
+    Raises `LookupError` if that does not wait any more.
+    """
     for asks in (state.request, state.summary):
         if asks is not None and asks.seq == seq:
             return asks
@@ -146,7 +150,9 @@ Course = Literal["run", "reconcile", "ask", "tell"]
 
 
 def course(state: RunState, call: CallState) -> Course:
-    """What comes next for a call that was started: run it, ask its tool or a person how it ended, or tell the model."""
+    """What comes next for a call that was started: run it, ask its tool or a person how it ended, or tell the
+    model.
+    """
     if not call.in_doubt:
         return "run"
     said_by_person = call.doubt is not None and not call.reconciled
@@ -158,7 +164,9 @@ def course(state: RunState, call: CallState) -> Course:
 
 
 def repeatable(replay: Replay | None) -> bool:
-    """Whether a call may simply be run again. A name outside the manifest (None) has no code to run: it may."""
+    """Whether a call may simply be run again. A name outside the manifest (None) has no code to run: it
+    may.
+    """
     return replay in (None, Replay.READ_ONLY, Replay.IDEMPOTENT)
 
 
@@ -194,10 +202,14 @@ def unknown_calls(state: RunState) -> tuple[str, ...]:
 
 
 def left_open(state: RunState, fact: ev.RunForked) -> tuple[str, ...]:
-    """The calls that are in doubt in a fork at this state: those under way that cannot simply be run again, and get no result there."""
-    # By both manifests: a call that the parent began does not become harmless because the fork lacks its tool.
+    """The calls that are in doubt in a fork at this state: those under way that cannot simply be run again,
+    and get no result there.
+    """
+    # By both manifests: a call that the parent began does not become harmless because the fork lacks its
+    # tool.
     offers = (*state.setup.tools, *(fact.tools or ()))
-    # The run that a call started is the parent's: its end is not this one's to wait for, and another would act again.
+    # The run that a call started is the parent's: its end is not this one's to wait for, and another would
+    # act again.
     once = {tool.name for tool in offers if tool.agent or not repeatable(tool.replay)}
     return tuple(
         call.id
@@ -207,7 +219,9 @@ def left_open(state: RunState, fact: ev.RunForked) -> tuple[str, ...]:
 
 
 def asks_anew(state: RunState, fact: ev.RunForked, *, text: bool) -> bool:
-    """Whether a fork at this state makes the request that is under way anew: it changes what is asked, or adds a text."""
+    """Whether a fork at this state makes the request that is under way anew: it changes what is asked, or
+    adds a text.
+    """
     changes = (fact.policy, fact.model, fact.settings, fact.tools, fact.address)
     changed = text or any(each is not None for each in changes)
     return changed and bool(state.request or state.summary)
@@ -219,7 +233,9 @@ def happened(state: RunState, call: str) -> bool:
 
 
 def unseen(state: RunState, call: str) -> tuple[ToolError, str]:
-    """The result of a call whose end nobody saw, and that nobody will run: its error, and the text for the model."""
+    """The result of a call whose end nobody saw, and that nobody will run: its error, and the text for the
+    model.
+    """
     known = next((each.doubt for each in underway(state) if each.id == call), None)
     if known is Doubt.DID_NOT:
         return ToolError.CANCELLED, "cancelled"
@@ -235,5 +251,7 @@ DECIDED: Container[str | None] = frozenset(map(ev.kind_of, ev.DECISIONS))
 
 
 def whole(state: RunState, following: str | None) -> bool:
-    """Whether a log may be cut after this state, before an event of the kind `following` (None: it is the last)."""
+    """Whether a log may be cut after this state, before an event of the kind `following` (None: it is the
+    last).
+    """
     return state.seq > 0 and not state.ended and following not in DECIDED

@@ -26,7 +26,8 @@ Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
 
 class CallTimeout(Knob, frozen=True, kw_only=True):
-    """Each model call and each batch of tools gets the time that is left of the tightest limit, at least `min` s.
+    """Each model call and each batch of tools gets the time that is left of the tightest limit, at least
+    `min` s.
 
     `whole_seconds` first rounds what is left toward zero.
     """
@@ -54,7 +55,9 @@ class Near(Knob, frozen=True, kw_only=True):
 
 
 class Grace(Knob, frozen=True, kw_only=True):
-    """Limits, by name, at which one more request is made, without tools; repeated while its answer is empty."""
+    """Limits, by name, at which one more request is made, without tools; repeated while its answer is
+    empty.
+    """
 
     on: tuple[str, ...] = ()
     again_if_empty: Times = 0
@@ -63,9 +66,9 @@ class Grace(Knob, frozen=True, kw_only=True):
 class Overflow(Knob, frozen=True, kw_only=True):
     """What is done when the context was too long: `do` these passes, by name or inline, and ask again.
 
-    `patterns` in a failure's text (any case) and `stops`, words of the provider for why it stopped, say that it
-    was; `single_patterns` that one message was. `do: null` treats it as any failure. `max` reactions in `scope`,
-    each of which costs a step with `counts_step`; `hint` tells the model.
+    `patterns` in a failure's text (any case) and `stops`, words of the provider for why it stopped, say that
+    it was; `single_patterns` that one message was. `do: null` treats it as any failure. `max` reactions in
+    `scope`, each of which costs a step with `counts_step`; `hint` tells the model.
     """
 
     patterns: tuple[str, ...] | None = None
@@ -87,7 +90,10 @@ class Overflow(Knob, frozen=True, kw_only=True):
 
 
 class ToolOutput(Knob, frozen=True, kw_only=True):
-    """The cap on what a tool may say: its head and tail stay, or its head; the rest is cut. `max: null` is no cap."""
+    """The cap on what a tool may say: its head and tail stay, or its head; the rest is cut.
+
+    `max: null` is no cap.
+    """
 
     max: Annotated[int, Meta(ge=1)] | None = 16384
     unit: Literal["bytes", "chars"] = "bytes"
@@ -110,14 +116,18 @@ class Truncation(Knob, frozen=True, kw_only=True):
 
 
 class Stream(Knob, frozen=True, kw_only=True):
-    """A stream that broke, or ended without text, call and usage, is asked for again, `max` times in `scope`."""
+    """A stream that broke, or ended without text, call and usage, is asked for again, `max` times in
+    `scope`.
+    """
 
     max: Times = 2
     scope: Scope = "run"
 
 
 class Empty(Knob, frozen=True, kw_only=True):
-    """An answer of no text and no calls is not kept; the model is asked `again` so often (null: always), `then`."""
+    """An answer of no text and no calls is not kept; the model is asked `again` so often (null: always),
+    `then`.
+    """
 
     again: Times | None = 0
     then: Literal["complete", "fail"] = "complete"
@@ -137,7 +147,9 @@ class Progress(Knob, frozen=True, kw_only=True):
 
 
 class At(Knob, frozen=True, kw_only=True):
-    """Where a tier begins: at a `fraction` of the limit, or when so much is `remaining`, whichever holds first."""
+    """Where a tier begins: at a `fraction` of the limit, or when so much is `remaining`, whichever holds
+    first.
+    """
 
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
     remaining: Whole | None = None
@@ -157,8 +169,8 @@ class Without(Knob, frozen=True, kw_only=True):
 class Tier(Knob, frozen=True, kw_only=True):
     """A degree of pressure: the text `pressure:<name>` in each request from `at` on, or `once` a turn.
 
-    `place`: last in the request, as a system message, or beside the newest result (and only there). `tools` is
-    what is still offered.
+    `place`: last in the request, as a system message, or beside the newest result (and only there). `tools`
+    is what is still offered.
     """
 
     name: Annotated[str, Meta(min_length=1)]
@@ -171,8 +183,8 @@ class Tier(Knob, frozen=True, kw_only=True):
 class Pressure(Knob, frozen=True, kw_only=True):
     """The model is told when the limit named `of` is near. Never kept. The last tier that holds is shown.
 
-    `counts`: the step about to be made (`next`), or those made (`used`). `acknowledge: escalate`: after an answer
-    to a tier that has calls and no text, the next tier is shown in the last one's words, as the user.
+    `counts`: the step about to be made (`next`), or those made (`used`). `acknowledge: escalate`: after an
+    answer to a tier that has calls and no text, the next tier is shown in the last one's words, as the user.
     """
 
     of: str = "step"
@@ -192,10 +204,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `end_of_turn`: what an answer without tool calls means. `complete` ends the run; `continue` asks the model
     to go on; `wait` waits for a person. `refusal`: what an answer that the provider's filter stopped means.
-    `fallback`: the text of the outcome when a limit leaves none. `nudge`: whether every request ends with one.
-    `batch`: how the calls of one answer run. `doubt`: whether the model is told of a call whose end nobody saw, or a
-    person is asked first. `redact`: regular expressions, looked for in each line of what is recorded, and hidden. `texts` overrides what the harness says to the model, by key. Written without defaults left out, so that a recorded policy never
-    changes its meaning when a default does.
+    `fallback`: the text of the outcome when a limit leaves none. `nudge`: whether every request ends with
+    one. `batch`: how the calls of one answer run. `doubt`: whether the model is told of a call whose end
+    nobody saw, or a person is asked first. `redact`: regular expressions, looked for in each line of what is
+    recorded, and hidden. `texts` overrides what the harness says to the model, by key. Written without
+    defaults left out, so that a recorded policy never changes its meaning when a default does.
 
     A key that a later version adds has here, as its default, what runs recorded without it meant; what the
     language takes for a key that was not written is filled in by `parse`.
@@ -230,7 +243,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @cached_property
     def checked_with(self) -> list[Mapping[str, type[Any]]]:
-        """The guards with which the parser found that it can work, so that it need not look again. No part of the value."""
+        """The guards with which the parser found that it can work, so that it need not look again.
+
+        No part of the value.
+        """
         return []
 
     @cached_property
@@ -250,7 +266,8 @@ def passes_of(policy: Policy) -> Iterator[tuple[str, Pass]]:
 
 
 def text_of(policy: Policy, key: str) -> str:
-    """What the harness says under this key. A policy recorded before the key was there means the built-in text.
+    """What the harness says under this key. A policy recorded before the key was there means the built-in
+    text.
 
     Raises `UnexpectedEvent` for a key that nobody has: only a forged log names one.
     """

@@ -197,7 +197,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
         "truncation": {"when": "broken_calls", "max": 2, "stitch": False},
         "stream": None,
         "retry": {"attempts": 1, "fallback": None},
-        # Put your rules into the first: denials (terminate), then what is allowed, then what is asked (escalate).
+        # Put your rules into the first: denials (terminate), then what is allowed, then what is asked
+        # (escalate).
         "approvals": {"chain": [{"approver": "rules", "rules": []}, {"approver": "human"}]},
     },
 })
@@ -206,6 +207,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 
 
 def preset_data(name: str) -> dict[str, Any]:
-    """The plain data of a preset or variant, by its name (a key of `PRESETS`): complete, without a `preset` key."""
+    """The plain data of a preset or variant, by its name (a key of `PRESETS`): complete, without a `preset`
+    key.
+    """
     data = {key: value for key, value in PRESETS[name].items() if key != "preset"}
     return laid_over(preset_data(PRESETS[name]["preset"]) if "preset" in PRESETS[name] else _OFF, data)

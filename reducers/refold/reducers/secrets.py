@@ -1,11 +1,12 @@
 """Secrets and their redaction.
 
-The log keeps what the model saw; what must not get into a log at all is the affair of `refold.reducers.secrets`.
+The log keeps what the model saw; what must not get into a log at all is the affair of
+`refold.reducers.secrets`.
 
-Three things are looked for: values that the caller knows to be secret, the shapes in which well-known services
-write their keys, and the policy's own patterns (`redact`). Each is replaced by `[REDACTED]`, for good: the log
-never had it. `refold.reducers.secrets` does another thing with the same word: it hides arguments from people
-who look, and the log keeps them.
+Three things are looked for: values that the caller knows to be secret, the shapes in which well-known
+services write their keys, and the policy's own patterns (`redact`). Each is replaced by `[REDACTED]`, for
+good: the log never had it. `refold.reducers.secrets` does another thing with the same word: it hides
+arguments from people who look, and the log keeps them.
 """
 
 import json
@@ -36,8 +37,8 @@ _DECODER = json.JSONDecoder(parse_int=_as_written, parse_float=_as_written, pars
 def redacted(arguments: str) -> str:
     """Arguments as compact JSON, the value of every secret key (any case, any depth) as `[REDACTED]`.
 
-    A text inside that is itself a JSON object or list is treated alike. Of what is no JSON nobody knows what it
-    holds: nothing of it is shown. Numbers stay as they were written.
+    A text inside that is itself a JSON object or list is treated alike. Of what is no JSON nobody knows what
+    it holds: nothing of it is shown. Numbers stay as they were written.
     """
     try:
         return msgspec.json.encode(_hidden(_DECODER.decode(arguments or "{}"))).decode()
@@ -66,17 +67,17 @@ def _of(key: str, value: object) -> object:
 
 Span = tuple[int, int]
 
-# What takes one secret away may give the next its boundary. With the shapes alone two rounds settle it; a pattern
-# that looks behind itself could go on for ever, and then loses its whole line.
+# What takes one secret away may give the next its boundary. With the shapes alone two rounds settle it; a
+# pattern that looks behind itself could go on for ever, and then loses its whole line.
 _ROUNDS = 4
-# No shape, and no assignment, is shorter, but for a password in a URL, which has a colon: a name or an id is mostly known
-# to be none at once.
+# No shape, and no assignment, is shorter, but for a password in a URL, which has a colon: a name or an id is
+# mostly known to be none at once.
 _SHORTEST = 12
 # A string, with its end if it has one, or a word that is a number in any JSON that is whole.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[^\s\[\]{},:"]+', re.DOTALL)
 
-# How a program writes the end of a line, a quotation mark or a colour: of a string in source code, of a URL, of a terminal,
-# of a mail. Its last letter is no part of a key that follows.
+# How a program writes the end of a line, a quotation mark or a colour: of a string in source code, of a URL,
+# of a terminal, of a mail. Its last letter is no part of a key that follows.
 _ESCAPES = tuple(
     (sign, re.compile(re.escape(sign) + rest + r"([\w.~+/:|=-]{20,})", re.ASCII))
     for sign, rest in (
@@ -91,8 +92,8 @@ _ESCAPES = tuple(
 class Redactor(msgspec.Struct, frozen=True):
     """What is looked for in one run: secret `values`, the shapes of `known` keys, the policy's `patterns`.
 
-    A pattern is looked for in each line by itself. Every method is idempotent, costs time in proportion to the
-    text (of patterns see `patterns.find_in_lines`), and cleans the text of lone surrogates.
+    A pattern is looked for in each line by itself. Every method is idempotent, costs time in proportion to
+    the text (of patterns see `patterns.find_in_lines`), and cleans the text of lone surrogates.
     """
 
     values: tuple[str, ...] = ()
@@ -113,7 +114,10 @@ class Redactor(msgspec.Struct, frozen=True):
         return self if patterns == self.patterns else msgspec.structs.replace(self, patterns=patterns)
 
     def text(self, text: str) -> str:
-        """The text, each secret in it replaced by `[REDACTED]`. Nothing found: the same object, if it was clean."""
+        """The text, each secret in it replaced by `[REDACTED]`.
+
+        Nothing found: the same object, if it was clean.
+        """
         if not text:
             return text
         text = clean(text)
@@ -129,8 +133,9 @@ class Redactor(msgspec.Struct, frozen=True):
     def json(self, text: str) -> str:
         """JSON text without secrets: byte for byte as it was if none is found, and valid if it was.
 
-        They are found behind escapes, in keys, and in strings that hold JSON themselves. A number becomes a string.
-        What cannot be taken out of valid JSON without breaking it, because it spans several values, takes all with it.
+        They are found behind escapes, in keys, and in strings that hold JSON themselves. A number becomes a
+        string. What cannot be taken out of valid JSON without breaking it, because it spans several values,
+        takes all with it.
         """
         text = clean(text)
         if self.idle:
@@ -144,7 +149,8 @@ class Redactor(msgspec.Struct, frozen=True):
         return text if self.json(text) == text else ""
 
     def rounds(self, text: str) -> Iterator[tuple[str, list[Span]]]:
-        """Yield the text after each round that `text` takes, with the groups that the round covered in the text before.
+        """Yield the text after each round that `text` takes, with the groups that the round covered in the
+        text before.
 
         What one round hides may give the next its boundary, or bring it within reach.
         """
@@ -235,7 +241,9 @@ def _known(text: str, *, whole: bool) -> list[Span]:
 
 
 def _cover(text: str, spans: list[Span]) -> str:
-    """The text with one mark for each group of spans that overlap; a mark that is there already counts as one."""
+    """The text with one mark for each group of spans that overlap; a mark that is there already counts as
+    one.
+    """
     return _mark(text, _groups(text, spans))
 
 

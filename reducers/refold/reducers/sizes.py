@@ -1,8 +1,8 @@
 """Sizes and measures in the bodies of facts.
 
-Limits and pruning go by these numbers alone and never read a text. So a log in which somebody made one smaller
-would say that no limit was reached: whoever has the words holds the numbers against them. What a fact says of how the run
-stood, as which calls are in doubt, is held against the state that it came in.
+Limits and pruning go by these numbers alone and never read a text. So a log in which somebody made one
+smaller would say that no limit was reached: whoever has the words holds the numbers against them. What a fact
+says of how the run stood, as which calls are in doubt, is held against the state that it came in.
 """
 
 import hashlib
@@ -53,12 +53,16 @@ def measured_message(policy: Policy, message: Message, digest: str = "") -> Size
 
 
 def may_exceed(size: Size, cap: int) -> bool:
-    """Whether a message of this size may have more than `cap` tokens: each holds a byte, a character up to four."""
+    """Whether a message of this size may have more than `cap` tokens: each holds a byte, a character up to
+    four.
+    """
     return 4 * (size.chars + size.reasoning) > cap
 
 
 def refuse_without_tokenizer(policy: Policy) -> None:
-    """Raise `PolicyError` where a tokenizer that the policy names is not installed here: nothing could be decided by it."""
+    """Raise `PolicyError` where a tokenizer that the policy names is not installed here: nothing could be
+    decided by it.
+    """
     named: list[tuple[str, str]] = [("estimator", policy.estimator)]
     named += [
         (f"{path}.codec", step.codec) for path, step in passes_of(policy) if isinstance(step, TrimMessages)
@@ -73,9 +77,11 @@ def refuse_without_tokenizer(policy: Policy) -> None:
 
 
 def refuse_unmeasured_cuts(state: RunState, policy: Policy) -> None:
-    """Raise `PolicyError` for a cap in tokens that a message of the window was not measured for, and may exceed.
+    """Raise `PolicyError` for a cap in tokens that a message of the window was not measured for, and may
+    exceed.
 
-    A run begins to measure with the policy that names the cap: where its tokens end, an earlier message does not say.
+    A run begins to measure with the policy that names the cap: where its tokens end, an earlier message does
+    not say.
     """
     for codec, cap in policy.token_caps:
         if (codec, cap) in state.policy.token_caps:
@@ -135,14 +141,15 @@ def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
     """The fact with the sizes of its content, as the policy in force measures; without content, as it is.
 
     The `sha256` of an output, where it has one, becomes that of what is recorded.
-    Without a salt the digests stay as they are, and so do the bytes of an output that was cut: what they are of is gone.
-    Raises `WrongUse` where the messages of the content do not belong together.
+    Without a salt the digests stay as they are, and so do the bytes of an output that was cut: what they are
+    of is gone. Raises `WrongUse` where the messages of the content do not belong together.
     """
     return replace(fact, **_sizes(fact, policy, salt))
 
 
 def misfit(state: RunState, fact: ev.Fact) -> str:
-    """What in the body of a fact that comes now is not what its content, or the state, says, as a sentence; "" if all is.
+    """What in the body of a fact that comes now is not what its content, or the state, says, as a sentence;
+    "" if all is.
 
     Digests are not looked at: they take the salt.
     """

@@ -37,11 +37,15 @@ _NO_USAGE = Usage()
 
 
 class Setup(ev.RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True, gc=True):
-    """What a run goes by: its `run_started`, without the messages, as forks and amendments have changed it."""
+    """What a run goes by: its `run_started`, without the messages, as forks and amendments have changed
+    it.
+    """
 
     @cached_property
     def offer(self) -> str:
-        """A digest of what stands beside the messages of every request: the model, its settings, the tools."""
+        """A digest of what stands beside the messages of every request: the model, its settings, the
+        tools.
+        """
         return offer_digest(self.model, self.settings, self.tools)
 
     @cached_property
@@ -69,9 +73,10 @@ class Setup(ev.RunStarted, frozen=True, kw_only=True, tag="run_started", dict=Tr
 class Spent(Value, frozen=True, kw_only=True):
     """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds.
 
-    `tally` counts what recurs, by its cause and then by whose it is: each text of the harness, each reaction to a
-    failure, each warning. So "at most twice a turn" is a difference of two tallies. Of the waits for another try: `planned`, `succeeded`
-    (of requests that succeeded in the end), `settled` (all until the last success).
+    `tally` counts what recurs, by its cause and then by whose it is: each text of the harness, each reaction
+    to a failure, each warning. So "at most twice a turn" is a difference of two tallies. Of the waits for
+    another try: `planned`, `succeeded` (of requests that succeeded in the end), `settled` (all until the last
+    success).
     """
 
     steps: int = 0
@@ -116,8 +121,8 @@ class Remembered(Value, Generic[EventT], frozen=True, kw_only=True):
 class Pending(Remembered[DecisionT], Generic[DecisionT], frozen=True, kw_only=True):
     """A decision that waits for its fact: decided at the instant `at`.
 
-    `until` is the instant at which its time is over, None where there is none, or it is over: it is moved by the time
-    that no engine had the run.
+    `until` is the instant at which its time is over, None where there is none, or it is over: it is moved by
+    the time that no engine had the run.
     """
 
     at: int
@@ -127,10 +132,10 @@ class Pending(Remembered[DecisionT], Generic[DecisionT], frozen=True, kw_only=Tr
 class CallState(ev.Call, frozen=True, kw_only=True):
     """A call of the open batch, at its `position` (from 0), and the reference of its result once it has one.
 
-    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended; `doubt` is what is known
-    of that since, `reconciled` that its own tool said so. `edited` is the event whose content has the arguments that
-    a person put in place of the model's; `rejected`: a person said no. `begun_in` is the run that began it, "" for this
-    one: in a fork the calls that were under way at the cut are the parent's.
+    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended; `doubt` is what
+    is known of that since, `reconciled` that its own tool said so. `edited` is the event whose content has
+    the arguments that a person put in place of the model's; `rejected`: a person said no. `begun_in` is the
+    run that began it, "" for this one: in a fork the calls that were under way at the cut are the parent's.
     """
 
     position: int
@@ -147,7 +152,10 @@ class CallState(ev.Call, frozen=True, kw_only=True):
 
 
 class Batch(Value, frozen=True, kw_only=True):
-    """The calls of the answer at event `seq`, message `number`, in call order, until each has its result. `until` as in `Pending`."""
+    """The calls of the answer at event `seq`, message `number`, in call order, until each has its result.
+
+    `until` as in `Pending`.
+    """
 
     seq: int
     number: int
@@ -165,8 +173,8 @@ class Batch(Value, frozen=True, kw_only=True):
 class Observed(Value, frozen=True, kw_only=True):
     """What an imported run's harness did to the window since the last request.
 
-    Of the first `upto` messages of the run the ranges `kept` stayed, None: all. `joining` wait for the batch's end:
-    each joins the window right behind the message that is named (0: in front), None: at the end.
+    Of the first `upto` messages of the run the ranges `kept` stayed, None: all. `joining` wait for the
+    batch's end: each joins the window right behind the message that is named (0: in front), None: at the end.
     """
 
     upto: int = 0
@@ -186,9 +194,9 @@ class Stopping(Value, frozen=True, kw_only=True):
 class LastAnswer(Remembered[ev.ModelResponded], frozen=True, kw_only=True):
     """The model's latest answer, to the request `asked`, which is without its content, too.
 
-    `ran`: one of its calls was dispatched. `empties` is how often in a row an empty answer was asked for again, `graces`
-    how many answers to a grace request came in a row, this one included. `ignored`: the last answer to a tier of
-    pressure had calls and no text.
+    `ran`: one of its calls was dispatched. `empties` is how often in a row an empty answer was asked for
+    again, `graces` how many answers to a grace request came in a row, this one included. `ignored`: the last
+    answer to a tier of pressure had calls and no text.
     """
 
     asked: ev.ModelRequested
@@ -255,14 +263,16 @@ _UNSTARTED = Setup(format=ev.FORMAT, at=0, run="", rules=0, policy=Policy(), mod
 
 
 class RunState(Value, frozen=True, kw_only=True):
-    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's seq; `fact_at` is the
-    last fact's instant: what is noted later takes no time of the run.
+    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's
+    seq; `fact_at` is the last fact's instant: what is noted later takes no time of the run.
 
-    `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers that the
-    next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was too long, and the
-    request that follows is not made yet, `eased` that its window was cut since; `pruned_by`: the pass whose summary came back since the last request.
-    `summed_up`: what came of the summary that was asked for. `deferred`: a limit that ends the run once the batch is done. `unattended`: who wrote last began nothing of it.
-    `unasked`: the source of an imported run ends here, with a request that it does not show.
+    `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers
+    that the next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was
+    too long, and the request that follows is not made yet, `eased` that its window was cut since;
+    `pruned_by`: the pass whose summary came back since the last request. `summed_up`: what came of the
+    summary that was asked for. `deferred`: a limit that ends the run once the batch is done. `unattended`:
+    who wrote last began nothing of it. `unasked`: the source of an imported run ends here, with a request
+    that it does not show.
     """
 
     setup: Setup = _UNSTARTED

@@ -15,7 +15,9 @@ import msgspec
 from refold.reducers.vocabulary import NANO
 
 MOST_PLACES = 64
-"""At how many places of a text one value is filled in: a value may be long, and a recorded text may come from anywhere."""
+"""At how many places of a text one value is filled in: a value may be long, and a recorded text may come from
+anywhere.
+"""
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
@@ -103,10 +105,11 @@ TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def render(template: str, values: Mapping[str, str | int]) -> str:
-    """Fill `{name}` placeholders. A brace that is no known placeholder stays as it is; values are not scanned again.
+    """Fill `{name}` placeholders. A brace that is no known placeholder stays as it is; values are not scanned
+    again.
 
-    Costs time in proportion to the template and the values, whatever they are: each value is filled in at its first
-    `MOST_PLACES` places.
+    Costs time in proportion to the template and the values, whatever they are: each value is filled in at its
+    first `MOST_PLACES` places.
     """
     filled: dict[str, int] = {}
 
@@ -178,11 +181,12 @@ def cut_output(
     unit: Literal["bytes", "chars"] = "bytes",
     keep: Literal["head_tail", "head"] = "head_tail",
 ) -> TextCut:
-    """Cap a tool's output to `maximum` UTF-8 bytes or characters: its first half and its last, or its head only.
+    """Cap a tool's output to `maximum` UTF-8 bytes or characters: its first half and its last, or its head
+    only.
 
-    Equal to the maximum is untouched; None is no cap. The `output_cut` text stands between the halves, or after
-    the head. All is cut between characters, so what stays of the output never exceeds the cap; a tail may be longer
-    by what the head had to leave. The text does not count.
+    Equal to the maximum is untouched; None is no cap. The `output_cut` text stands between the halves, or
+    after the head. All is cut between characters, so what stays of the output never exceeds the cap; a tail
+    may be longer by what the head had to leave. The text does not count.
     """
     size = size_of(output)
     length = size if unit == "bytes" else len(output)
@@ -201,7 +205,9 @@ def cut_output(
 
 
 def without_thinking(text: str) -> str:
-    """The text without what stands from each `<think>` to the next `</think>`, or to the end if none follows."""
+    """The text without what stands from each `<think>` to the next `</think>`, or to the end if none
+    follows.
+    """
     return _THINKING.sub("", text) if "<think>" in text else text
 
 
@@ -228,7 +234,9 @@ def hours_minutes_seconds(nanoseconds: int) -> str:
 
 
 def preview_length(text: str, chars: int, lines: int) -> int:
-    """How many characters a preview has: the first `chars`, or up to and including newline number `lines` if fewer."""
+    """How many characters a preview has: the first `chars`, or up to and including newline number `lines` if
+    fewer.
+    """
     most, end = min(chars, len(text)), 0
     for _ in range(lines):
         end = text.find("\n", end, most) + 1

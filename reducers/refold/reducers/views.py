@@ -67,8 +67,8 @@ def needed_to_go_on(state: RunState) -> tuple[int, ...]:
 def view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
     """The messages of the next request, in order; of one that is under way, with its own texts.
 
-    `contents` has the events, with content, by their number. Raises `MissingContent` for a message whose words were
-    erased or are not in `contents`.
+    `contents` has the events, with content, by their number. Raises `MissingContent` for a message whose
+    words were erased or are not in `contents`.
     """
     shown = refs(state.window)
     answered = {ref.call for ref in shown if ref.call is not None}
@@ -78,7 +78,8 @@ def view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message
 
 
 def standing(said: Message, answered: Set[str], names: dict[str, str]) -> Message:
-    """A message as it stands in a window: with the calls that are `answered` there, a result with its call's name.
+    """A message as it stands in a window: with the calls that are `answered` there, a result with its call's
+    name.
 
     `names` has those of the calls before it, by their ids, and is told of its own.
     """

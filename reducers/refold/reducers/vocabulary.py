@@ -19,13 +19,14 @@ SOURCE_LABEL = "source.format"
 class Unknown(StrEnum):
     """What the source of a fact does not say: what stands there is the least that it can have been.
 
-    `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used. `tools`: a run
-    had the tools that are listed and those that were called, and perhaps more, some of which only read. `context`: it is
-    not said how large the model's context is. `errors`: whether the call of a result failed. `stop`: why an answer ended, for it has no word for it, or none that anybody here knows. `result`:
-    that the source has none, so how the call ended, and what it gave.
+    `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used.
+    `tools`: a run had the tools that are listed and those that were called, and perhaps more, some of which
+    only read. `context`: it is not said how large the model's context is. `errors`: whether the call of a
+    result failed. `stop`: why an answer ended, for it has no word for it, or none that anybody here knows.
+    `result`: that the source has none, so how the call ended, and what it gave.
 
-    Of a run of ours: `uncounted`: nobody counted the tokens of an answer, not even its provider; `unpriced`: nor does anybody know its
-    price. So nobody knew when it was decided what follows.
+    Of a run of ours: `uncounted`: nobody counted the tokens of an answer, not even its provider; `unpriced`:
+    nor does anybody know its price. So nobody knew when it was decided what follows.
     """
 
     TIME = "time"
@@ -58,7 +59,9 @@ class StopReason(StrEnum):
 
 @unique
 class FailureClass(StrEnum):
-    """Why a model request failed. `refold.reducers.failures.classify` gives the class of a status and text."""
+    """Why a model request failed. `refold.reducers.failures.classify` gives the class of a status and
+    text.
+    """
 
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
@@ -164,8 +167,8 @@ class Cause(StrEnum):
 class Refuser(StrEnum):
     """Who kept a call of an imported run from running, as its source records it.
 
-    `rule`: a permission rule or mode; `classifier`: another model that judges calls; `harness`: the source says no more
-    than that the call was refused.
+    `rule`: a permission rule or mode; `classifier`: another model that judges calls; `harness`: the source
+    says no more than that the call was refused.
     """
 
     USER = "user"
@@ -186,17 +189,24 @@ class Refusal(StrEnum):
 class Value(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """An immutable value. As JSON what has its default is left out, and a field that nobody knows is refused."""
+    """An immutable value. As JSON what has its default is left out, and a field that nobody knows is
+    refused.
+    """
 
 
 class Knob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """A part of a policy, written out with its defaults. A method `problems()` may yield what in it cannot work (`Fault`s)."""
+    """A part of a policy, written out with its defaults.
+
+    A method `problems()` may yield what in it cannot work (`Fault`s).
+    """
 
 
 NANO = 1_000_000_000
 
 MOST_DIGITS = 300
-"""A number in a log has no more digits: sums of such still fit a double, and Python writes them out whatever its settings."""
+"""A number in a log has no more digits: sums of such still fit a double, and Python writes them out whatever
+its settings.
+"""
 
 # Our own: the precision and traps of whoever calls must not decide what a log means.
 _EXACT = Context(prec=64, rounding=ROUND_HALF_UP, traps=[])
@@ -204,7 +214,10 @@ _EXACT = Context(prec=64, rounding=ROUND_HALF_UP, traps=[])
 Number = int | float
 
 Count = Annotated[int, Meta(ge=0)]
-"""A number of things, or an amount: never below 0. Sums have no end; see `MOST_DIGITS` for what a log may hold."""
+"""A number of things, or an amount: never below 0.
+
+Sums have no end; see `MOST_DIGITS` for what a log may hold.
+"""
 
 Ordinal = Annotated[int, Meta(ge=1)]
 """The first, the second, …: counted from 1."""
@@ -213,7 +226,8 @@ Ranges = tuple[tuple[Count, Count], ...]
 """Numbers of messages in order, as inclusive (first, last) pairs."""
 
 
-# A policy has a handful of values, and each is compared at every step: decimal arithmetic would be a fifth of a step.
+# A policy has a handful of values, and each is compared at every step: decimal arithmetic would be a fifth of
+# a step.
 @lru_cache(maxsize=256)
 def nano(value: Number) -> int:
     """Seconds to nanoseconds, or USD to nano-dollars: from the decimal text of `value`, half up.

@@ -1,15 +1,17 @@
 """The window: which messages the next request would show, as numbers and sizes, never as texts.
 
 A message is known by its number in the run. A reply with tool calls and all their results are one *unit*,
-in one piece, kept or dropped whole: providers refuse half of a pair. Appending costs the same however long the window is:
-the references lie in chunks, and the totals, the ranges and the digest are carried along.
+in one piece, kept or dropped whole: providers refuse half of a pair. Appending costs the same however long
+the window is: the references lie in chunks, and the totals, the ranges and the digest are carried along.
 
 The digest is a sum of the messages' digests, each times an odd number of its own, modulo 2**256 (after the
-incremental hashing of Bellare and Micciancio, 1997), so that a message can be taken out without looking at the
-others again. It tells views apart; it is not what protects a log from an adversary: that is the hash chain.
+incremental hashing of Bellare and Micciancio, 1997), so that a message can be taken out without looking at
+the others again. It tells views apart; it is not what protects a log from an adversary: that is the hash
+chain.
 
-The digests of a state hold the references whole, by `bound`, so that nothing of one that a later decision goes by can be another
-without being told. It is asked for once in many events, and a chunk that stayed the same is not hashed again.
+The digests of a state hold the references whole, by `bound`, so that nothing of one that a later decision
+goes by can be another without being told. It is asked for once in many events, and a chunk that stayed the
+same is not hashed again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -22,7 +24,8 @@ from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.vocabulary import Ranges, Role, Value
 
-# An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000 messages.
+# An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000
+# messages.
 CHUNK = 128
 """References in a chunk of a window, but for its last, which may have fewer."""
 _MODULUS = 1 << 256
@@ -31,7 +34,8 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class Shown(Value, frozen=True, kw_only=True):
-    """How a message is shown shorter: each cut part's head and tail, and between them the words of event `seq`.
+    """How a message is shown shorter: each cut part's head and tail, and between them the words of event
+    `seq`.
 
     `whole` is the size of the message as it was said.
     """
@@ -44,9 +48,10 @@ class Shown(Value, frozen=True, kw_only=True):
 class MessageRef(Value, frozen=True, kw_only=True):
     """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
 
-    `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is shown of
-    it, if `shown` says that it is shown shorter. A marker, a digest or a summary stands
-    in a `gap`, which is its event's own; `sources` are the messages that it quotes, as they were then. `preview` is how much of a result a preview would show.
+    `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is
+    shown of it, if `shown` says that it is shown shorter. A marker, a digest or a summary stands in a `gap`,
+    which is its event's own; `sources` are the messages that it quotes, as they were then. `preview` is how
+    much of a result a preview would show.
     """
 
     number: int
@@ -81,7 +86,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the references whole."""
+        """SHA-256 of the references in order; the cost does not grow with a window that was only extended."""
         return sha256(_ENCODER.encode(self.refs)).digest()
 
 
@@ -91,8 +96,9 @@ Chunks = tuple[Chunk, ...]
 class Window(Value, frozen=True, kw_only=True):
     """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
 
-    Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in them. `sum` and
-    `whole` are what the estimator adds up, of the window and of every message that ever was in it.
+    Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in
+    them. `sum` and `whole` are what the estimator adds up, of the window and of every message that ever was
+    in it.
     """
 
     chunks: Chunks = ()
@@ -122,7 +128,9 @@ def refs(window: Window) -> list[MessageRef]:
 
 
 def bound(window: Window) -> bytes:
-    """SHA-256 of the references whole, in order: of a window that only grew it costs the same however long that is."""
+    """SHA-256 of the references whole, in order: of a window that only grew it costs the same however long
+    that is.
+    """
     return sha256(b"".join([chunk.digest for chunk in window.chunks])).digest()
 
 
@@ -137,7 +145,7 @@ def within(window: Window, ranges: Ranges) -> list[MessageRef]:
 
 
 def quoted(window: Window, ranges: Ranges) -> tuple[MessageRef, ...]:
-    """The messages with these numbers, as they are said, not as they stand: what an older digest quotes is known by that digest."""
+    """Return the messages with these numbers as recorded, not as shortened in the window."""
     known = {old.number: old for ref in refs(window) for old in (*ref.sources, ref)}
     numbers = (number for first, last in ranges for number in range(first, last + 1))
     return tuple([known[number] for number in numbers if number in known])
@@ -176,7 +184,7 @@ def extend(window: Window, added: Sequence[MessageRef]) -> Window:
 
 
 def insert(window: Window, ref: MessageRef, after: int) -> Window:
-    """The window with a message that stands right after the unit of the message numbered `after` (0, or none: in front)."""
+    """Insert a message right after the unit of message `after` (0 or none: in front)."""
     messages = refs(window)
     place = next((place for place, found in enumerate(messages, 1) if found.number == after), 0)
     while 0 < place < len(messages) and messages[place].unit == messages[place - 1].unit:
@@ -185,17 +193,14 @@ def insert(window: Window, ref: MessageRef, after: int) -> Window:
 
 
 def answered(window: Window, reply: int, results: Sequence[MessageRef]) -> Window:
-    """The window with the results of the calls of message `reply`, right behind it, whatever was said meanwhile."""
+    """Insert the results of the calls of message `reply` right behind it."""
     if not window.count or window.chunks[-1].refs[-1].number == reply:
         return extend(window, results)
     return insert_all(window, [(ref, reply) for ref in results])
 
 
 def insert_all(window: Window, placed: Iterable[tuple[MessageRef, int]]) -> Window:
-    """The window with each of these messages, in turn, behind the unit of the message numbered so (0, or none: in front).
-
-    In one pass, however many there are.
-    """
+    """Insert each message, in turn, behind the unit of the message with that number (0: in front)."""
     messages, come = refs(window), list[MessageRef]()
     known = {ref.number: ref for ref in messages}
     last = {ref.unit: ref.number for ref in messages}
@@ -250,7 +255,7 @@ def resized(window: Window, number: int, size: Size, shown: Shown | None = None)
 
 
 def adds_up(window: Window) -> bool:
-    """Whether the totals, the ranges and the digest that are carried along are what the references come to."""
+    """Return whether the carried totals, ranges and digest match the references."""
     if window.estimator not in ESTIMATORS:
         return False
     found = refs(window)
@@ -321,7 +326,7 @@ def outside(ranges: Ranges, kept: Ranges) -> set[int]:
 
 
 def left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
-    """The ranges without these numbers, which come in the same order: less work than to look at all that stays."""
+    """Return the ranges without these numbers, which must be in the same order."""
     staying: list[tuple[int, int]] = []
     going = iter(gone)
     number = next(going, 0)

@@ -1,8 +1,9 @@
 """`audit`: do the decisions follow from the facts under the recorded policy?
 
-Each fact is read from the log, its decisions are derived again, encoded, and compared with the bytes that follow it there:
-a decision is read only where its bytes differ, and then its values count, for they may be written in more than one way.
-The log is the authority: after a difference the audit goes on from what was recorded.
+Each fact is read from the log, its decisions are derived again, encoded, and compared with the bytes that
+follow it there: a decision is read only where its bytes differ, and then its values count, for they may be
+written in more than one way. The log is the authority: after a difference the audit goes on from what was
+recorded.
 """
 
 import hashlib
@@ -37,14 +38,17 @@ _FACTS = frozenset(map(ev.kind_of, ev.FACTS))
 _DECISIONS = frozenset(map(ev.kind_of, ev.DECISIONS))
 
 _STATES = 2**24
-"""Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes."""
+"""Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes.
+"""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference, at event `seq`: where the log has another decision, or none, than follows from its facts.
+    """One difference, at event `seq`: where the log has another decision, or none, than follows from its
+    facts.
 
-    `fact` is the event that decided. `recorded` and `derived` are JSON text, None where that side has nothing;
-    `fields` names what differs: `at` alone is the instant in the header, and the texts are the headers. `state` is the state before it, JSON text; "" after the first few megabytes of them.
+    `fact` is the event that decided. `recorded` and `derived` are JSON text, None where that side has
+    nothing; `fields` names what differs: `at` alone is the instant in the header, and the texts are the
+    headers. `state` is the state before it, JSON text; "" after the first few megabytes of them.
     """
 
     seq: int
@@ -61,10 +65,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What was re-derived, and what was found.
 
-    `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a guard
-    could not be asked again, `unjudged` counts all, `blind` names such
-    guards and why, `unasked` counts the groups without a word of theirs, which may lack one; `damaged` is set when the log itself could not be followed to its end. `imported`: its decisions
-    were derived when a transcript was imported, and no agent was ever held to them.
+    `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a
+    guard could not be asked again, `unjudged` counts all, `blind` names such guards and why, `unasked` counts
+    the groups without a word of theirs, which may lack one; `damaged` is set when the log itself could not be
+    followed to its end. `imported`: its decisions were derived when a transcript was imported, and no agent
+    was ever held to them.
     """
 
     run: str
@@ -84,12 +89,17 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether every recorded decision was derived again, every derived one is recorded, and each guard could be asked."""
+        """Whether every recorded decision was derived again, every derived one is recorded, and each guard
+        could be asked.
+        """
         return not (self.differences or self.unreplayable or self.unasked or self.damaged)
 
 
 async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
-    """Derive every decision of a run again. Raises `UnknownRun`, and `NewerLog` for rules that are not known here."""
+    """Derive every decision of a run again.
+
+    Raises `UnknownRun`, and `NewerLog` for rules that are not known here.
+    """
     auditor = Auditor(run, registry)
     await follow(stored_events(store, run), auditor)
     if auditor.problem is None:
@@ -103,7 +113,10 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
 
 
 class Auditor(Follower[Audit]):
-    """Derives what should follow each fact, and keeps what differs. Its states are its own: what it judges is no evidence."""
+    """Derives what should follow each fact, and keeps what differs.
+
+    Its states are its own: what it judges is no evidence.
+    """
 
     def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
         self._run, self._registry = run, registry
@@ -117,7 +130,10 @@ class Auditor(Follower[Audit]):
         self._unreplayable: list[Finding] = []
 
     def take(self, step: Step) -> None:
-        """Take one event. Raises `DamagedLog` where it cannot be read or cannot stand, `NewerLog` for what is not known."""
+        """Take one event.
+
+        Raises `DamagedLog` where it cannot be read or cannot stand, `NewerLog` for what is not known.
+        """
         stored = step.stored
         if stored.seq != self._seq + 1:
             raise DamagedLog(self._run, stored.seq, f"event {self._seq + 1} is missing before it")
@@ -151,7 +167,9 @@ class Auditor(Follower[Audit]):
             self._state = derived[-1][1] if derived else before
 
     def _end_early(self) -> None:
-        """Compare the decisions between the last fact and the damage: they agree if what should follow starts with them."""
+        """Compare the decisions between the last fact and the damage: they agree if what should follow starts
+        with them.
+        """
         fact, group = self._fact, self._group
         self._fact, self._group = None, []
         if fact is None or not group:
@@ -206,7 +224,9 @@ class Auditor(Follower[Audit]):
             ) from error
 
     def _agreed(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
-        """Whether these records, whose bytes are others, say what is derived; if not, it is kept, and they are believed."""
+        """Whether these records, whose bytes are others, say what is derived; if not, it is kept, and they
+        are believed.
+        """
         recorded = list(map(_decision_of, group))
         displaced = [stored for stored in group if stored.at != before.at]
         found = parting(before, recorded, [decision for decision, _ in derived])
@@ -257,7 +277,10 @@ class Auditor(Follower[Audit]):
         self._keep(self._findings, finding, state)
 
     def _keep(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
-        """Keep one finding more, with its state, while there is room for them. The first always has its state."""
+        """Keep one finding more, with its state, while there is room for them.
+
+        The first always has its state.
+        """
         if len(findings) >= MOST:
             return
         text = encoded(state).decode() if self._room > 0 or not findings else ""

@@ -1,11 +1,12 @@
 """Runs in parts that processes look through side by side, and audits of many.
 
-What is to be looked through is cut into shards, each some runs of a store or one bundle. A task is a function that can be
-sent somewhere else: it is given a shard, and finds something in it. What it finds comes in the order of the shards, however
-many are under way. No shard is lost without a word: of each is told that it ended, and why if nobody finished it.
+What is to be looked through is cut into shards, each some runs of a store or one bundle. A task is a function
+that can be sent somewhere else: it is given a shard, and finds something in it. What it finds comes in the
+order of the shards, however many are under way. No shard is lost without a word: of each is told that it
+ended, and why if nobody finished it.
 
-Merging is free of order. Every run is named whose decisions were not all derived again, and every shard that nobody
-finished.
+Merging is free of order. Every run is named whose decisions were not all derived again, and every shard that
+nobody finished.
 """
 
 from collections import Counter, deque
@@ -36,7 +37,9 @@ T = TypeVar("T")
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs of the store in the file `path`, with so many events; of a bundle all of them, and `runs` is empty."""
+    """Some runs of the store in the file `path`, with so many events; of a bundle all of them, and `runs` is
+    empty.
+    """
 
     path: str
     runs: tuple[str, ...] = ()
@@ -53,7 +56,10 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(NamedTuple):
-    """There is no more from a shard. `problem`: nobody finished it, and why; `broke`: its executor broke on it."""
+    """There is no more from a shard.
+
+    `problem`: nobody finished it, and why; `broke`: its executor broke on it.
+    """
 
     shard: Shard
     problem: str = ""
@@ -106,9 +112,10 @@ def worked(
 ) -> Generator[T | Ended]:
     """What the task finds in each shard, and then that it ended; in this process without an executor.
 
-    What fails for one shard (a file that is gone, a worker that died) is no reason to stop. An executor that breaks takes with
-    it all that it had not done. That is tried again, one shard after the other, on executors that `fresh` makes, and comes
-    last. A shard of more than `held` events is looked through here: elsewhere all that is found in it has to be held.
+    What fails for one shard (a file that is gone, a worker that died) is no reason to stop. An executor that
+    breaks takes with it all that it had not done. That is tried again, one shard after the other, on
+    executors that `fresh` makes, and comes last. A shard of more than `held` events is looked through here:
+    elsewhere all that is found in it has to be held.
     """
     left: list[Shard] = []
     for each in _worked(work, executor, task, held):
@@ -164,7 +171,8 @@ def _fetched(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
         yield from future.result()
         yield Ended(shard)
     else:
-        # Whatever it is: of a worker that was killed, or could not import a guard, nothing else would be left.
+        # Whatever it is: of a worker that was killed, or could not import a guard, nothing else would be
+        # left.
         told = str(problem) or type(problem).__name__
         yield Ended(shard, told, broke=isinstance(problem, BrokenExecutor))
 
@@ -191,7 +199,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """A run after its audit, or a bundle, by its path, that cannot be read to its end.
 
     `audit` is None where nothing could be said: then `damaged` or `unjudged` says why.
-    `policy` is the digest of the policy that the run ended under, hex; `head` the hash of its last event, hex.
+    `policy` is the digest of the policy that the run ended under, hex; `head` the hash of its last event,
+    hex.
     """
 
     run: str
@@ -219,10 +228,11 @@ class RunFinding(msgspec.Struct, frozen=True, order=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What audits of many runs came to. `verdicts`, `rules` and `policies` count runs: by what was found, by version and
-    by the policy's digest.
+    """What audits of many runs came to. `verdicts`, `rules` and `policies` count runs: by what was found, by
+    version and by the policy's digest.
 
-    `imported` of them were derived from transcripts. The lists hold the first `KEPT` by name. `unchecked` are shards that nobody finished: of their runs nothing is known.
+    `imported` of them were derived from transcripts. The lists hold the first `KEPT` by name. `unchecked` are
+    shards that nobody finished: of their runs nothing is known.
     """
 
     runs: int = 0
@@ -264,7 +274,8 @@ def _first(some: tuple[RunFinding, ...], others: tuple[RunFinding, ...] = ()) ->
 def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[Judged, ...]:
     """Audit each run of a shard. Raises only where the file itself cannot be read.
 
-    A bundle that is not what was packed, or of a newer version, stands by its path behind those of its runs that were read.
+    A bundle that is not what was packed, or of a newer version, stands by its path behind those of its runs
+    that were read.
     """
     return tuple(_audits(shard, registry()))
 
@@ -297,7 +308,9 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
 
 
 class _Held(Iterator[Stored]):
-    """The records of a log. `head` is the last after which one more was asked for: nothing was wrong with it."""
+    """The records of a log. `head` is the last after which one more was asked for: nothing was wrong with
+    it.
+    """
 
     def __init__(self, records: Iterator[Stored]) -> None:
         self._records = records
@@ -358,7 +371,8 @@ def audit_all(
     seen: Callable[[Shard, Sequence[Judged]], None] | None = None,
     fresh: Callable[[], Executor] | None = None,
 ) -> Totals:
-    """Audit all shards, in this process without an executor: see `worked`. `seen` is told of each as it is done.
+    """Audit all shards, in this process without an executor: see `worked`. `seen` is told of each as it is
+    done.
 
     A shard that nobody finished is `unchecked`.
     """

@@ -58,9 +58,9 @@ class CertifiedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """An audit of many runs. `refold` is the version that made it, `rules` the newest decision rules it has.
 
-    `runs` are those whose log was followed to its end, in the order of their ids; `heads` is the root of a tree over their
-    heads, hex, as the last entry of a seal has it, and `logs` counts them. `guards` are what was installed, by kind and
-    version; `at` is nanoseconds since 1970.
+    `runs` are those whose log was followed to its end, in the order of their ids; `heads` is the root of a
+    tree over their heads, hex, as the last entry of a seal has it, and `logs` counts them. `guards` are what
+    was installed, by kind and version; `at` is nanoseconds since 1970.
     """
 
     format: str = FORMAT
@@ -142,8 +142,8 @@ def is_certificate(head: bytes) -> bool:
 def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, str]:
     """A certificate, and by which of the keys it is signed, hex ("" if none was named).
 
-    Raises `WrongUse` for what is none, `BadCertificate` for a signature that is not right, `Unsigned` where a key is
-    named and nobody signed.
+    Raises `WrongUse` for what is none, `BadCertificate` for a signature that is not right, `Unsigned` where a
+    key is named and nobody signed.
     """
     try:
         document = msgspec.json.decode(data, type=_Document)
@@ -172,10 +172,11 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
 
 
 class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
-    """A store beside a certificate of its runs. `same` runs have the log that was audited, `grown` ones have it and more.
+    """A store beside a certificate of its runs. `same` runs have the log that was audited, `grown` ones have
+    it and more.
 
-    `differing` runs have another log, a damaged one or none; of `unjudged` ones nothing is known. `others` are runs of the
-    store that the certificate does not name.
+    `differing` runs have another log, a damaged one or none; of `unjudged` ones nothing is known. `others`
+    are runs of the store that the certificate does not name.
     """
 
     store: str
@@ -189,7 +190,9 @@ class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
 async def compare(
     certificate: Certificate, store: Store, path: str, registry: Registry = BUILTIN
 ) -> ComparedStore:
-    """Verify each run that the certificate names in `store`, from its first event to its last, and compare its head."""
+    """Verify each run that the certificate names in `store`, from its first event to its last, and compare
+    its head.
+    """
     found: dict[str, list[RunFinding]] = {"same": [], "grown": [], "differing": [], "unjudged": []}
     for each in certificate.runs:
         how, why = await _compare(each, store, registry)

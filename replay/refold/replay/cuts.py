@@ -17,7 +17,10 @@ Suits = Callable[[RunState], bool]
 
 
 class NoCut(WrongUse):
-    """A place at which a log cannot be cut. `before` and `after` are the nearest at which it can, None: there is none."""
+    """A place at which a log cannot be cut.
+
+    `before` and `after` are the nearest at which it can, None: there is none.
+    """
 
     def __init__(self, run: str, at: int | None, why: str, before: int | None, after: int | None) -> None:
         super().__init__(run, at, why, before, after)
@@ -80,7 +83,10 @@ async def cut(store: Store, run: str, at: int | None = None, suits: Suits = lamb
 
 
 async def cut_from(store: Store, run: str, at: int) -> int:
-    """The first event from `at` on after which the log can be cut: what was decided with it comes along. As `cut`."""
+    """The first event from `at` on after which the log can be cut: what was decided with it comes along.
+
+    As `cut`.
+    """
     places = await _places(store, run, at, lambda state: True)  # noqa: ARG005
     found = at if places.before == at else places.after
     if found is None:
@@ -131,7 +137,8 @@ class NoSuchTurn(WrongUse):
 
 
 async def request_of(store: Store, run: str, step: int | None = None) -> int:
-    """The number of the event that made turn `step`'s request; of several attempts the last. None: the last turn.
+    """The number of the event that made turn `step`'s request; of several attempts the last. None: the last
+    turn.
 
     Raises `NoSuchTurn`, `UnknownRun`, `DamagedLog`.
     """
@@ -148,8 +155,8 @@ async def request_of(store: Store, run: str, step: int | None = None) -> int:
 
 
 async def span_of(store: Store, run: str, step: int) -> tuple[int, int]:
-    """The numbers of the first and the last event of turn `step`: from its request, or a person's message that began it, to
-    what is before the next turn.
+    """The numbers of the first and the last event of turn `step`: from its request, or a person's message
+    that began it, to what is before the next turn.
 
     Raises as `request_of`.
     """

@@ -1,7 +1,8 @@
 """Calls in doubt, and the runs that calls began.
 
-What a person finds out while the run waits for it is a fact. What they find out after the model was told that nobody
-knows, or after the run ended, is a note about the call's result: it begins with one of three fixed sentences.
+What a person finds out while the run waits for it is a fact. What they find out after the model was told that
+nobody knows, or after the run ended, is a note about the call's result: it begins with one of three fixed
+sentences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,12 +48,12 @@ _SENTENCES: Mapping[Doubt, str] = MappingProxyType(
 class DoubtfulCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call whose end nobody saw; `tool` is its name, `since` the instant at which it was begun.
 
-    `standing`: `open` (nothing came of it yet; while an engine drives the run, that may have it), `asked` (the run
-    waits for a person to find out), `told` (its result says that nobody knows: the model was told, or the run was
-    stopped), `resolved` (somebody said how it ended, if only that nobody will know). `doubt` is what was found out
-    last, by `by` at the instant `at`: of a call that is open or asked, by its own tool, which does not know. `result`
-    is the number of the event which says that nobody knows: what is found out from then on is a note about it.
-    Instants are nanoseconds since the epoch.
+    `standing`: `open` (nothing came of it yet; while an engine drives the run, that may have it), `asked`
+    (the run waits for a person to find out), `told` (its result says that nobody knows: the model was told,
+    or the run was stopped), `resolved` (somebody said how it ended, if only that nobody will know). `doubt`
+    is what was found out last, by `by` at the instant `at`: of a call that is open or asked, by its own tool,
+    which does not know. `result` is the number of the event which says that nobody knows: what is found out
+    from then on is a note about it. Instants are nanoseconds since the epoch.
     """
 
     run: str
@@ -78,16 +79,18 @@ def doubt_of(text: str) -> Doubt | None:
 
 
 def is_unresolved(call: DoubtfulCall) -> bool:
-    """Whether it was not yet said what became of the call; to tell the model that it is not known is not to say it."""
+    """Whether it was not yet said what became of the call; to tell the model that it is not known is not to
+    say it.
+    """
     return call.standing != "resolved"
 
 
 async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
     """Every call of the run whose end nobody saw, in the order in which they were begun.
 
-    A call that returned after all, or that changes nothing, is none; nor is one that may be repeated, unless its run
-    was stopped before it was. Reads no more than a few kinds of event, and the content of notes alone: erased, a note
-    says nothing any more. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
+    A call that returned after all, or that changes nothing, is none; nor is one that may be repeated, unless
+    its run was stopped before it was. Reads no more than a few kinds of event, and the content of notes
+    alone: erased, a note says nothing any more. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
     return await found_by(DoubtFinder(run), store, run)
 
@@ -171,7 +174,8 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
 
     def _returned(self, seq: int, event: ev.ToolReturned) -> None:
         row = self._rows.get(event.call)
-        # What could have been repeated was not, if the run was stopped: only what changes nothing is in no doubt then.
+        # What could have been repeated was not, if the run was stopped: only what changes nothing is in no
+        # doubt then.
         if event.error is ToolError.IN_DOUBT and self._replay(event.call) is not Replay.READ_ONLY:
             row = row or self._row(event.call, "open")
             # Who said that it did not happen had it run again, and nobody saw that.
@@ -194,7 +198,9 @@ _RETURNED, _RECORDED = ev.kind_of(ev.ToolReturned), ev.kind_of(ev.SourceRecorded
 
 
 class Begun(Follower[Sequence[str]]):
-    """The ids of the runs that its calls of other agents begin, in their order: one that never came to begin is no run."""
+    """The ids of the runs that its calls of other agents begin, in their order: one that never came to begin
+    is no run.
+    """
 
     folds = True
 
@@ -212,8 +218,8 @@ class Begun(Follower[Sequence[str]]):
 
 
 class NamedDoubt(Follower[Mapping[str, str]]):
-    """The calls of an imported run that began others, by the keys of those in the source: where several calls name a
-    run, the first began it, and the others went on with it.
+    """The calls of an imported run that began others, by the keys of those in the source: where several calls
+    name a run, the first began it, and the others went on with it.
     """
 
     def __init__(self) -> None:

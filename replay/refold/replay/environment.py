@@ -1,7 +1,9 @@
-"""Who and when: in which directory, on which branch, as whom and under which permission mode a run went on, and from when to when.
+"""Who and when: in which directory, on which branch, as whom and under which permission mode a run went on,
+and from when to when.
 
-The log has all of it: a run's start and its labels, and of an imported run the rows of its source, which stand beside the facts. Each
-format writes these by names of its own: `_READERS`. What no row says stays unknown.
+The log has all of it: a run's start and its labels, and of an imported run the rows of its source, which
+stand beside the facts. Each format writes these by names of its own: `_READERS`. What no row says stays
+unknown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,11 +39,11 @@ class RecordedValue(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Who and when. `began` and `ended` are the first and the last instant of the log, nanoseconds since 1970 UTC, 0 where none was
-    recorded.
+    """Who and when. `began` and `ended` are the first and the last instant of the log, nanoseconds since 1970
+    UTC, 0 where none was recorded.
 
-    Each item has its values in order, an entry for each change, 20 at most; without any it is not recorded. `imported`: from another
-    agent's transcript, where all items of `_WANTED` could have been recorded.
+    Each item has its values in order, an entry for each change, 20 at most; without any it is not recorded.
+    `imported`: from another agent's transcript, where all items of `_WANTED` could have been recorded.
     """
 
     began: int = 0
@@ -61,7 +63,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return figures.period(self.began, self.ended)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """All of it as names and texts: when, each item that is recorded, and which are not. Not harmless yet."""
+        """All of it as names and texts: when, each item that is recorded, and which are not.
+
+        Not harmless yet.
+        """
         told = [("when", self.when)]
         for item in ITEMS:
             if values := self.values(item):

@@ -1,8 +1,8 @@
 """Seals: is every event that was sealed still there, as it was sealed? And how far does that reach?
 
-The log of heads is read twice, in chunks. First its tree is computed again, and each seal held against the root at
-its size, and against its key. Then each entry that a good seal covers is held against the event that it names. That
-the run before such an event is what led to it, its hash chain shows: `verify`.
+The log of heads is read twice, in chunks. First its tree is computed again, and each seal held against the
+root at its size, and against its key. Then each entry that a good seal covers is held against the event that
+it names. That the run before such an event is what led to it, its hash chain shows: `verify`.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -26,7 +26,9 @@ NOT_TRUE = "that what was recorded is what happened"
 
 
 class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log of heads has of a run: `heads` entries, the last at event `seq`; `problem` is the first found."""
+    """What the log of heads has of a run: `heads` entries, the last at event `seq`; `problem` is the first
+    found.
+    """
 
     seq: int = 0
     heads: int = 0
@@ -36,9 +38,10 @@ class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What the log of heads was found to be.
 
-    `seals` were checked over `entries` of it, of which the first `trusted` are under a seal that holds, or under a
-    kept line. `newest` is the last seal that holds, as `refold seal` prints it, at `at` (ns since the epoch, 0: none).
-    `keys` are the ids of the keys that were given, `lines` how many kept lines. Of `problems` the first are kept.
+    `seals` were checked over `entries` of it, of which the first `trusted` are under a seal that holds, or
+    under a kept line. `newest` is the last seal that holds, as `refold seal` prints it, at `at` (ns since the
+    epoch, 0: none). `keys` are the ids of the keys that were given, `lines` how many kept lines. Of
+    `problems` the first are kept.
     """
 
     seals: int
@@ -78,7 +81,10 @@ async def check_seals(store: Store, keys: Collection[bytes], lines: Sequence[Kep
 async def sealed_runs(
     store: Store, evidence: Evidence, runs: Collection[str] | None = None
 ) -> dict[str, SealedRun]:
-    """Each trusted entry held against the event that it names; by run. None: of all runs, those that are gone too."""
+    """Each trusted entry held against the event that it names; by run.
+
+    None: of all runs, those that are gone too.
+    """
     found: dict[str, SealedRun] = {}
     async for entry in _entries(store):
         if entry.place > evidence.trusted:
@@ -166,7 +172,9 @@ class _Checker:
         return ""
 
     async def _grow(self, size: int | None) -> None:
-        """Add entries until there are so many, or no more; and look at each line that was kept of a size on the way."""
+        """Add entries until there are so many, or no more; and look at each line that was kept of a size on
+        the way.
+        """
         while size is None or self._tree.size < size:
             entry = await anext(self._entries, None)
             if entry is None:

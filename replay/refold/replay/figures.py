@@ -31,7 +31,9 @@ _AGES = (
 )
 """Up to how many seconds an age is told in which unit."""
 _MOST = 10**30
-"""What a forged log says may be longer than any double, or than Python writes out: above this, only that it is."""
+"""What a forged log says may be longer than any double, or than Python writes out: above this, only that it
+is.
+"""
 
 
 def seconds(nanoseconds: int | None) -> str:
@@ -50,7 +52,9 @@ def seconds(nanoseconds: int | None) -> str:
 
 
 def dollars(nano: int | None) -> str:
-    """`$0.0012`; `-` where no price is known. Two digits that tell something, four at least after the point."""
+    """`$0.0012`; `-` where no price is known. Two digits that tell something, four at least after the
+    point.
+    """
     if nano is None:
         return "-"
     if nano == 0:
@@ -118,7 +122,9 @@ def clock(at: int) -> str:
 
 
 def instant(at: int) -> str | None:
-    """An instant as ISO 8601 with nanoseconds: `2025-11-21T11:40:28.000000123Z`; None where none was recorded, or none has this form."""
+    """An instant as ISO 8601 with nanoseconds: `2025-11-21T11:40:28.000000123Z`; None where none was
+    recorded, or none has this form.
+    """
     told = _utc(at) if at else None
     return f"{told:%Y-%m-%dT%H:%M:%S}.{at % _SECOND:09}Z" if told else None
 
@@ -163,10 +169,11 @@ def hit(limit: LimitHit) -> str:
 
 
 def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]:
-    """What was used, beside each limit: `step 3/12`, `4,210/20,000 tokens`, ...; `running` nanoseconds pass unrecorded.
+    """What was used, beside each limit: `step 3/12`, `4,210/20,000 tokens`, ...; `running` nanoseconds pass
+    unrecorded.
 
-    Of what a transcript told nothing it says so; `uncounted` answers told no tokens, or not all. Steps, tokens, cost
-    and time are told even where nothing limits them; tokens and cost once there is an answer.
+    Of what a transcript told nothing it says so; `uncounted` answers told no tokens, or not all. Steps,
+    tokens, cost and time are told even where nothing limits them; tokens and cost once there is an answer.
     """
     own = state.spent
     uncounted += own.count(Cause.UNKNOWN, Unknown.UNCOUNTED)

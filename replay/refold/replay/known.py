@@ -1,7 +1,8 @@
 """What is known of what was used up, and of how a call went: None where nobody says, and never 0 or "ok".
 
-In a log 0 stands for both. An answer without tokens of a kind is one of which nobody counted that kind: nothing is as short as that. A
-duration of 0 nanoseconds is one that nobody took. A result without an error went well only where its source says so by more than words.
+In a log 0 stands for both. An answer without tokens of a kind is one of which nobody counted that kind:
+nothing is as short as that. A duration of 0 nanoseconds is one that nobody took. A result without an error
+went well only where its source says so by more than words.
 """
 
 from refold.reducers.events import ModelResponded, ToolReturned
@@ -40,7 +41,10 @@ def got(usage: Usage) -> int | None:
 
 
 def cost(spent: Spent) -> int | None:
-    """What is known of the cost, nano-dollars. Where `unpriced` answers had no known price it is the least that it was."""
+    """What is known of the cost, nano-dollars.
+
+    Where `unpriced` answers had no known price it is the least that it was.
+    """
     nothing = spent.unpriced or not counted(spent.usage)
     return spent.cost_nanousd or (None if nothing else 0)
 
@@ -56,7 +60,10 @@ def recorded(result: ToolReturned) -> bool:
 
 
 def failed(result: ToolReturned) -> bool | None:
-    """Whether a call failed; None where its source does not say so, or has no result. One that was refused did not run."""
+    """Whether a call failed; None where its source does not say so, or has no result.
+
+    One that was refused did not run.
+    """
     if result.error is not None:
         return True
     if result.refused_by is not None:

@@ -1,9 +1,10 @@
 """Where the decisions behind a fact part.
 
-Both lists hang on one fact, so they are held against each other one by one, from the front. Three questions look like this
-one, and are others. Logs of different facts are aligned by what happened in a turn (`queries.diffs`, `queries.divergence`), and
-what counts there is `queries.likeness`. Whether two runs ask the same of the world, whatever their logs say of it, is
-`whatif.shown`. A recording that is played again must give the same log to the byte: the engine compares event by event.
+Both lists hang on one fact, so they are held against each other one by one, from the front. Three questions
+look like this one, and are others. Logs of different facts are aligned by what happened in a turn
+(`queries.diffs`, `queries.divergence`), and what counts there is `queries.likeness`. Whether two runs ask the
+same of the world, whatever their logs say of it, is `whatif.shown`. A recording that is played again must
+give the same log to the byte: the engine compares event by event.
 
 That two runs part at all is no matter of their decisions: see `shown`.
 """
@@ -32,7 +33,9 @@ class DecisionDifference(StrEnum):
 
 
 class Parting(NamedTuple):
-    """The first place, from 0, at which recorded decisions and derived ones part, how, and the two; None where a side lacks it."""
+    """The first place, from 0, at which recorded decisions and derived ones part, how, and the two; None
+    where a side lacks it.
+    """
 
     place: int
     difference: DecisionDifference
@@ -70,7 +73,10 @@ def parting(
 
 
 def agreeing(state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> int:
-    """How many decisions agree, from the front. A guard that is blind has no digest here, and none is asked for."""
+    """How many decisions agree, from the front.
+
+    A guard that is blind has no digest here, and none is asked for.
+    """
     pairs = zip(recorded, derived, strict=False)
     return next(
         (place for place, pair in enumerate(pairs) if not _agree(state, *pair)),
@@ -127,7 +133,8 @@ def _guards_of(decision: ev.Decision) -> set[str]:
 def place_of(
     state: RunState, group: Sequence[ev.Decision], derived: Sequence[ev.Decision]
 ) -> tuple[int, str | None, str | None]:
-    """Where the recorded decisions part from those of the other run, counted from 1 after the fact, and the two that do.
+    """Where the recorded decisions part from those of the other run, counted from 1 after the fact, and the
+    two that do.
 
     What is only written down parts nothing: digests, and warnings. `state` is the other run's.
     """

@@ -1,8 +1,9 @@
 """Logs read event by event, and one pass over a log for all who ask something of it.
 
-A `Step` is an event where it stands. Nothing of it is read before somebody asks, and nothing twice: of an event that only
-an audit looks at not even the body, of one that eight followers look at each part once, and there is one fold for all.
-Each follower goes as far as it can. What one of them cannot take is told as its own `problem`: the others go on.
+A `Step` is an event where it stands. Nothing of it is read before somebody asks, and nothing twice: of an
+event that only an audit looks at not even the body, of one that eight followers look at each part once, and
+there is one fold for all. Each follower goes as far as it can. What one of them cannot take is told as its
+own `problem`: the others go on.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -20,11 +21,14 @@ from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 NO_GUARDS: Registry = MappingProxyType({})
-"""For whoever asks no guard anything: what guards decided stands in the log, and asking them again is half of folding."""
+"""For whoever asks no guard anything: what guards decided stands in the log, and asking them again is half of
+folding.
+"""
 
 
 class Records(AsyncIterator[Stored]):
-    """A run's records in order, behind event `after`. No generator: one left half-way would be an event loop's to finalise.
+    """A run's records in order, behind event `after`. No generator: one left half-way would be an event
+    loop's to finalise.
 
     Raises as `Store.read`, `checked` or not, and `UnknownRun` where there are none.
     """
@@ -68,7 +72,10 @@ def stored_events(store: Store, run: str, upto: int | None = None) -> Records:
 
 
 def event_of(stored: Stored, *, content: bool = True) -> Event:
-    """The event of a record, without what was said unless `content`. Raises `DamagedLog` or `NewerLog`, naming the event."""
+    """The event of a record, without what was said unless `content`.
+
+    Raises `DamagedLog` or `NewerLog`, naming the event.
+    """
     said = stored.content if content else None
     return codec.decode(stored.kind, stored.body, said, run=stored.run, seq=stored.seq)
 
@@ -133,7 +140,10 @@ class Step:
 
     @property
     def bare(self) -> Event:
-        """What it says, for whoever does not ask for its words: they are there only if somebody did. Raises as `event`."""
+        """What it says, for whoever does not ask for its words: they are there only if somebody did.
+
+        Raises as `event`.
+        """
         if self._event is not None:
             return self._event
         if self._bare is None:
@@ -158,7 +168,10 @@ class Step:
 
 
 class Follower(Protocol[Found_co]):
-    """Takes the steps of one log in order, and says what it found. Who implements it inherits what is set here."""
+    """Takes the steps of one log in order, and says what it found.
+
+    Who implements it inherits what is set here.
+    """
 
     folds: bool = False
     """Whether it asks for states."""
@@ -168,7 +181,10 @@ class Follower(Protocol[Found_co]):
     """What kept it from being shown the rest: set by who shows it the log."""
 
     def take(self, step: Step) -> None:
-        """Take the next step. Raises `Damaged` or `CannotJudge` where it cannot go on: then this was the last."""
+        """Take the next step.
+
+        Raises `Damaged` or `CannotJudge` where it cannot go on: then this was the last.
+        """
         ...
 
     def end(self) -> None:
@@ -181,7 +197,10 @@ class Follower(Protocol[Found_co]):
 
 
 class AsRecorded(Follower[Head]):
-    """Goes on as long as each event is what was recorded, of a log that is shown as it stands. Finds the last that is."""
+    """Goes on as long as each event is what was recorded, of a log that is shown as it stands.
+
+    Finds the last that is.
+    """
 
     def __init__(self) -> None:
         self._head: Head = START
@@ -252,7 +271,10 @@ class Pass:
 async def follow(
     source: AsyncIterator[Stored], *followers: Follower[Any], registry: Registry = NO_GUARDS
 ) -> None:
-    """Show a log to all followers, in one pass. The guards of `registry` are asked if states are. Raises `UnknownRun`."""
+    """Show a log to all followers, in one pass. The guards of `registry` are asked if states are.
+
+    Raises `UnknownRun`.
+    """
     with Pass(followers, registry) as going:
         async for stored in source:
             if not going.take(stored):
@@ -274,7 +296,10 @@ async def found_by(
     upto: int | None = None,
     registry: Registry = NO_GUARDS,
 ) -> Found_co:
-    """What a follower finds in a run by itself, up to event `upto`. Raises `UnknownRun`, and what kept it from the end."""
+    """What a follower finds in a run by itself, up to event `upto`.
+
+    Raises `UnknownRun`, and what kept it from the end.
+    """
     await follow(stored_events(store, run, upto), follower, registry=registry)
     if follower.problem is not None:
         raise follower.problem
@@ -282,7 +307,8 @@ async def found_by(
 
 
 class Steps(AsyncIterator[Step]):
-    """The steps of a run in order, for who tells of a log while reading it. No generator, as `Records` is none.
+    """The steps of a run in order, for who tells of a log while reading it. No generator, as `Records` is
+    none.
 
     Raises what keeps an event from being folded if `folds`, as `Records` where one cannot be read.
     """

@@ -1,8 +1,9 @@
-"""What a model saw, call after call, told as changes: each message once, and how each view differs from the one before.
+"""What a model saw, call after call, told as changes: each message once, and how each view differs from the
+one before.
 
-`view` says what stands in one request. A run of a thousand requests shows mostly the same messages again and again, so
-that to write each view out would be the square of the run. Here a message has a number of its own, and a call says what
-it took out of the view before it and what it put in.
+`view` says what stands in one request. A run of a thousand requests shows mostly the same messages again and
+again, so that to write each view out would be the square of the run. Here a message has a number of its own,
+and a call says what it took out of the view before it and what it put in.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,9 @@ from refold.replay.figures import by
 class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message as some view shows it. The same one, shown shorter later, is another with the same `number`.
 
-    `number` is its number in the run, from 1; 0: it stood in one request only. `seq` is the event that has its words,
-    `tokens` the estimate. `cut`: less of it is shown than was said. `cause` names who put it in, of one that the harness
-    made. `message` is None where the words were erased.
+    `number` is its number in the run, from 1; 0: it stood in one request only. `seq` is the event that has
+    its words, `tokens` the estimate. `cut`: less of it is shown than was said. `cause` names who put it in,
+    of one that the harness made. `message` is None where the words were erased.
     """
 
     number: int
@@ -44,11 +45,11 @@ class Splice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of event `seq`. `splices` make its view of the one before it; messages are named by their places in
-    `Views.shown`, from 0. Those of `once` stand at the end of this view and in no other.
+    """The request of event `seq`. `splices` make its view of the one before it; messages are named by their
+    places in `Views.shown`, from 0. Those of `once` stand at the end of this view and in no other.
 
-    `context` is the model's context in tokens, None where nobody knows it; `allowed` the least of the policy's limits for the
-    tokens of a view, None: it has none. `tools` are the names offered.
+    `context` is the model's context in tokens, None where nobody knows it; `allowed` the least of the
+    policy's limits for the tokens of a view, None: it has none. `tools` are the names offered.
     """
 
     seq: int
@@ -64,7 +65,10 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Views:
-    """Takes the state after each request, in order, and tells what it shows. `shown` grows; nothing in it changes."""
+    """Takes the state after each request, in order, and tells what it shows.
+
+    `shown` grows; nothing in it changes.
+    """
 
     def __init__(self) -> None:
         self.shown: list[ShownMessage] = []
@@ -81,7 +85,8 @@ class Views:
     def take(self, state: RunState, contents: Mapping[int, Event]) -> RequestView | None:
         """The call that the state waits for, after a `model_requested`; None if it waits for none.
 
-        `contents` has the events that said something, by their number, with their content where it is still there.
+        `contents` has the events that said something, by their number, with their content where it is still
+        there.
         """
         if state.request is None or state.ended or state.stopping is not None:
             return None
@@ -108,7 +113,10 @@ class Views:
         )
 
     def _parted(self, chunks: Chunks) -> tuple[int, list[MessageRef], list[MessageRef]]:
-        """How many messages both views begin with, and what each goes on with. What they share is not looked at."""
+        """How many messages both views begin with, and what each goes on with.
+
+        What they share is not looked at.
+        """
         same = common = 0
         for one, other in zip(self._chunks, chunks, strict=False):
             if one is not other:
@@ -118,7 +126,8 @@ class Views:
         return common, old, [ref for chunk in chunks[same:] for ref in chunk]
 
     def _meet(self, refs: Sequence[MessageRef]) -> None:
-        # A reply is in a window with all its results or not at all: so it is enough to have met a result once.
+        # A reply is in a window with all its results or not at all: so it is enough to have met a result
+        # once.
         self._answered |= {ref.call for ref in refs if ref.call is not None}
 
     def _place(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> int:
@@ -147,7 +156,9 @@ class Views:
         )
 
     def _message(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
-        """As `view` shows it: without the calls that were never finished, and a result with its tool's name."""
+        """As `view` shows it: without the calls that were never finished, and a result with its tool's
+        name.
+        """
         message = message_of(state, ref, contents)
         if any(call.id not in self._answered for call in message.calls):
             calls = tuple(call for call in message.calls if call.id in self._answered)
@@ -167,7 +178,9 @@ class Views:
 
 
 def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[RequestText, Message | None]]:
-    """What stands in the request under way and in no other; the message is None where the words were erased."""
+    """What stands in the request under way and in no other; the message is None where the words were
+    erased.
+    """
     texts = state.request.event.request_only if state.request else ()
     try:
         return list(zip(texts, request_only(state, contents), strict=True))
@@ -176,7 +189,10 @@ def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[Requ
 
 
 def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Splice]:
-    """What makes `new` of `old`, both without doubles; what is in both stands in one order. Places begin at `start`."""
+    """What makes `new` of `old`, both without doubles; what is in both stands in one order.
+
+    Places begin at `start`.
+    """
     stays, was = set(new), set(old)
     before, after = 0, 0
     while before < len(old) or after < len(new):

@@ -56,13 +56,17 @@ class _SourceRow(msgspec.Struct):
 
 
 def decided(what: str) -> bool:
-    """Whether the source's own harness decided something there, or its model was shown what cannot be shown here."""
+    """Whether the source's own harness decided something there, or its model was shown what cannot be shown
+    here.
+    """
     kind, _, word = what.partition(":")
     return kind in _DECIDED or (word == "unequal" and kind not in _NAMED)
 
 
 def source_remark(event: ev.SourceRecorded) -> str:
-    """What the source decided there, in a few words; of what somebody typed that the model may not know, these too."""
+    """What the source decided there, in a few words; of what somebody typed that the model may not know,
+    these too.
+    """
     if (sentence := _TYPED.get(event.what)) is not None:
         return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
     mode = stated(event).get("permission_mode") if event.what in _MODES else None
@@ -114,7 +118,9 @@ class _SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_totals(event: ev.Event, before: SourceTotals | None = None) -> SourceTotals | None:
-    """The source's own totals, once `event` is known too: SWE-agent and mini-swe-agent write them beside the end."""
+    """The source's own totals, once `event` is known too: SWE-agent and mini-swe-agent write them beside the
+    end.
+    """
     match event:
         case ev.SourceRecorded(what=what, content=ev.Remark(text=text)) if what.startswith(END):
             return next(filter(None, map(_totals, text.split("\n"))), before)
@@ -133,10 +139,11 @@ def _totals(line: str) -> SourceTotals | None:
 
 
 class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How its source ended an imported run. `end` is `finished`, `limit:steps`, …, `goes_on`; "" while nothing said so.
+    """How its source ended an imported run. `end` is `finished`, `limit:steps`, …, `goes_on`; "" while
+    nothing said so.
 
-    `said` is where the source says so, in its own words; None: erased. Of one that `goes_on`: up to event `after` it is in
-    the run `run` too, which has the rest.
+    `said` is where the source says so, in its own words; None: erased. Of one that `goes_on`: up to event
+    `after` it is in the run `run` too, which has the rest.
     """
 
     end: str = ""
@@ -186,7 +193,9 @@ def unanswered(state: RunState) -> tuple[str, ...]:
 
 
 def told_of(state: RunState, end: SourceEnd) -> dict[str, Any]:
-    """The end of a run's source as what is told of the run has it: in words, as a sentence, and what it left open."""
+    """The end of a run's source as what is told of the run has it: in words, as a sentence, and what it left
+    open.
+    """
     calls = unanswered(state)
     says = {"source_end": end.end, "source_says": end.sentence(calls), "goes_on_in": end.run}
     return {**says, "unanswered": calls}
@@ -289,6 +298,8 @@ def is_lost(event: ev.Event) -> bool:
 
 
 def lost(code: str) -> str:
-    """That something of a source may be in no fact, and why, with the code behind it; of a code that is not known only that."""
+    """That something of a source may be in no fact, and why, with the code behind it; of a code that is not
+    known only that.
+    """
     said = LOST.get(code, "it was not wholly read")
     return f"something of the source may be in no fact: {said} ({code})"

@@ -1,4 +1,6 @@
-"""How a run stands, without its turns: what was asked, what it used, how it ended and how its source says so."""
+"""How a run stands, without its turns: what was asked, what it used, how it ended and how its source says
+so.
+"""
 
 from typing import Any
 
@@ -27,14 +29,17 @@ EXCERPT = 400
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A run without its turns: what was asked, and how it stands.
 
-    `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on; `provider_error` is what the provider said of the request that ended it; `limit` is set if one ended it. `task` is the first
-    characters of the last message the run began with, None where it was erased, "" where there is none. `started` and `at` are
-    nanoseconds since the epoch, 0 where a transcript told none. `cost_nanousd` is None where nothing of it is known, the least
-    that it was where `unpriced` answers had no known price; of `uncounted` answers not all tokens are known; of `unmarked`
-    results nobody knows whether their calls failed; `lost` places of its source may be in no fact. `source_end` is how
-    its source ended an imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
-    the calls without a result; `source_totals` is what the source counted itself; `environment` is who and when. A fork goes on from event `forked_at` of
-    `forked_from`. `damaged` says where the log could not be read any further.
+    `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on;
+    `provider_error` is what the provider said of the request that ended it; `limit` is set if one ended it.
+    `task` is the first characters of the last message the run began with, None where it was erased, "" where
+    there is none. `started` and `at` are nanoseconds since the epoch, 0 where a transcript told none.
+    `cost_nanousd` is None where nothing of it is known, the least that it was where `unpriced` answers had no
+    known price; of `uncounted` answers not all tokens are known; of `unmarked` results nobody knows whether
+    their calls failed; `lost` places of its source may be in no fact. `source_end` is how its source ended an
+    imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
+    the calls without a result; `source_totals` is what the source counted itself; `environment` is who and
+    when. A fork goes on from event `forked_at` of `forked_from`. `damaged` says where the log could not be
+    read any further.
     """
 
     run: str
@@ -88,7 +93,10 @@ async def summary(
 
 
 class Summing(Follower[RunSummary]):
-    """Sums up what can be folded, and shows that to others. Of the task so many characters are kept, None: all."""
+    """Sums up what can be folded, and shows that to others.
+
+    Of the task so many characters are kept, None: all.
+    """
 
     folds = True
 
@@ -131,7 +139,9 @@ class Summing(Follower[RunSummary]):
             other.take(step)
 
     def result(self) -> RunSummary:
-        """How the run stands after the last event that was taken; `damaged` where it is not the last of the log."""
+        """How the run stands after the last event that was taken; `damaged` where it is not the last of the
+        log.
+        """
         state = self.state
         spent, outcome = state.spent, state.outcome
         return RunSummary(
@@ -166,7 +176,8 @@ def task_of(started: ev.RunStarted, excerpt: int | None = EXCERPT) -> str | None
 
 
 async def goes_on_in(store: Store, run: str) -> str:
-    """The run that has all of an imported one, and the rest, where a grown source was imported later; "" for none.
+    """The run that has all of an imported one, and the rest, where a grown source was imported later; "" for
+    none.
 
     Looked for in the last events: an import writes it at the end. Raises `Damaged`.
     """

@@ -1,7 +1,8 @@
 """What an event belongs to: who asked for it, what it says of which calls, and what followed from it.
 
-All of it is in the log. A decision follows from the fact before it; an answer names its request; what happened to a call names the
-call; a note names the event that it is about. Nothing is derived again: `refold.replay.why` does that.
+All of it is in the log. A decision follows from the fact before it; an answer names its request; what
+happened to a call names the call; a note names the event that it is about. Nothing is derived again:
+`refold.replay.why` does that.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,9 +39,10 @@ How = Literal["request", "answer", "fact", "decided", "call", "note", "about"]
 class Related(msgspec.Struct, frozen=True, kw_only=True):
     """Another event, and how it belongs to one.
 
-    `request`: what it is the answer to, or what the answer with its call is the answer to; `answer`: what came of it; `fact`:
-    what it was decided on; `decided`: what was decided on it; `call`: what else happened to its calls; `note`: what was noted
-    about it; `about`: what it is a note about. `says` is that event in a line.
+    `request`: what it is the answer to, or what the answer with its call is the answer to; `answer`: what
+    came of it; `fact`: what it was decided on; `decided`: what was decided on it; `call`: what else happened
+    to its calls; `note`: what was noted about it; `about`: what it is a note about. `says` is that event in a
+    line.
     """
 
     how: How
@@ -50,7 +52,8 @@ class Related(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that an event is about: the answer at event `asked` wants it, with these `arguments`, the text that the model wrote.
+    """A call that an event is about: the answer at event `asked` wants it, with these `arguments`, the text
+    that the model wrote.
 
     None: they were erased. `ran` is what it ran with where a person edited that, None where nobody did.
     """
@@ -63,8 +66,8 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an event belongs to. `turn` is the last request up to it, 0 before the first; `since` nanoseconds since the run
-    began, None where no time was taken; `related` are in order.
+    """What an event belongs to. `turn` is the last request up to it, 0 before the first; `since` nanoseconds
+    since the run began, None where no time was taken; `related` are in order.
     """
 
     turn: int
@@ -86,8 +89,8 @@ class Surrounded(msgspec.Struct, frozen=True):
 async def surrounded(
     store: Store, run: str, first: int, last: int
 ) -> tuple[Sequence[Surrounded], Problem | None]:
-    """The events `first` to `last` as they stand, each with what it belongs to; and what is wrong with the log as far as
-    it was read for that.
+    """The events `first` to `last` as they stand, each with what it belongs to; and what is wrong with the
+    log as far as it was read for that.
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog` of one of these events.
     """
@@ -110,7 +113,8 @@ async def surrounded(
 async def _linked(
     store: Store, run: str, about: Mapping[int, ev.Event], *, whole: bool = False
 ) -> tuple["Links", Problem | None]:
-    """What the events belong to, and what is wrong with the log as far as it was read for that: to its end if `whole`.
+    """What the events belong to, and what is wrong with the log as far as it was read for that: to its end if
+    `whole`.
 
     Raises what is wrong with what came late.
     """
@@ -128,7 +132,8 @@ async def _linked(
 class Links(Follower["Links"]):
     """Which other events the events `about` belong to, by their numbers. No words are read for it.
 
-    They are `settled` where nothing more can belong to them but what may be said of anything at any time: `_LATE`.
+    They are `settled` where nothing more can belong to them but what may be said of anything at any time:
+    `_LATE`.
     """
 
     def __init__(self, about: Mapping[int, ev.Event]) -> None:

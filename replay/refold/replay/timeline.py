@@ -32,17 +32,19 @@ _PERHAPS_RAN = frozenset(
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source says neither, `refused`, or `open` while nothing came back.
+    """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source says neither,
+    `refused`, or `open` while nothing came back.
 
-    `waiting` for a person's approval. `not_recorded`: the source of an imported run does not say how it ended.
+    `waiting` for a person's approval. `not_recorded`: the source of an imported run does not say how it
+    ended.
 
-    While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out: `happened` or
-    `unknown`. One that did not happen is open again.
+    While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out:
+    `happened` or `unknown`. One that did not happen is open again.
 
-    `argument` is its main argument (`refold.replay.kinds.arguments`), of a long one head and tail, None where it was erased.
-    `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it. `failed`: whether it did, None where
-    nobody knows, or it did not run. `seq` is the event that says how it ended, 0 while none does. `effect` is what it asks to
-    change, whether it ran or not.
+    `argument` is its main argument (`refold.replay.kinds.arguments`), of a long one head and tail, None where
+    it was erased. `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it.
+    `failed`: whether it did, None where nobody knows, or it did not run. `seq` is the event that says how it
+    ended, 0 while none does. `effect` is what it asks to change, whether it ran or not.
     """
 
     id: str
@@ -68,13 +70,13 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn: one request with what followed from it, counted from 1. `first` and `last` are event numbers, and
-    so is `answer`, 0 while there is none.
+    """A turn: one request with what followed from it, counted from 1. `first` and `last` are event numbers,
+    and so is `answer`, 0 while there is none.
 
-    `text` is the first characters of the answer, None where it was erased or there is none yet; `chars` counts
-    all of it. `duration` is from the request to the last fact or decision of the turn, nanoseconds: a note or an erasure of
-    a year later is no part of it. `cost_nanousd` is None
-    where no price is known. `marks` say in words what else happened: retries, prunes, guards, refusals. `purpose` is `grace` for the
+    `text` is the first characters of the answer, None where it was erased or there is none yet; `chars`
+    counts all of it. `duration` is from the request to the last fact or decision of the turn, nanoseconds: a
+    note or an erasure of a year later is no part of it. `cost_nanousd` is None where no price is known.
+    `marks` say in words what else happened: retries, prunes, guards, refusals. `purpose` is `grace` for the
     one request that a limit granted, which is no step.
     """
 
@@ -188,7 +190,8 @@ class Teller(Follower[Sequence[TurnRow]]):
 
     def _request(self, seq: int, at: int, event: ev.ModelRequested) -> None:
         last = self._turn
-        # A step that was given back, and the one request that a limit grants, share a number with the turn before.
+        # A step that was given back, and the one request that a limit grants, share a number with the turn
+        # before.
         if last is not None and last.step == event.step and not last.stop and last.purpose == event.purpose:
             self._change(seq, at, attempts=last.attempts + 1)
             return
@@ -260,7 +263,10 @@ _REDIRECTION = "> "
 
 
 def tally(turns: Iterable[TurnRow]) -> str:
-    """`18 turns, 12 Bash, 3 Edit, 1 failed, 1 without a result`. Not harmless yet: tools are named as the log names them."""
+    """`18 turns, 12 Bash, 3 Edit, 1 failed, 1 without a result`.
+
+    Not harmless yet: tools are named as the log names them.
+    """
     count, tools, ends = 0, Counter[str](), Counter[str]()
     for turn in turns:
         count += 1
@@ -295,13 +301,16 @@ def _end(call: CallRow) -> str:
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a run changed, judged by their tools and commands: see `refold.replay.kinds.arguments`.
+    """What the calls of a run changed, judged by their tools and commands: see
+    `refold.replay.kinds.arguments`.
 
-    `made` lists each change, the number of calls that made it, and its first event: `("git push", 2, 103)`. The first `harmful` of them
-    reach outside of the project or destroy something; the others follow by frequency, files written by redirection (`> notes.txt`) last.
-    Calls that were refused, or that their tool did not accept, are left out. Failed calls are included, since they may have changed
-    something before they failed; `failed` counts them. `doubtful` counts calls that would have changed something and are not known to
-    have run, as those that were cancelled. `unknown` counts calls whose tool or command is not known, of `calls` in all.
+    `made` lists each change, the number of calls that made it, and its first event: `("git push", 2, 103)`.
+    The first `harmful` of them reach outside of the project or destroy something; the others follow by
+    frequency, files written by redirection (`> notes.txt`) last. Calls that were refused, or that their tool
+    did not accept, are left out. Failed calls are included, since they may have changed something before they
+    failed; `failed` counts them. `doubtful` counts calls that would have changed something and are not known
+    to have run, as those that were cancelled. `unknown` counts calls whose tool or command is not known, of
+    `calls` in all.
     """
 
     calls: int = 0
@@ -312,7 +321,10 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int = 0
 
     def __str__(self) -> str:
-        """`1 git push, 4 Edit (1 failed); 14 calls unknown`; `nothing` where all calls only read. Not harmless yet."""
+        """`1 git push, 4 Edit (1 failed); 14 calls unknown`; `nothing` where all calls only read.
+
+        Not harmless yet.
+        """
         verbs = [each for each in self.made if not each[0].startswith(_REDIRECTION)]
         files, shown = len(self.made) - len(verbs), max(_MOST, self.harmful + _LEAST)
         others = sum(number for _, number, _ in verbs[shown:])

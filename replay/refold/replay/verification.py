@@ -46,12 +46,13 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What was checked, what was found, and what checking cannot prove.
 
-    `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests that
-    were derived again. `hash` is the head's, hex. `unjudged`: the log cannot be judged from
-    `problem.seq` on: a newer refold wrote it. `unweighed` facts have sizes that nobody here can measure, for `unweighable`
-    says why: they are believed, and the rest is checked. `sealed` is the last event under a seal (0: none is), by so many `heads`; None where
-    no seal was asked for. Of the `erased`, `loose` have their notice after it. `prefixes` are the runs that a fork goes
-    on from, the oldest first: their events were checked with it.
+    `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests
+    that were derived again. `hash` is the head's, hex. `unjudged`: the log cannot be judged from
+    `problem.seq` on: a newer refold wrote it. `unweighed` facts have sizes that nobody here can measure, for
+    `unweighable` says why: they are believed, and the rest is checked. `sealed` is the last event under a
+    seal (0: none is), by so many `heads`; None where no seal was asked for. Of the `erased`, `loose` have
+    their notice after it. `prefixes` are the runs that a fork goes on from, the oldest first: their events
+    were checked with it.
     """
 
     run: str
@@ -174,7 +175,9 @@ class Verifier(Follower[Verification]):
         return tuple(self._prefixes)
 
     def notice(self, stored: Stored, upto: int) -> None:
-        """Take one more event of a run behind the fork, of which it has those up to `upto`: it may name what was erased."""
+        """Take one more event of a run behind the fork, of which it has those up to `upto`: it may name what
+        was erased.
+        """
         self._bare.notice(stored.kind, stored.body, upto)
 
     def result(self) -> Verification:
@@ -295,7 +298,9 @@ def _are_digested(stored: Stored, event: ev.Event) -> bool:
 
 
 def _read_otherwise(stored: Stored, event: ev.Event) -> bool:
-    """Whether another reader of JSON could read something else: SQLite goes by the first of two fields of one name."""
+    """Whether another reader of JSON could read something else: SQLite goes by the first of two fields of one
+    name.
+    """
     parts = [stored.body, stored.content or b"null"]
     if not isinstance(event, ev.UnknownAnnotation):
         written = codec.encode(

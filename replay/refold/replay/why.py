@@ -1,10 +1,10 @@
 """Why a run went on as it did at an event, and what that changed of its state.
 
-Nothing of this stands in a log but what did not simply allow. It is derived again, by the rules that decided then:
-each check is asked in its order, of the state that it was asked of.
+Nothing of this stands in a log but what did not simply allow. It is derived again, by the rules that decided
+then: each check is asked in its order, of the state that it was asked of.
 
-A state is immutable, and whatever did not change in it is the same object after as before. So two states are compared
-without looking at what they share, and the changes of a whole run cost about what folding it does.
+A state is immutable, and whatever did not change in it is the same object after as before. So two states are
+compared without looking at what they share, and the changes of a whole run cost about what folding it does.
 """
 
 import re
@@ -38,10 +38,12 @@ IGNORED = "cannot know, ignored"
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What one limit or guard said when it was asked, before decision number `before` (0: the first) was made.
+    """What one limit or guard said when it was asked, before decision number `before` (0: the first) was
+    made.
 
-    `said` are codes, `allowed` if it had nothing to say, or why it could say nothing. `saw` are the numbers and
-    names that it judged by, a limit's in its unit (`unknown`: of how many answers nobody knows them); `own` is a guard's memory, with digests for what was said.
+    `said` are codes, `allowed` if it had nothing to say, or why it could say nothing. `saw` are the numbers
+    and names that it judged by, a limit's in its unit (`unknown`: of how many answers nobody knows them);
+    `own` is a guard's memory, with digests for what was said.
     """
 
     who: str
@@ -54,7 +56,8 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked between the fact at event `fact` and event `seq`, in order, and what was decided then.
+    """All that was asked between the fact at event `fact` and event `seq`, in order, and what was decided
+    then.
 
     `says` is the event in a line, `told` each decision.
     """
@@ -73,8 +76,8 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
 async def why(store: Store, run: str, seq: int | None = None, registry: Registry = BUILTIN) -> Reasons:
     """What was seen and said at event `seq`, by default at the last fact or decision.
 
-    Of a fact: all that followed from it; of a decision: what was asked before it was made. Raises `UnknownRun`,
-    `DamagedLog`, and `WrongUse` for an annotation, from which nothing follows.
+    Of a fact: all that followed from it; of a decision: what was asked before it was made. Raises
+    `UnknownRun`, `DamagedLog`, and `WrongUse` for an annotation, from which nothing follows.
     """
     state, before, fact, at = NEW, NEW, None, 0
     last, reached = 0, None
@@ -104,7 +107,9 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
 def asked(
     before: RunState, fact: Fact, registry: Registry, number: int | None
 ) -> tuple[list[Opinion], list[Decision]]:
-    """The opinions asked for before decision `number` (from 1) was made, None: before the last; and all decisions."""
+    """The opinions asked for before decision `number` (from 1) was made, None: before the last; and all
+    decisions.
+    """
     found: list[Opinion] = []
 
     def look(entry: Entry, flow: Flow) -> None:
@@ -164,9 +169,11 @@ def _of_guard(watch: Watch, state: RunState, place: Place, before: int) -> Opini
 
 
 Changes = Mapping[str, str | None]
-"""The changed fields by their paths (`spent.usage.input`), as JSON text; None: it is gone, and all that was below it.
+"""The changed fields by their paths (`spent.usage.input`), as JSON text; None: it is gone, and all that was
+below it.
 
-They hold in their order. A field with its default is not there, as in the JSON of a state; but the agent's state always is.
+They hold in their order. A field with its default is not there, as in the JSON of a state; but the agent's
+state always is.
 """
 
 # What the row of an event tells already, and what is as long as the run.
@@ -185,9 +192,9 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 def state_changes(before: RunState | None, after: RunState) -> Changes:
     """What is another way after than before; all that it is, where nothing was before.
 
-    Not told: `seq` and `at`; the references of the window, of which counts, totals and ranges are told. Of the policy and
-    the tools it is told which event brought them; of lists and maps with more than a dozen entries, how many there are. In a
-    path, a dot within a key is written `\\.`.
+    Not told: `seq` and `at`; the references of the window, of which counts, totals and ranges are told. Of
+    the policy and the tools it is told which event brought them; of lists and maps with more than a dozen
+    entries, how many there are. In a path, a dot within a key is written `\\.`.
     """
     return _told(_changed("", before, after), after)
 
@@ -241,7 +248,9 @@ def _below(path: str, key: str) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value that is told as a whole, as JSON text; a list too long to be told event by event by its length."""
+    """A value that is told as a whole, as JSON text; a list too long to be told event by event by its
+    length.
+    """
     if isinstance(value, tuple | dict):
         count = len(cast("dict[str, Any]", value))
         if count > _MOST:
@@ -294,7 +303,9 @@ def _shape(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 
 def members(listed: tuple[object, ...]) -> dict[str, Any]:
-    """The members of a list by their own names or ids where they differ by them, else by their places from 0."""
+    """The members of a list by their own names or ids where they differ by them, else by their places from
+    0.
+    """
     names = [_name(each) for each in listed]
     distinct = all(names) and len(set(names)) == len(names)
     return {

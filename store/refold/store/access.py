@@ -1,7 +1,8 @@
 """Opening the file: whose it is, whether it may be written, and whether its schema is the store's.
 
-A database's schema is code: a view may stand for a table and have no end. So a file is asked by PRAGMA statements, whose
-names cannot be redefined, then for the text of its schema, and for nothing else until that is the text that we wrote.
+A database's schema is code: a view may stand for a table and have no end. So a file is asked by PRAGMA
+statements, whose names cannot be redefined, then for the text of its schema, and for nothing else until that
+is the text that we wrote.
 """
 
 import os
@@ -18,7 +19,8 @@ from refold.store.rows import SqlRow, translated
 
 _STEPS = 1_000
 _MOST_LOOKS = 50
-"""As many steps of SQLite's machine as a schema of some thousand objects takes to read, in lots of `_STEPS`."""
+"""As many steps of SQLite's machine as a schema of some thousand objects takes to read, in lots of `_STEPS`.
+"""
 _MOST_BYTES = 20_000
 """Of one object's text: ours have less than 2,000."""
 
@@ -114,10 +116,14 @@ _OLDEST_SQLITE = (3, 37, 0)
 
 
 def look(path: Path, *, readonly: bool) -> None:
-    """Look at the file before SQLite opens it for good. Raises `NotAStore`, `StoreUnavailable`, `DamagedStore`."""
+    """Look at the file before SQLite opens it for good.
+
+    Raises `NotAStore`, `StoreUnavailable`, `DamagedStore`.
+    """
     try:
         _check_place(path, readonly=readonly)
-        # An empty file is as good as none: SQLite makes a database of it, and deletes a -wal that is beside it.
+        # An empty file is as good as none: SQLite makes a database of it, and deletes a -wal that is beside
+        # it.
         size = _size(path)
         if size is not None and size < _HEADER and _holds(path, "-wal"):
             problem = "the file is empty, and its -wal is not: copy both, and find out who emptied it"
@@ -197,7 +203,8 @@ def _check_place(path: Path, *, readonly: bool) -> None:
         )
     if readonly and not path.exists():
         raise NotAStore(str(path), "there is no such file")
-    # SQLite names its journal and its locks after the path: under two names it would be two stores in one file.
+    # SQLite names its journal and its locks after the path: under two names it would be two stores in one
+    # file.
     if not readonly and (status := _status(path)) is not None and status.st_nlink > 1:
         raise NotAStore(
             str(path), "has more than one name (hard links), and each would have a log of its own: keep one"
@@ -220,7 +227,8 @@ def _probe(path: Path, *, readonly: bool) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
-            # A power cut while the file was being made. Opening it for writing rolls that back, and looks again.
+            # A power cut while the file was being made. Opening it for writing rolls that back, and looks
+            # again.
             if readonly:
                 raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
             return
@@ -240,7 +248,10 @@ def _holds(path: Path, suffix: str) -> bool:
 
 
 def _size(path: Path) -> int | None:
-    """Bytes of a file, None if there is none. It is asked once: another process may make or remove the file meanwhile."""
+    """Bytes of a file, None if there is none.
+
+    It is asked once: another process may make or remove the file meanwhile.
+    """
     status = _status(path)
     return None if status is None else status.st_size
 

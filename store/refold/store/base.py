@@ -1,12 +1,13 @@
 """What all our stores share: refusals before a log is looked at, and the rules of leases.
 
-A store is a `BaseStore` with hooks: each public method checks its arguments once, for every store, and then calls the
-hook of the same name with an underscore. Leases are rules over a `Claims`, the store's table of them inside one
-transaction, so that memory and SQLite cannot come to differ in who may take a run.
+A store is a `BaseStore` with hooks: each public method checks its arguments once, for every store, and then
+calls the hook of the same name with an underscore. Leases are rules over a `Claims`, the store's table of
+them inside one transaction, so that memory and SQLite cannot come to differ in who may take a run.
 
-Time is the store's own: every process that shares a file reads the clock of the machine that has it. A lease is good
-until an instant of that clock. One that ends further away than it was ever given for was written before the clock
-was set back, and would bar the run for as long as that: it is cut to its own length at the next look.
+Time is the store's own: every process that shares a file reads the clock of the machine that has it. A lease
+is good until an instant of that clock. One that ends further away than it was ever given for was written
+before the clock was set back, and would bar the run for as long as that: it is cut to its own length at the
+next look.
 """
 
 from abc import ABC, abstractmethod
@@ -106,7 +107,9 @@ def renew_lease(claims: Claims, lease: Lease, length: int) -> LeaseLost | None:
 
 
 def release_lease(claims: Claims, lease: Lease, after: int | None) -> None:
-    """Let go of the run, to be taken up in `after` ms; None: when it is woken. A lost lease changes nothing."""
+    """Let go of the run, to be taken up in `after` ms; None: when it is woken. A lost lease changes
+    nothing.
+    """
     token = claims.token(lease.run)
     if lease.token != token or not token:
         return
@@ -141,7 +144,10 @@ def check_sealed(size: int, heads: Sequence[SealedHead], seal: Seal) -> None:
 
 
 class BaseStore(ABC):
-    """A store whose hooks do the work. Opened by `open_store`, closed by `aclose` or at the end of `async with`."""
+    """A store whose hooks do the work.
+
+    Opened by `open_store`, closed by `aclose` or at the end of `async with`.
+    """
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""

@@ -1,10 +1,10 @@
 """Bundles as stores, and scans of whole logs without an event loop.
 
-A bundle is read once, from its front to its end, in bounded memory: a line of a run is held whole, and the lists of
-members and proofs, all of which have bounds in `verify_bundle`; nothing else is.
+A bundle is read once, from its front to its end, in bounded memory: a line of a run is held whole, and the
+lists of members and proofs, all of which have bounds in `verify_bundle`; nothing else is.
 
-It reads files that were looked at before: that they are stores, unchanged in their schema, is seen when the store
-itself is opened. Nothing is ever written.
+It reads files that were looked at before: that they are stores, unchanged in their schema, is seen when the
+store itself is opened. Nothing is ever written.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -62,14 +62,18 @@ def is_bundle(path: Path) -> bool:
 
 @contextmanager
 def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
-    """An open bundle. Here and inside, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle`, `WorldFailed`."""
+    """An open bundle. Here and inside, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle`,
+    `WorldFailed`.
+    """
     with in_our_words(path), path.open("rb") as file:
         yield Bundle(file, keys)
 
 
 @contextmanager
 def in_our_words(path: Path) -> Generator[None]:
-    """Raises what `reading` does for what the verifier raises: for who reads a bundle's lines later, elsewhere."""
+    """Raises what `reading` does for what the verifier raises: for who reads a bundle's lines later,
+    elsewhere.
+    """
     try:
         yield
     except verify_bundle.BundleChanged as error:
@@ -96,7 +100,8 @@ def stored_of(run: PackedRun, line: BundleLine) -> Stored:
 
 
 async def unpack(path: Path, target: Path) -> Unpacked:
-    """Make a store of a bundle's runs, event for event and hash for hash. Nothing is at `target` unless all went well.
+    """Make a store of a bundle's runs, event for event and hash for hash. Nothing is at `target` unless all
+    went well.
 
     The seal stays in the bundle: it is over a log of heads that the bundle has not. Raises as `reading`, and
     `WrongUse` where `target` is there already.
@@ -191,7 +196,8 @@ class Scan:
 
 
 def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:
-    """These runs of a store's file, or all runs of a bundle, each with its log; a log is to be read before the next.
+    """These runs of a store's file, or all runs of a bundle, each with its log; a log is to be read before
+    the next.
 
     Raises as `Scan`, or as `refold.store.bundles.reading`; so do the logs.
     """
@@ -207,7 +213,9 @@ def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterato
 
 
 def _packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
-    """The log of a bundle's run, each event checked; of a fork with what came before it, which `bundle.behind` checks not."""
+    """The log of a bundle's run, each event checked; of a fork with what came before it, which
+    `bundle.behind` checks not.
+    """
     checker = Checker()
     with in_our_words(path):  # whoever reads the log raises there what is wrong with it
         for owner, upto, line in bundle.behind(run):

@@ -7,12 +7,13 @@ Every event carries a hash over itself and the hash before it:
     digest = sha256(framed(salt) || content), and no bytes at all for an event without content
     framed(x) = the length of x in bytes, in decimal, then ":", then x
 
-`||` joins bytes. Text is UTF-8, integers are decimal without leading zeros, hashes are their 32 raw bytes, and
-salt, body and content are the bytes as stored. Before a run's first event stands `GENESIS`, 32 zero bytes: the
-header names the run, so that two runs that start alike have other hashes all the same.
+`||` joins bytes. Text is UTF-8, integers are decimal without leading zeros, hashes are their 32 raw bytes,
+and salt, body and content are the bytes as stored. Before a run's first event stands `GENESIS`, 32 zero
+bytes: the header names the run, so that two runs that start alike have other hashes all the same.
 
-Framing makes every input readable in one way only: no byte can move from one field into the next and leave the
-hash as it was. An event without content hashes 32 bytes less than one with empty content, so those two differ.
+Framing makes every input readable in one way only: no byte can move from one field into the next and leave
+the hash as it was. An event without content hashes 32 bytes less than one with empty content, so those two
+differ.
 
 The digest of the content is stored beside it. Erasing takes content and salt away and leaves the digest, and
 the chain still holds. Without the salt, a short erased text cannot be found by hashing guesses.
@@ -20,9 +21,9 @@ the chain still holds. Without the salt, a short erased text cannot be found by 
 A chain without a key shows accidents and careless edits. Who can write the file can compute it anew, and no
 chain shows that its tail was cut off: that takes heads kept elsewhere.
 
-Who reads edited words believes them. So a store gives the events of a log up to the first that is not what was recorded,
-and then raises; who judges logs himself asks for them with `checked=False`. This shows what a chain shows: no log that was
-computed anew, and no tail that was cut off.
+Who reads edited words believes them. So a store gives the events of a log up to the first that is not what
+was recorded, and then raises; who judges logs himself asks for them with `checked=False`. This shows what a
+chain shows: no log that was computed anew, and no tail that was cut off.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -106,7 +107,9 @@ def links(run: str, head: Head, records: Sequence[Record], before: int = 0) -> l
 
 
 def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
-    """The records as the events that follow `head`, numbered and chained. A salt without content is dropped."""
+    """The records as the events that follow `head`, numbered and chained. A salt without content is
+    dropped.
+    """
     return [
         Stored(
             run=run,
@@ -124,7 +127,9 @@ def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
 
 
 def unbroken(events: Sequence[Stored], previous: Head) -> int:
-    """How many of these events, the first of which stands after `previous`, have nothing wrong with them: see `check`."""
+    """How many of these events, the first of which stands after `previous`, have nothing wrong with them: see
+    `check`.
+    """
     # What `check` says, in one pass: all that is read comes through here.
     seq, last, begin, run, now, stamp = previous.seq, previous.hash, b"", None, None, b""
     for place, event in enumerate(events):
@@ -184,7 +189,8 @@ def _misplaced(seq: int, after: int) -> str | None:
 
 
 def _changed_digest(stored: Stored) -> str | None:
-    # An empty one hashes like none: an event that never had content would pass for one whose content was erased.
+    # An empty one hashes like none: an event that never had content would pass for one whose content was
+    # erased.
     size = DIGEST if stored.content_digest is None else len(stored.content_digest)
     return (
         None if size == DIGEST else f"its content digest is {size} bytes long, not {DIGEST}: it was changed"
@@ -213,14 +219,19 @@ def _changed(stored: Stored, previous: Head) -> str | None:
 
 
 class Checker:
-    """Is given the events of one log in order, those behind `head`, and gives them on as far as they are what was recorded."""
+    """Is given the events of one log in order, those behind `head`, and gives them on as far as they are what
+    was recorded.
+    """
 
     def __init__(self, head: Head = START) -> None:
         self._head = head
         self._problem: DamagedLog | None = None
 
     def held(self, events: Sequence[Stored]) -> Sequence[Stored]:
-        """These events up to the first that is not what was recorded. Raises `DamagedLog` if that came before them, or first."""
+        """These events up to the first that is not what was recorded.
+
+        Raises `DamagedLog` if that came before them, or first.
+        """
         self.go_on()
         whole = unbroken(events, self._head)
         self._head = events[whole - 1] if whole else self._head
@@ -237,7 +248,9 @@ class Checker:
 
 
 class CheckedPages(AsyncIterator[Sequence[Stored]]):
-    """The events behind event `after`, of pages that begin with that one: with its hash the next is chained."""
+    """The events behind event `after`, of pages that begin with that one: with its hash the next is
+    chained.
+    """
 
     def __init__(self, pages: AsyncIterator[Sequence[Stored]], after: int) -> None:
         self._pages, self._after = pages, max(after, 0)
@@ -253,7 +266,9 @@ class CheckedPages(AsyncIterator[Sequence[Stored]]):
 
 
 def held_apart(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequence[Stored]:
-    """These events, from here and there in a log, with the hashes of those before them. Raises `DamagedLog`."""
+    """These events, from here and there in a log, with the hashes of those before them. Raises
+    `DamagedLog`.
+    """
     for stored in events:
         before = stored.seq - 1
         previous = Head(seq=before, hash=hashes.get(before, b"")) if before else START
@@ -263,7 +278,9 @@ def held_apart(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequenc
 
 
 def changed(stored: Stored, previous: Head) -> DamagedLog | None:
-    """That an event, which stands after `previous`, is not what was recorded, and what is wrong with it; None if it is."""
+    """That an event, which stands after `previous`, is not what was recorded, and what is wrong with it; None
+    if it is.
+    """
     problem = check(stored, previous)
     if problem is None:
         return None

@@ -1,11 +1,12 @@
 """Rules that every store checks before it looks at a log, the lineage of forks, and pages of results.
 
-A fork's log begins right behind an event of its parent's: its first event is number N + 1, names the parent, N and the
-hash of event N, and is chained to that hash. So what came before is stored once, and what verifies the fork verifies
-its prefix. Nothing else tells of the lineage: there is no table that could be lost, or could say otherwise.
+A fork's log begins right behind an event of its parent's: its first event is number N + 1, names the parent,
+N and the hash of event N, and is chained to that hash. So what came before is stored once, and what verifies
+the fork verifies its prefix. Nothing else tells of the lineage: there is no table that could be lost, or
+could say otherwise.
 
-The parent is the run that has event N in its own log. Hence each step of a lineage leads to a smaller number, and a
-lineage ends, whatever a forged log says.
+The parent is the run that has event N in its own log. Hence each step of a lineage leads to a smaller number,
+and a lineage ends, whatever a forged log says.
 """
 
 import re
@@ -62,7 +63,8 @@ def check_run(run: str) -> None:
 
 
 def check_new_run(run: str) -> None:
-    """Refuse an id for a new run that no command could name: one that means another thing there. Raises `WrongUse`.
+    """Refuse an id for a new run that no command could name: one that means another thing there. Raises
+    `WrongUse`.
 
     A reader of a log takes any that `check_run` lets by: it may be older, or of another program.
     """
@@ -208,7 +210,8 @@ def origin_of(first: int, kind: str, body: bytes) -> Origin | None:
 def traced(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
     """Where the runs before `run` were left, the oldest first; none for a run with a beginning of its own.
 
-    `own` looks a run's own log up; None: it has no events. Raises `DamagedLog` for a lineage that leads nowhere.
+    `own` looks a run's own log up; None: it has no events. Raises `DamagedLog` for a lineage that leads
+    nowhere.
     """
     found, at = list[Origin](), own(run)
     while at is not None and at.origin is not None:
@@ -234,8 +237,8 @@ def pieces(run: str, last: int, lineage: Sequence[Origin]) -> list[LogPart]:
 def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> None:
     """Refuse a fork of what is not there. Raises `WrongUse`.
 
-    `hashed` is the hash of that event in the parent's own log, None if it has none; `depth` how many runs would stand
-    behind the fork.
+    `hashed` is the hash of that event in the parent's own log, None if it has none; `depth` how many runs
+    would stand behind the fork.
     """
     if hashed is None:
         raise WrongUse(f"run {run}: {_named(origin)}, which this store does not have in that run's own log")
@@ -250,7 +253,9 @@ def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> 
 
 
 def check_link(run: str, origin: Origin, hashed: object) -> None:
-    """Raise `DamagedLog` unless the event that a fork goes on from has the hash that it says, and is there."""
+    """Raise `DamagedLog` unless the event that a fork goes on from has the hash that it says, and is
+    there.
+    """
     if hashed != origin.hash:
         has = (
             f"has the hash {hashed.hex()} and not the one named"
@@ -283,9 +288,9 @@ T = TypeVar("T")
 class Pages(Generic[T], AsyncIterator[Sequence[T]]):
     """Chunks, from a function that gives the next one and an empty one at the end.
 
-    No async generator, on purpose: a reader that stops half-way leaves nothing behind that an event loop would
-    have to finalise (trio warns when it has to), and between two chunks nothing is open, so a slow reader
-    keeps no writer from its checkpoints.
+    No async generator, on purpose: a reader that stops half-way leaves nothing behind that an event loop
+    would have to finalise (trio warns when it has to), and between two chunks nothing is open, so a slow
+    reader keeps no writer from its checkpoints.
     """
 
     def __init__(self, following: Callable[[], Awaitable[Sequence[T]]]) -> None:

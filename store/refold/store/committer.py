@@ -1,16 +1,19 @@
 """One SQLite file, open for writing: appends that wait at one moment become one transaction.
 
-A commit costs the same for one append as for a hundred: a trip to the connection's thread and, if it is to survive a
-power cut, a flush of the disk. So while one group is being committed the next one gathers, and 64 runs pay for one.
+A commit costs the same for one append as for a hundred: a trip to the connection's thread and, if it is to
+survive a power cut, a flush of the disk. So while one group is being committed the next one gathers, and 64
+runs pay for one.
 
 What a group shares is the commit, not the fate: see `group_commit`, which is what runs in that thread.
 
-Where no append waits for the disk (`process`), the trip would cost more than the commit. So a short append that is alone is
-committed in the event loop's own thread, unless other work on the connection, or another program's lock, would be waited for.
+Where no append waits for the disk (`process`), the trip would cost more than the commit. So a short append
+that is alone is committed in the event loop's own thread, unless other work on the connection, or another
+program's lock, would be waited for.
 
-What flushes the disk even there is a checkpoint, and the first commit after it, which begins the journal anew. A commit in the
-event loop's thread makes no checkpoint. Every so many of them, two commits in a row go to the connection's thread: one for each
-flush. After a checkpoint that comes otherwise, by a long group or by another program, one commit of the loop's may flush.
+What flushes the disk even there is a checkpoint, and the first commit after it, which begins the journal
+anew. A commit in the event loop's thread makes no checkpoint. Every so many of them, two commits in a row go
+to the connection's thread: one for each flush. After a checkpoint that comes otherwise, by a long group or by
+another program, one commit of the loop's may flush.
 """
 
 import asyncio
@@ -84,14 +87,17 @@ class Database(Readable):
             try:
                 return await self.writer.run(function, *args)
             except asyncio.CancelledError:
-                # The function runs all the same, in its thread. Once it has, a look at the file shows how it ended.
+                # The function runs all the same, in its thread. Once it has, a look at the file shows how it
+                # ended.
                 await self.writer.reached()
                 raise
 
     async def erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        """See `Store.erase`. When cancelled, it has erased, but perhaps not out of the last gap of the file."""
+        """See `Store.erase`. When cancelled, it has erased, but perhaps not out of the last gap of the
+        file.
+        """
         head, marks = await self.write(readable.erase, run, expected_seq, lease, seqs, notice)
         with translated(self.path):
             found = await asyncio.to_thread(readable.residue_stands, self.path, marks)
@@ -100,7 +106,9 @@ class Database(Readable):
         return head
 
     async def close(self) -> None:
-        """Close both connections. The last one to close a file tidies up its journal, so the writer is last."""
+        """Close both connections. The last one to close a file tidies up its journal, so the writer is
+        last.
+        """
         with anyio.CancelScope(shield=True), translated(self.path):
             try:
                 await super().close()
@@ -111,14 +119,18 @@ class Database(Readable):
 
 GROUP_ROWS = 500
 GROUP_BYTES = 2 * 2**20
-"""Where a group ends, so that a commit stays short. It may be larger by one append, for an append is never cut."""
+"""Where a group ends, so that a commit stays short.
+
+It may be larger by one append, for an append is never cut.
+"""
 
 
 HERE_ROWS = 64
 HERE_BYTES = 2**16
 """The most of an append that is committed in the event loop's thread: some tenths of a millisecond."""
 HERE_IN_A_ROW = 256
-"""So many appends are, before one goes to the connection's thread: what its commit finds too long, it cuts."""
+"""So many appends are, before one goes to the connection's thread: what its commit finds too long, it cuts.
+"""
 
 
 class Append:

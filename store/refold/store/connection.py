@@ -1,4 +1,6 @@
-"""How every connection to the file is made: by URI, in autocommit, with pages for results and bytes for text."""
+"""How every connection to the file is made: by URI, in autocommit, with pages for results and bytes for
+text.
+"""
 
 import sqlite3
 from collections.abc import Generator, Sequence
@@ -14,25 +16,32 @@ BUSY_SECONDS = 5.0
 """How long a statement waits for another program's lock."""
 
 CHECKPOINT_PAGES = 1000
-"""So many pages of the write-ahead log are brought into the file at the end of a commit that may take its time."""
+"""So many pages of the write-ahead log are brought into the file at the end of a commit that may take its
+time.
+"""
 
 MOST_BYTES = 2**28
-"""Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into memory."""
+"""Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into
+memory.
+"""
 STEPS = 1_000_000
 """Of SQLite's machine, between two looks at whether a statement goes on for ever: some ten milliseconds."""
 LOOKS, LOOK_BYTES = 50, 100_000
-"""So often it is looked at before that is so, and once more for so many bytes of the file: a row takes less."""
+"""So often it is looked at before that is so, and once more for so many bytes of the file: a row takes less.
+"""
 
 
 class PagedCursor(sqlite3.Cursor):
     """A cursor whose `fetchall` gives a page: a bounded number of rows and bytes. Once only.
 
-    So a page is one round trip, whatever the sizes of its rows turn out to be. A row's bulk is in its last two
-    columns, which are bytes or NULL: see `schema`.
+    So a page is one round trip, whatever the sizes of its rows turn out to be. A row's bulk is in its last
+    two columns, which are bytes or NULL: see `schema`.
     """
 
     def fetchall(self) -> list[SqlRow]:
-        """The first rows, until there are `ROWS` of them or `BYTES` bytes, or the next holds more than `MOST_BYTES`."""
+        """The first rows, until there are `ROWS` of them or `BYTES` bytes, or the next holds more than
+        `MOST_BYTES`.
+        """
         page, size = list[SqlRow](), 0
         try:
             for row in self:
@@ -53,13 +62,15 @@ def _size(value: object) -> int:
 
 
 class PagedConnection(sqlite3.Connection):
-    """A connection with paged cursors, text as the bytes that are on disk, and no trust in the file at `path`.
+    """A connection with paged cursors, text as the bytes that are on disk, and no trust in the file at
+    `path`.
 
-    A forged file can make a statement of ours go round in circles. One that takes more steps than a file of its size can
-    need ends by SQLITE_INTERRUPT.
+    A forged file can make a statement of ours go round in circles. One that takes more steps than a file of
+    its size can need ends by SQLITE_INTERRUPT.
 
-    A cursor that dies resets its statement: one that another thread may be running again by then, out of the statement
-    cache. So cursors are closed by who made them. Ask for rows by `row_page` alone, or close their cursor.
+    A cursor that dies resets its statement: one that another thread may be running again by then, out of the
+    statement cache. So cursors are closed by who made them. Ask for rows by `row_page` alone, or close their
+    cursor.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -78,7 +89,9 @@ class PagedConnection(sqlite3.Connection):
         self.set_progress_handler(lambda: self._goes_on(path), STEPS)
 
     def hurry(self, *, hurried: bool) -> None:
-        """Whether statements from here on fail where they would wait for a lock, and commits leave checkpoints to others."""
+        """Whether statements from here on fail where they would wait for a lock, and commits leave
+        checkpoints to others.
+        """
         if hurried != self._hurried:
             seconds, pages = (0, 0) if hurried else (BUSY_SECONDS, CHECKPOINT_PAGES)
             super().execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}").close()
@@ -138,7 +151,10 @@ def uri(path: Path, options: str) -> str:
 
 
 def direct(path: Path, options: str) -> PagedConnection:
-    """A connection in autocommit: what is no transaction of ours commits by itself. Any thread may use it, one at a time."""
+    """A connection in autocommit: what is no transaction of ours commits by itself.
+
+    Any thread may use it, one at a time.
+    """
     connection = sqlite3.connect(
         uri(path, options),
         uri=True,
@@ -157,7 +173,10 @@ def row_page(connection: sqlite3.Connection, sql: str, parameters: Sequence[Any]
 
 
 def event_page(connection: PagedConnection, run: str, sql: str, parameters: Sequence[Any]) -> list[SqlRow]:
-    """A page of the run's events, whose keys lie above the first parameter. Raises `DamagedStore` for one too large."""
+    """A page of the run's events, whose keys lie above the first parameter.
+
+    Raises `DamagedStore` for one too large.
+    """
     try:
         return row_page(connection, sql, parameters)
     except sqlite3.DataError as error:

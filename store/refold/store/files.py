@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, and Ed25519 keys in PEM files.
 
-Signing needs `cryptography`, which is imported here and late. Checking a signature does not: see `verify_bundle`.
+Signing needs `cryptography`, which is imported here and late. Checking a signature does not: see
+`verify_bundle`.
 """
 
 import os
@@ -26,8 +27,8 @@ _TRAILS = ("", "-wal", "-shm", "-journal")  # what SQLite leaves beside its file
 def written_beside(path: Path, *, force: bool = False) -> Generator[Path]:
     """A path to write at, which becomes `path` if all goes well; else nothing is left of it.
 
-    Raises `WrongUse` where `path` is there already, at the beginning or at the end; with `force` only where it is no
-    file. Raises `WorldFailed` where it cannot be written.
+    Raises `WrongUse` where `path` is there already, at the beginning or at the end; with `force` only where
+    it is no file. Raises `WorldFailed` where it cannot be written.
     """
     check_free(path, force=force)
     # A name that cannot be guessed: a link that was put there would be followed.
@@ -96,7 +97,9 @@ class SigningKey:
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """The private key in a PEM file. Raises `BadKey`, and `WrongUse` where `cryptography` is not installed."""
+    """The private key in a PEM file. Raises `BadKey`, and `WrongUse` where `cryptography` is not
+    installed.
+    """
     _need()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -128,7 +131,8 @@ def read_public_key(path: Path) -> bytes:
 
 
 def make_key(path: Path) -> bytes:
-    """Write a new private key to `path`, for its owner's eyes only, and the public one beside it as `path`.pub.
+    """Write a new private key to `path`, for its owner's eyes only, and the public one beside it as
+    `path`.pub.
 
     Returns the public key, 32 bytes. Nothing is ever written over: raises `BadKey`.
     """

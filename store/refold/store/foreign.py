@@ -1,7 +1,9 @@
 """Tables of a database that another program made, read from its bytes and from nothing else.
 
-Such a file is hostile until shown otherwise: its schema is code. So it is opened in memory, and only stored columns of plain
-tables are read, under an authorizer that allows nothing else: no view, virtual table or generated column is run. Nothing is written, neither to the file nor beside it; what its write-ahead log held is not in its bytes.
+Such a file is hostile until shown otherwise: its schema is code. So it is opened in memory, and only stored
+columns of plain tables are read, under an authorizer that allows nothing else: no view, virtual table or
+generated column is run. Nothing is written, neither to the file nor beside it; what its write-ahead log held
+is not in its bytes.
 """
 
 import sqlite3
@@ -45,7 +47,10 @@ class BadDatabase(Damaged):
 
 
 class ForeignTable:
-    """One table: its name, its columns, its rows in the order they were written. `cut`: there are more than `MOST_ROWS`."""
+    """One table: its name, its columns, its rows in the order they were written.
+
+    `cut`: there are more than `MOST_ROWS`.
+    """
 
     def __init__(
         self, name: str, columns: tuple[str, ...], rows: list[tuple[Value, ...]], *, cut: bool

@@ -1,9 +1,9 @@
 """Appends, as they are written: a group of them in one transaction.
 
-Each append is checked against its own run's head and token, inside the transaction. One that is not as expected is
-left out. If SQLite refuses the rest, it is rolled back and written again append by append, so that only the offender
-fails. A later append of the same run then fails by itself, for it expects a head that never came to be. The hashes
-are computed in there too, after a head that cannot move.
+Each append is checked against its own run's head and token, inside the transaction. One that is not as
+expected is left out. If SQLite refuses the rest, it is rolled back and written again append by append, so
+that only the offender fails. A later append of the same run then fails by itself, for it expects a head that
+never came to be. The hashes are computed in there too, after a head that cannot move.
 """
 
 import sqlite3
@@ -41,10 +41,11 @@ class AppendRequest(NamedTuple):
 
 
 class Known:
-    """Where runs stood after the last group, for as long as the file was not changed since, by us or by others.
+    """Where runs stood after the last group, for as long as the file was not changed since, by us or by
+    others.
 
-    SQLite counts the rows that a connection changed, and gives the file another version when any other has changed
-    it. As long as both are as they were, a transaction that looked again would find the same.
+    SQLite counts the rows that a connection changed, and gives the file another version when any other has
+    changed it. As long as both are as they were, a transaction that looked again would find the same.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,10 @@ def commit(connection: PagedConnection, group: Sequence[AppendRequest], known: K
 
 
 def commit_unhindered(connection: PagedConnection, append: AppendRequest, known: Known) -> Outcome | None:
-    """Write one append. None, with nothing done, where the transaction cannot begin now: another program has the lock."""
+    """Write one append.
+
+    None, with nothing done, where the transaction cannot begin now: another program has the lock.
+    """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except FAILED:
@@ -150,7 +154,9 @@ def _find(connection: PagedConnection, run: str) -> RunPlace | DamagedStore | No
 
 
 def _forked(connection: PagedConnection, append: AppendRequest, place: RunPlace) -> RunPlace | RefoldError:
-    """The place of a run without events at which it is to begin as a fork; as it is, where that is not asked for."""
+    """The place of a run without events at which it is to begin as a fork; as it is, where that is not asked
+    for.
+    """
     if place.token != append.lease.token:
         return place
     try:

@@ -1,4 +1,7 @@
-"""A store in memory, with every promise of a store but durability. For tests, and for runs that need not be kept."""
+"""A store in memory, with every promise of a store but durability.
+
+For tests, and for runs that need not be kept.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -44,7 +47,9 @@ class _ClaimRow(NamedTuple):
 
 
 class _Tables:
-    """What the store holds: logs of runs, their tokens, claims and snapshots. `now` is its clock, in seconds."""
+    """What the store holds: logs of runs, their tokens, claims and snapshots. `now` is its clock, in
+    seconds.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -139,9 +144,9 @@ class _Tables:
 class MemoryStore(BaseStore):
     """A real store that forgets everything at the end.
 
-    Works on every event loop that anyio knows, without threads; belongs to the loop's thread. Every method lets
-    other tasks run first, as a store on disk would, so that races show in tests. `now` is its clock, in seconds:
-    what leases are counted by.
+    Works on every event loop that anyio knows, without threads; belongs to the loop's thread. Every method
+    lets other tasks run first, as a store on disk would, so that races show in tests. `now` is its clock, in
+    seconds: what leases are counted by.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

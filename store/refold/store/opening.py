@@ -1,8 +1,8 @@
 """Addresses of stores, and how each is opened.
 
-An address is the path of a SQLite file (`runs.db`, or a `Path`), `sqlite:PATH` for the same said in full, or `memory:` for
-a new store in memory. A path whose text could be an address, as `old:runs.db`, is written `./old:runs.db` or
-`sqlite:old:runs.db`; a `Path` is always a path.
+An address is the path of a SQLite file (`runs.db`, or a `Path`), `sqlite:PATH` for the same said in full, or
+`memory:` for a new store in memory. A path whose text could be an address, as `old:runs.db`, is written
+`./old:runs.db` or `sqlite:old:runs.db`; a `Path` is always a path.
 """
 
 import re
@@ -64,9 +64,10 @@ async def open_store(
 
     Args:
         address: the path of a SQLite file, `sqlite:PATH`, or `memory:` for a new store in memory.
-        durability: with `"fsync"` an append that returned survives a power cut, with `"process"` the end of this
-            process but not always a power cut. A store in memory survives neither.
-        readonly: for audits: no store is made or written. SQLite may still put its `-shm` and `-wal` beside the file.
+        durability: with `"fsync"` an append that returned survives a power cut, with `"process"` the end of
+            this process but not always a power cut. A store in memory survives neither.
+        readonly: for audits: no store is made or written. SQLite may still put its `-shm` and `-wal` beside
+            the file.
 
     Raises:
         WrongUse: an address that names no store, or `readonly` for one in memory, which would stay empty.
@@ -85,7 +86,9 @@ async def open_store(
 
 
 def open_memory(now: Callable[[], float] = monotonic) -> "BaseStore":
-    """Make a store in memory, without awaiting. `now` is the clock, in seconds, by which its leases run out."""
+    """Make a store in memory, without awaiting. `now` is the clock, in seconds, by which its leases run
+    out.
+    """
     from refold.store.memory import MemoryStore
 
     return MemoryStore(now)
@@ -94,7 +97,8 @@ def open_memory(now: Callable[[], float] = monotonic) -> "BaseStore":
 def open_here(path: str | PathLike[str]) -> "BaseStore":
     """Open a SQLite file to be read in the calling thread, for a program that does one thing after another.
 
-    No event loop is needed and no thread is made: none of the store's methods ever waits. Raises as `open_store`.
+    No event loop is needed and no thread is made: none of the store's methods ever waits. Raises as
+    `open_store`.
     """
     from refold.store.sqlite import SqliteStore
 

@@ -1,7 +1,7 @@
 """Writing a bundle: runs of a store in one zip that verifies offline. Its bytes: docs/reference/bundles.md.
 
-The same runs under the same seal give the same bytes (on machines whose zlib packs alike): members have no time, a
-fixed order, and nothing of the machine. A bundle is for proof, so what does not verify is not packed.
+The same runs under the same seal give the same bytes (on machines whose zlib packs alike): members have no
+time, a fixed order, and nothing of the machine. A bundle is for proof, so what does not verify is not packed.
 """
 
 import json
@@ -85,7 +85,8 @@ class _PackedFile(msgspec.Struct, frozen=True):
 
 
 async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
-    """Write a bundle of these runs, and of those behind a fork, whole. Nothing is at `path` unless all went well.
+    """Write a bundle of these runs, and of those behind a fork, whole. Nothing is at `path` unless all went
+    well.
 
     Raises `WrongUse` where `path` is there already, or for more than a bundle can hold; `DamagedLog` and
     `DamagedSeals` for what would not verify; `UnknownRun`; `WorldFailed`.
@@ -126,7 +127,9 @@ async def _origins(store: Store, runs: Collection[str]) -> dict[str, Sequence[Or
 
 
 async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
-    """The newest sealed head of each run, with its path to the seal's last entry, and that one's to the root."""
+    """The newest sealed head of each run, with its path to the seal's last entry, and that one's to the
+    root.
+    """
     log, newest = Prover([seal.size - 1]), dict[str, Head]()
     last: tuple[str, Head] = "", START
     async for entry in _entries(store, seal.size):

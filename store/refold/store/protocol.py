@@ -20,8 +20,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `body` and `content` are JSON text (`content` None: the event said nothing). `salt` blinds the
     content's digest, so that a short erased text cannot be found by guessing; it goes with the content.
-    `at` is integer nanoseconds since the Unix epoch. `content_digest`, beside content None, is that of a content
-    which was erased before the record came here (out of a bundle): else it is computed.
+    `at` is integer nanoseconds since the Unix epoch. `content_digest`, beside content None, is that of a
+    content which was erased before the record came here (out of a bundle): else it is computed.
     """
 
     at: int
@@ -33,14 +33,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The end of a log: the number and the hash (32 bytes) of its last event. A run without events has seq 0."""
+    """The end of a log: the number and the hash (32 bytes) of its last event. A run without events has seq
+    0.
+    """
 
     seq: int
     hash: bytes
 
 
 class Stored(Head, frozen=True, kw_only=True, gc=False):
-    """One event as it is on disk, and so the head of the log up to it. `seq` counts from 1; see `refold.store.chain`.
+    """One event as it is on disk, and so the head of the log up to it. `seq` counts from 1; see
+    `refold.store.chain`.
 
     `content_digest` is 32 bytes, or None for an event that never had content. Content None beside a digest
     is content that was erased.
@@ -71,8 +74,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """That a run has an engine, or wants one.
 
-    `holder` has the lease under `token`, for `seconds` more if it does not renew it. It is free where `holder` is
-    "": then the run is to be taken up in `seconds`, 0 or less: now.
+    `holder` has the lease under `token`, for `seconds` more if it does not renew it. It is free where
+    `holder` is "": then the run is to be taken up in `seconds`, 0 or less: now.
     """
 
     run: str
@@ -82,7 +85,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A state after event `seq`, as bytes: a cache. Who reads another `version` than it writes folds the log."""
+    """A state after event `seq`, as bytes: a cache. Who reads another `version` than it writes folds the
+    log.
+    """
 
     seq: int
     version: str
@@ -90,7 +95,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SealedHead(Head, frozen=True, kw_only=True, gc=False):
-    """An entry of the log of heads: at some time, event `seq` of `run` had this hash. `place` counts from 1."""
+    """An entry of the log of heads: at some time, event `seq` of `run` had this hash. `place` counts from
+    1.
+    """
 
     place: int
     run: str
@@ -219,15 +226,17 @@ class Store(Protocol):
     """
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        """Append all of `records` or none, and return the new head once they are as durable as the store promises.
+        """Append all of `records` or none, and return the new head once they are as durable as the store
+        promises.
 
         `expected_seq` is the number of the run's last event (0 for a new run). It and the lease's token are
         checked in the transaction that writes. Raises `Conflict` or `LeaseLost`; nothing is then written.
         `records` is not empty.
 
-        A new run may begin as a fork: `expected_seq` is then the number of an event in another run's own log, and the
-        first record, of kind `run_forked`, names that run, that number and that event's hash in its body (`parent`,
-        `parent_seq`, `parent_hash` in hex). It is chained to that event. Raises `WrongUse` if that event is not there.
+        A new run may begin as a fork: `expected_seq` is then the number of an event in another run's own log,
+        and the first record, of kind `run_forked`, names that run, that number and that event's hash in its
+        body (`parent`, `parent_seq`, `parent_hash` in hex). It is chained to that event. Raises `WrongUse` if
+        that event is not there.
         """
         ...
 
@@ -240,21 +249,27 @@ class Store(Protocol):
     ) -> AsyncIterator[Sequence[Stored]]:
         """The events with `after < seq <= upto` in order, in chunks of bounded size.
 
-        Raises `DamagedLog` in the place of the first that is not what was recorded, or behind a gap; not so `checked`, all
-        that is there comes as it stands: see `refold.store.chain`.
+        Raises `DamagedLog` in the place of the first that is not what was recorded, or behind a gap; not so
+        `checked`, all that is there comes as it stands: see `refold.store.chain`.
 
-        A run without events yields nothing. Events appended after the call may or may not be seen. Of a fork the
-        events before it come first, from event 1: they say of which `run` they are. Raises `DamagedLog` for a fork of
-        what is not there.
+        A run without events yields nothing. Events appended after the call may or may not be seen. Of a fork
+        the events before it come first, from event 1: they say of which `run` they are. Raises `DamagedLog`
+        for a fork of what is not there.
         """
         ...
 
     async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
-        """The events with these numbers, ascending; numbers that the run does not have are left out. Raises as `read`."""
+        """The events with these numbers, ascending; numbers that the run does not have are left out.
+
+        Raises as `read`.
+        """
         ...
 
     async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
-        """All events of these kinds, ascending; of a fork with those before it. Meant for kinds that are rare. Raises as `read`."""
+        """All events of these kinds, ascending; of a fork with those before it.
+
+        Meant for kinds that are rare. Raises as `read`.
+        """
         ...
 
     async def lineage(self, run: str) -> Sequence[Origin]:
@@ -267,11 +282,12 @@ class Store(Protocol):
     async def erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        """Take content and salt of these events away for good, and append `notice`, which says so: both or neither.
+        """Take content and salt of these events away for good, and append `notice`, which says so: both or
+        neither.
 
-        The digests stay, and the chain holds. Snapshots of the run and of its forks go too: what is erased in a run
-        is erased in what was forked from it. Raises as `append`; `WrongUse` for a number that the run's own log does
-        not have, or an event that never had content. An erased one may be erased again.
+        The digests stay, and the chain holds. Snapshots of the run and of its forks go too: what is erased in
+        a run is erased in what was forked from it. Raises as `append`; `WrongUse` for a number that the run's
+        own log does not have, or an event that never had content. An erased one may be erased again.
         """
         ...
 
@@ -280,14 +296,15 @@ class Store(Protocol):
     ) -> Lease:
         """Take the run for `holder`, for so long by the store's own clock; the run need not have events yet.
 
-        The token is greater than any before it: who had the run is fenced out. Raises `Held` while an engine has it,
-        unless `over` is the token of that very lease. A lease whose end lies further away than it was ever given for
-        (the clock was set back) has its own length left from now.
+        The token is greater than any before it: who had the run is fenced out. Raises `Held` while an engine
+        has it, unless `over` is the token of that very lease. A lease whose end lies further away than it was
+        ever given for (the clock was set back) has its own length left from now.
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        """Have the lease for so long from now; one that ran out is good again if the run was not taken meanwhile.
+        """Have the lease for so long from now; one that ran out is good again if the run was not taken
+        meanwhile.
 
         Raises `LeaseLost`.
         """
@@ -316,18 +333,23 @@ class Store(Protocol):
         ...
 
     async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot in place of the run's last one, if it is of a later event. It never delays an append long."""
+        """Keep a snapshot in place of the run's last one, if it is of a later event.
+
+        It never delays an append long.
+        """
         ...
 
     async def snapshot(self, run: str, version: str) -> Snapshot | None:
-        """The run's snapshot if it is of this version, and of the log as it stands: its event has the same hash."""
+        """The run's snapshot if it is of this version, and of the log as it stands: its event has the same
+        hash.
+        """
         ...
 
     async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
         """Append the entries to the log of heads, and the seal over all of it: all or nothing.
 
-        Places go on from the last one, and `seal.size` is the last place; there may be no new entry, for a new
-        signature. Raises `SealedElsewhere`.
+        Places go on from the last one, and `seal.size` is the last place; there may be no new entry, for a
+        new signature. Raises `SealedElsewhere`.
         """
         ...
 
@@ -340,11 +362,14 @@ class Store(Protocol):
         ...
 
     def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
-        """Ids and heads of the runs whose id starts with `prefix`, newest first, in chunks of bounded size."""
+        """Ids and heads of the runs whose id starts with `prefix`, newest first, in chunks of bounded
+        size.
+        """
         ...
 
     async def check(self) -> None:
-        """Look through all that is stored for damage that would hide events from a reader. Raises `DamagedStore`.
+        """Look through all that is stored for damage that would hide events from a reader. Raises
+        `DamagedStore`.
 
         What was changed in an event it does not find: the hash chain shows that.
         """

@@ -1,10 +1,10 @@
 """A file of a store that can be read, the bridge to its thread, and text that is left after an erasure.
 
-`secure_delete` overwrites what is deleted. It does not overwrite the gap that is left in a page when SQLite makes room
-by moving rows to the page beside it: there a copy of a row may stand that nothing leads to (seen at one to four of 200
-small events of 20 runs that grew side by side). Only VACUUM, which writes the whole file anew, takes it away, so it is
-worth looking first whether there is one: a row has its hash and its content's digest side by side, 64 bytes that stand
-in the file once, or too often.
+`secure_delete` overwrites what is deleted. It does not overwrite the gap that is left in a page when SQLite
+makes room by moving rows to the page beside it: there a copy of a row may stand that nothing leads to (seen
+at one to four of 200 small events of 20 runs that grew side by side). Only VACUUM, which writes the whole
+file anew, takes it away, so it is worth looking first whether there is one: a row has its hash and its
+content's digest side by side, 64 bytes that stand in the file once, or too often.
 """
 
 import os
@@ -59,7 +59,10 @@ class Readable:
 
     @classmethod
     def open_here(cls, path: Path) -> Self:
-        """Open a file that is there. It is read in the thread that asks, and every other task of it waits meanwhile."""
+        """Open a file that is there.
+
+        It is read in the thread that asks, and every other task of it waits meanwhile.
+        """
         look(path, readonly=True)
         with translated(str(path)):
             return cls(str(path), _Here(open_reader(path)))
@@ -70,7 +73,9 @@ class Readable:
         return WrongUse(f"store {self.path}: opened to be read only; open it without `readonly`")
 
     def check_file(self) -> None:
-        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in one without a name."""
+        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in
+        one without a name.
+        """
         file, journal = _file(self.path), _file(f"{self.path}-wal") if self.writes else None
         if self._files[1] is None:
             self._files = self._files[0], journal  # it is made with the first page that is written
@@ -101,7 +106,8 @@ class _Here:
         try:
             return function(self._connection, *args)
         except sqlite3.OperationalError as error:
-            # SQLite asks us now and then whether it is to go on. Ctrl-C is heard there, and SQLite only told to end.
+            # SQLite asks us now and then whether it is to go on. Ctrl-C is heard there, and SQLite only told
+            # to end.
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT and not self._connection.endless:
                 raise KeyboardInterrupt from error
             raise
@@ -144,8 +150,9 @@ class DirectBridge:
 
 CHUNK = 2**20
 
-# Files that were looked into, by device and inode. Closing any one would drop every lock that this process has on the
-# file, SQLite's too (https://sqlite.org/howtocorrupt.html, 2.2): so each stays open, once, until the process ends.
+# Files that were looked into, by device and inode. Closing any one would drop every lock that this process
+# has on the file, SQLite's too (https://sqlite.org/howtocorrupt.html, 2.2): so each stays open, once, until
+# the process ends.
 _open: dict[tuple[int, int], int] = {}
 
 

@@ -231,7 +231,8 @@ def unread(path: str, run: str, first: int, last: int) -> DamagedStore:
 
 
 def reached(path: str, run: str, page: Sequence[SqlRow], after: int, last: int) -> int:
-    """The key of the page's last row: it was asked for what comes after a key, up to `last`, which is in the log.
+    """The key of the page's last row: it was asked for what comes after a key, up to `last`, which is in the
+    log.
 
     Raises `DamagedStore` where rows do not ascend, and where there are none any more.
     """
@@ -245,10 +246,12 @@ def reached(path: str, run: str, page: Sequence[SqlRow], after: int, last: int) 
 
 
 def check_end(path: str, run: str, last: int, end: Sequence[SqlRow]) -> None:
-    """Raise `DamagedStore` unless a run's last row, and those after it, show that it is the last: see `schema.END`.
+    """Raise `DamagedStore` unless a run's last row, and those after it, show that it is the last: see
+    `schema.END`.
 
-    The run may have gone on since; else the next row begins another log. SQLite looks for an end by halving, and a number
-    out of order leads it astray: then the last row is not found again, or what it hid comes right after it.
+    The run may have gone on since; else the next row begins another log. SQLite looks for an end by halving,
+    and a number out of order leads it astray: then the last row is not found again, or what it hid comes
+    right after it.
     """
     if [key for key, *_ in end[:1]] != [last]:
         raise unread(path, run, last & schema.SEQ_MASK, last & schema.SEQ_MASK)

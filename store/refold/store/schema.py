@@ -1,8 +1,8 @@
 """The SQLite file: its tables and every statement that the store runs on it. No I/O.
 
 An event's key is its run's number in the upper bits and its own number in the lower 32, so that a run lies
-together on disk and needs no second index. Columns stand from small to large: SQLite reads a row from its front,
-and the hash of a head must not cost a walk through a megabyte of content.
+together on disk and needs no second index. Columns stand from small to large: SQLite reads a row from its
+front, and the hash of a head must not cost a walk through a megabyte of content.
 """
 
 APPLICATION_ID = 0x72666C64
@@ -15,7 +15,9 @@ MAX_NUMBER = 2**31 - 1
 
 
 def _kept(table: str, same: str, what: str) -> tuple[str, str]:
-    """The triggers that keep a table's rows. REPLACE deletes the old row without asking any DELETE trigger."""
+    """The triggers that keep a table's rows. REPLACE deletes the old row without asking any DELETE
+    trigger.
+    """
     return (
         f"CREATE TRIGGER {table}_stays BEFORE DELETE ON {table} "
         f"BEGIN SELECT RAISE(ABORT, '{what} is never deleted'); END",
@@ -137,11 +139,12 @@ INSERT = f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TE
 
 ADD_RUN = "INSERT INTO run (id) VALUES (?)"
 
-# The database's own time, ms since 1970. SQLite knows `unixepoch('subsec')` from 3.42 on only; its Julian days are
-# counted in whole ms inside, and one statement sees one instant.
+# The database's own time, ms since 1970. SQLite knows `unixepoch('subsec')` from 3.42 on only; its Julian
+# days are counted in whole ms inside, and one statement sees one instant.
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
-# At least the instant, in ms: a token of a store that was copied, restored or unpacked is above those given in the other one before.
+# At least the instant, in ms: a token of a store that was copied, restored or unpacked is above those given
+# in the other one before.
 FENCE = f"UPDATE run SET token = max(token + 1, {NOW}) WHERE number = ? RETURNING token"  # noqa: S608
 
 # Parameters: run's number, holder ('': nobody), ms from now.
@@ -178,14 +181,16 @@ SELECT min(claim.until - {NOW}, claim.length), claim.woken, run.token, claim.hol
 FROM run CROSS JOIN claim ON claim.number = run.number WHERE run.id = ?
 """  # noqa: S608
 
-# Parameters: run's number, number of the event, version, data. A snapshot of an event that is not there is none.
+# Parameters: run's number, number of the event, version, data. A snapshot of an event that is not there is
+# none.
 SAVE_SNAPSHOT = """
 INSERT INTO snapshot SELECT run.number, ?2, event.hash, ?3, ?4 FROM run CROSS JOIN event
 ON event.key = (run.number << 32) + ?2 WHERE run.id = ?1
 ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, version = excluded.version, data = excluded.data
 WHERE excluded.seq > snapshot.seq
 """
-# Of the run, and of every fork, which has no event 1 of its own: theirs may tell of what is erased in a parent.
+# Of the run, and of every fork, which has no event 1 of its own: theirs may tell of what is erased in a
+# parent.
 DROP_SNAPSHOT = """
 DELETE FROM snapshot
 WHERE number = ? OR NOT EXISTS (SELECT 1 FROM event WHERE key = (snapshot.number << 32) + 1)
@@ -203,7 +208,8 @@ SEALED = "SELECT coalesce(max(place), 0) FROM sealed_head"
 ADD_SEALED = "INSERT INTO sealed_head VALUES (?, ?, ?, ?)"
 ADD_SEAL = "INSERT INTO seal (size, at, root, key, signature) VALUES (?, ?, ?, ?, ?)"
 
-# The statements below are read in pages, which measure a row by its last two columns (`database.PagedCursor`).
+# The statements below are read in pages, which measure a row by its last two columns
+# (`database.PagedCursor`).
 
 # Number, token, the head's key or NULL, id, the head's hash or NULL.
 PLACE = """

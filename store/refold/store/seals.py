@@ -2,16 +2,17 @@
 
     leaf = SHA-256(0x00 || entry)      node = SHA-256(0x01 || left || right)
 
-A tree over n leaves splits at the largest power of two below n. So it is a row of full trees, as many as n has binary
-ones, joined from the right; and adding a leaf joins equal ones, as adding 1 to a number carries. The row is all that
-is kept: memory is O(log n), whatever the log's length. That a shorter log is the beginning of this one is shown by
-computing the root over its first leaves again: the checker has the whole log, so no consistency proof is needed.
+A tree over n leaves splits at the largest power of two below n. So it is a row of full trees, as many as n
+has binary ones, joined from the right; and adding a leaf joins equal ones, as adding 1 to a number carries.
+The row is all that is kept: memory is O(log n), whatever the log's length. That a shorter log is the
+beginning of this one is shown by computing the root over its first leaves again: the checker has the whole
+log, so no consistency proof is needed.
 
-An entry says: at some time, event `seq` of `run` had this hash. As the hash chains the run, an entry stands for all of
-the run up to there; as the root stands for all entries, one signature stands for everything that was sealed so far.
-The last entry of each seal is no run's: it has the root of a second tree, over the newest entry of each run. So a proof
-that an entry is in that one shows that no later event of its run was sealed by then.
-What a seal signs and an entry's leaf are in `verify_bundle`, so that a check of a bundle has them too.
+An entry says: at some time, event `seq` of `run` had this hash. As the hash chains the run, an entry stands
+for all of the run up to there; as the root stands for all entries, one signature stands for everything that
+was sealed so far. The last entry of each seal is no run's: it has the root of a second tree, over the newest
+entry of each run. So a proof that an entry is in that one shows that no later event of its run was sealed by
+then. What a seal signs and an entry's leaf are in `verify_bundle`, so that a check of a bundle has them too.
 """
 
 import re
@@ -196,15 +197,17 @@ class Lines:
 async def seal(
     store: Store, key: SigningKey, now: int, lines: Sequence[Kept] = (), before: Sequence[bytes] = ()
 ) -> SealResult:
-    """Add every head that is not the last one sealed of its run, and sign the root; `now` is ns since the epoch.
+    """Add every head that is not the last one sealed of its run, and sign the root; `now` is ns since the
+    epoch.
 
-    `lines` were kept of earlier seals: a log of heads that does not begin with each of them is not signed. Without
-    any, a store that was put back whole to an earlier seal is signed as if it had never gone on. The last seal is signed
-    by the same key, or by one of the public keys `before`, after a change of keys: what a stranger signed is not gone on with.
-    Where nothing is new, nothing is signed but under another key. A run whose log no longer has what was sealed of it
-    is left out, for a new seal must not make it good. Memory is in proportion to the runs and the seals, not to events.
-    Raises `DamagedSeals` if the log of heads is not what was signed or kept, `DamagedStore` where events may be hidden,
-    `WrongUse` for a store without runs, `SealedElsewhere`.
+    `lines` were kept of earlier seals: a log of heads that does not begin with each of them is not signed.
+    Without any, a store that was put back whole to an earlier seal is signed as if it had never gone on. The
+    last seal is signed by the same key, or by one of the public keys `before`, after a change of keys: what a
+    stranger signed is not gone on with. Where nothing is new, nothing is signed but under another key. A run
+    whose log no longer has what was sealed of it is left out, for a new seal must not make it good. Memory is
+    in proportion to the runs and the seals, not to events. Raises `DamagedSeals` if the log of heads is not
+    what was signed or kept, `DamagedStore` where events may be hidden, `WrongUse` for a store without runs,
+    `SealedElsewhere`.
     """
     await store.check()
     tree, last, sealed = await _log_of_heads(store, Lines(lines), {key.public, *before})
@@ -229,7 +232,9 @@ async def seal(
 
 
 def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:
-    """What a seal adds to a log of so many entries: new heads, and one entry over the newest head of each run."""
+    """What a seal adds to a log of so many entries: new heads, and one entry over the newest head of each
+    run.
+    """
     tree = MerkleTree()
     for leaf in leaves_of(newest):
         tree.add(leaf)
@@ -284,7 +289,10 @@ async def last_seal(store: Store) -> Seal | None:
 async def _log_of_heads(
     store: Store, lines: Lines, keys: Collection[bytes]
 ) -> tuple[MerkleTree, Seal | None, dict[str, Head]]:
-    """The tree over all entries, the seal over it, and the last head of each run in it. Each seal has the root at its size."""
+    """The tree over all entries, the seal over it, and the last head of each run in it.
+
+    Each seal has the root at its size.
+    """
     before = [each async for chunk in store.seals() for each in chunk]
     tree, heads, wrong, left = MerkleTree(), dict[str, Head](), list[str](), before[::-1]
     async for chunk in store.sealed_heads():

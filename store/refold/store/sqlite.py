@@ -89,8 +89,8 @@ class SqliteStore(BaseStore):
     def open_here(cls, path: str | PathLike[str]) -> Self:
         """Open the store at `path` to be read only, for a program that does one thing after the other.
 
-        It needs no event loop and makes no thread: what is read is read in the thread that asks, at once, so that none of its
-        methods ever waits for anything. Raises as `open`.
+        It needs no event loop and makes no thread: what is read is read in the thread that asks, at once, so
+        that none of its methods ever waits for anything. Raises as `open`.
         """
         return cls(DirectBridge(), Readable.open_here(Path(path)))
 
@@ -254,7 +254,9 @@ class SqliteStore(BaseStore):
         return Pages(following)
 
     async def _spans(self, run: str, after: int, upto: int | None) -> tuple[list[tuple[str, int, int]], int]:
-        """Whose events to read, the key after which, and the last one; and the log's last key if it is read to its end."""
+        """Whose events to read, the key after which, and the last one; and the log's last key if it is read
+        to its end.
+        """
         found, end = list[tuple[str, int, int]](), 0
         for part, low in await self._read(tables.spans, run):
             start = min(max(after, part.after), part.upto) if after > 0 else part.after

@@ -1,4 +1,5 @@
-"""Claims and forks in the SQLite file: what a connection's thread looks up and changes, inside one transaction.
+"""Claims and forks in the SQLite file: what a connection's thread looks up and changes, inside one
+transaction.
 
 The rules of leases are those of `base`; time is the database's own clock.
 """
@@ -18,17 +19,24 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 LAST_TOKEN = 2**63 - 2
-"""The largest token of a column of 63 bits that a lease and its release can follow: no clock gets that far."""
+"""The largest token of a column of 63 bits that a lease and its release can follow: no clock gets that far.
+"""
 
 
 def transact(connection: PagedConnection, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
-    """Run a rule of leases in one transaction. Raises what it raises, or `DamagedStore`; nothing was changed then."""
+    """Run a rule of leases in one transaction.
+
+    Raises what it raises, or `DamagedStore`; nothing was changed then.
+    """
     with transaction(connection):
         return rule(ClaimTable(connection), *args)
 
 
 class ClaimTable:
-    """The claims of the file: see `base.Claims`. Each method raises `DamagedStore` for rows that no store wrote."""
+    """The claims of the file: see `base.Claims`.
+
+    Each method raises `DamagedStore` for rows that no store wrote.
+    """
 
     def __init__(self, connection: PagedConnection) -> None:
         self._connection = connection
@@ -134,7 +142,9 @@ def origins(connection: PagedConnection, run: str) -> list[Origin]:
 
 
 def spans(connection: PagedConnection, run: str) -> list[tuple[LogPart, int]]:
-    """The parts of the run's whole log in order, each with its key's upper bits; none for a run without events."""
+    """The parts of the run's whole log in order, each with its key's upper bits; none for a run without
+    events.
+    """
     place = find(connection, run)
     if place is None or not place.head.seq:
         return []
@@ -147,7 +157,10 @@ def spans(connection: PagedConnection, run: str) -> list[tuple[LogPart, int]]:
 
 
 def begun(connection: PagedConnection, run: str, first: Record, expected_seq: int) -> Head | None:
-    """Where a run without events is to go on from, if this record begins it as a fork there. Raises `WrongUse`."""
+    """Where a run without events is to go on from, if this record begins it as a fork there.
+
+    Raises `WrongUse`.
+    """
     origin = checks.origin_of(expected_seq + 1, first.kind, first.body)
     if origin is None:
         return None

@@ -1,9 +1,9 @@
 """Threads of connections, and the way to asyncio from other event loops.
 
-aiosqlite takes one statement a round trip, and ours belong together: a whole transaction, with what is decided in it, is
-one function. So what aiosqlite is given for a connection takes functions for statements. Of aiosqlite that needs no more
-than what it says of itself: `execute_fetchall(sql, parameters)` is `connection.execute(sql, parameters).fetchall()`, in its
-thread, in order. A test holds that.
+aiosqlite takes one statement a round trip, and ours belong together: a whole transaction, with what is
+decided in it, is one function. So what aiosqlite is given for a connection takes functions for statements. Of
+aiosqlite that needs no more than what it says of itself: `execute_fetchall(sql, parameters)` is
+`connection.execute(sql, parameters).fetchall()`, in its thread, in order. A test holds that.
 """
 
 import asyncio
@@ -23,10 +23,12 @@ from refold.store.readable import Bridge, DirectBridge
 
 
 async def seen_through(work: Callable[[], Awaitable[object]], over: Callable[[], bool]) -> None:
-    """Await `work`, again if need be, until `over`, whatever cancels this task meanwhile: that is raised afterwards.
+    """Await `work`, again if need be, until `over`, whatever cancels this task meanwhile: that is raised
+    afterwards.
 
-    A shield holds off scopes. On asyncio a task may also be cancelled by itself, as by `asyncio.timeout` and by a loop
-    that shuts down: that cuts off whatever the task waits for, in a shield too, as often as somebody likes.
+    A shield holds off scopes. On asyncio a task may also be cancelled by itself, as by `asyncio.timeout` and
+    by a loop that shuts down: that cuts off whatever the task waits for, in a shield too, as often as
+    somebody likes.
     """
     cut: BaseException | None = None
     with anyio.CancelScope(shield=True):
@@ -58,12 +60,16 @@ class Connection:
         return cls(functions, await aiosqlite.Connection(cast("Any", functions.opened), ROWS))
 
     async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its thread."""
+        """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its
+        thread.
+        """
         self.asked += 1
         return cast("T", await self._thread.execute_fetchall(cast("Any", function), args))
 
     async def reached(self) -> None:
-        """Wait until its thread has done what it was asked for until now, however often the waiting is cancelled."""
+        """Wait until its thread has done what it was asked for until now, however often the waiting is
+        cancelled.
+        """
         asked = self.asked
         await seen_through(lambda: self.run(_nothing), lambda: self._functions.done >= asked)
 
@@ -73,7 +79,10 @@ class Connection:
         return self._functions.done == self.asked
 
     def run_here(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """The same in the event loop's thread, and at once: only while it is `idle`. Nothing is waited for, no lock either."""
+        """The same in the event loop's thread, and at once: only while it is `idle`.
+
+        Nothing is waited for, no lock either.
+        """
         assert self.idle
         self._functions.connection.hurry(hurried=True)
         return function(self._functions.connection, *args)
@@ -88,7 +97,10 @@ def _nothing(_: PagedConnection) -> None:
 
 
 class _Functions:
-    """What aiosqlite takes for a connection, and for its cursor. `done` is counted in the thread, and nowhere else."""
+    """What aiosqlite takes for a connection, and for its cursor.
+
+    `done` is counted in the thread, and nowhere else.
+    """
 
     connection: PagedConnection
 
@@ -118,8 +130,9 @@ class _Functions:
 
 
 THREADS = 64
-"""The most calls at once into the portal: so many runs share a commit. A limiter of our own: a tool that hangs in a
-thread must not stop the log."""
+"""The most calls at once into the portal: so many runs share a commit. A limiter of our own: a tool that
+hangs in a thread must not stop the log.
+"""
 
 
 class PortalBridge:

@@ -3,13 +3,15 @@
 
     python verify.py BUNDLE [--key FILE.pub]...
 
-It checks that the zip holds its members, whole and nothing else; that the hash chain of each run holds; that a seal
-covers each run up to the event it says (RFC 9162's Merkle tree); and that the seal's signature (Ed25519, RFC 8032) is
-good. Exit codes: 0 whole, 2 no bundle, 3 changed, 4 the file cannot be read, 125 cannot be judged.
+It checks that the zip holds its members, whole and nothing else; that the hash chain of each run holds; that
+a seal covers each run up to the event it says (RFC 9162's Merkle tree); and that the seal's signature
+(Ed25519, RFC 8032) is good. Exit codes: 0 whole, 2 no bundle, 3 changed, 4 the file cannot be read, 125
+cannot be judged.
 
-A bundle is hostile until it was checked. So no library reads the zip: each of its bytes must be one that the format
-has a place for. Nothing is unpacked to disk, members are read in pieces, and what is not a piece has a bound.
-A copy of this file travels in each bundle. If you do not trust its sender, take this file from elsewhere.
+A bundle is hostile until it was checked. So no library reads the zip: each of its bytes must be one that the
+format has a place for. Nothing is unpacked to disk, members are read in pieces, and what is not a piece has a
+bound. A copy of this file travels in each bundle. If you do not trust its sender, take this file from
+elsewhere.
 """
 
 from __future__ import annotations
@@ -33,14 +35,17 @@ NEWEST = "*"
 PIECE = 2**20
 MOST_RUNS = 4096
 MOST_BYTES = 2**31 - 1
-"""The largest member unpacked, and the largest bundle, in bytes: beyond it, a zip is another format (zip64)."""
+"""The largest member unpacked, and the largest bundle, in bytes: beyond it, a zip is another format (zip64).
+"""
 MOST_IN_ALL = 2**33
 """The most bytes of all members together, unpacked."""
 MOST_JSON = {"manifest.json": 2**23, "seals.json": 2**24}
 MOST_LINE = 2**25
 """The longest line of a run, in bytes: one event as JSON. It bounds what is in memory at once."""
 MOST_VALUES = 2**18
-"""The most values in `manifest.json` or `seals.json`: each takes far more memory than the two bytes it may have there."""
+"""The most values in `manifest.json` or `seals.json`: each takes far more memory than the two bytes it may
+have there.
+"""
 
 _NAME = re.compile(r"README\.txt|verify\.py|manifest\.json|seals\.json|runs/[0-9]{6}\.jsonl")
 _HEX = re.compile("(?:[0-9a-f]{2})*")
@@ -120,7 +125,9 @@ class Newest(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """That event `seq` of a run, with this hash, is its newest entry: at `place` (from 0) of `Newest`, by this path."""
+    """That event `seq` of a run, with this hash, is its newest entry: at `place` (from 0) of `Newest`, by
+    this path.
+    """
 
     seq: int
     hash: bytes
@@ -155,7 +162,10 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def root_of(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
-    """The root that an inclusion proof leads to, `index` from 0; None if its length is wrong. RFC 9162, 2.1.3.2."""
+    """The root that an inclusion proof leads to, `index` from 0; None if its length is wrong.
+
+    RFC 9162, 2.1.3.2.
+    """
     place, last, found = index, size - 1, leaf
     for each in path:
         if last == 0:
@@ -193,7 +203,8 @@ Point = tuple[int, int, int, int]
 
 
 def signed(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the signature is this key's over the message. RFC 8032, 5.1.7; whatever is not canonical is refused.
+    """Whether the signature is this key's over the message. RFC 8032, 5.1.7; whatever is not canonical is
+    refused.
 
     About 2 ms. Nothing here is secret, so nothing needs to take the same time for every input.
     """
@@ -275,7 +286,10 @@ def _ours(name: bytes) -> bool:
 
 
 def directory(file: BinaryIO) -> dict[str, ZipMember]:
-    """The members by name. Raises `NoBundle`, and `BundleChanged` where the zip is not as one of ours is made."""
+    """The members by name.
+
+    Raises `NoBundle`, and `BundleChanged` where the zip is not as one of ours is made.
+    """
     size = file.seek(0, 2)
     file.seek(0)
     if file.read(4) != b"PK\3\4":
@@ -312,7 +326,9 @@ def _directory(file: BinaryIO, size: int) -> dict[str, ZipMember]:
 
 
 def _entry(file: BinaryIO, central: bytes, place: int, found: dict[str, ZipMember]) -> int:
-    """Read the directory's entry at `place`, and the header in front of its member's bytes; the next entry's place."""
+    """Read the directory's entry at `place`, and the header in front of its member's bytes; the next entry's
+    place.
+    """
     if central[place : place + 4] != b"PK\1\2" or len(central) < place + 46:
         raise BundleChanged("the zip's directory cannot be read")
     fields = struct.unpack("<6H3L5H2L", central[place + 4 : place + 46])
@@ -344,7 +360,10 @@ def _end(found: dict[str, ZipMember]) -> int:
 
 
 def pieces(file: BinaryIO, member: ZipMember) -> Iterator[bytes]:
-    """A member's bytes, unpacked, about a megabyte at a time. Raises `BundleChanged` at the first one too many."""
+    """A member's bytes, unpacked, about a megabyte at a time.
+
+    Raises `BundleChanged` at the first one too many.
+    """
     size = crc = 0
     for piece in (_inflated if member.deflated else _packed)(file, member):
         size, crc = size + len(piece), zlib.crc32(piece, crc)
@@ -462,7 +481,9 @@ _STARTS = [f'{"," if number else "{"}"{name}":' for number, name in enumerate(_F
 
 
 def _flat(text: str) -> Iterator[object]:
-    """The values of a line, one after the other: `json` would build whatever is nested before it could be refused."""
+    """The values of a line, one after the other: `json` would build whatever is nested before it could be
+    refused.
+    """
     place = 0
     for start in _STARTS:
         begin = place + len(start)
@@ -497,9 +518,9 @@ def _line(data: bytes) -> BundleLine:
 class Bare:
     """The events of a run whose content is gone, and that no notice has named yet.
 
-    Who may write a store can take contents away, and the chain holds. `refold erase` leaves a notice, later in the
-    same log, of kind `content_erased`: an event that has none was not erased by it. `loose` counts the events whose
-    notice comes after event `sealed`: who could append to the log could have written it.
+    Who may write a store can take contents away, and the chain holds. `refold erase` leaves a notice, later
+    in the same log, of kind `content_erased`: an event that has none was not erased by it. `loose` counts the
+    events whose notice comes after event `sealed`: who could append to the log could have written it.
     """
 
     def __init__(self, sealed: int = 0) -> None:
@@ -507,7 +528,10 @@ class Bare:
         self._sealed, self.loose = sealed, 0
 
     def take(self, seq: int, kind: str, body: bytes, *, bare: bool) -> None:
-        """The next event: whether its content is gone; of a notice, what it names. One that cannot be read names none."""
+        """The next event: whether its content is gone; of a notice, what it names.
+
+        One that cannot be read names none.
+        """
         if bare:
             self._kinds[seq] = kind
         if kind == "content_erased":
@@ -527,7 +551,9 @@ class Bare:
 
 
 def ended_child(body: bytes) -> tuple[str, int, str]:
-    """What an event of kind `child_ended` says: of which run, at which of its events, with which hash (hex)."""
+    """What an event of kind `child_ended` says: of which run, at which of its events, with which hash
+    (hex).
+    """
     fields = _fields(body)
     run, seq, hashed = (fields.get(name) for name in ("run", "head_seq", "head_hash"))
     whole = isinstance(hashed, str) and len(hashed) == 64  # else it could be anything, and long
@@ -540,7 +566,9 @@ def child_differs(run: str, seq: int) -> str:
 
 
 def forked_from(line: BundleLine) -> ForkOrigin | None:
-    """Where a run goes on from whose first event this is; None for one that begins with event 1, or says nothing of it."""
+    """Where a run goes on from whose first event this is; None for one that begins with event 1, or says
+    nothing of it.
+    """
     fields = _fields(line.body) if line.kind == "run_forked" and line.seq > 1 else {}
     try:
         origin = ForkOrigin(
@@ -621,9 +649,9 @@ NOTHING_SEALED = "its seal covers none of its runs, so nothing in it is under a 
 class Bundle:
     """A bundle that is open. Its directory, manifest, seal and signature were checked; its runs were not yet.
 
-    `keys` are those by which a seal may be signed; none: any. `proofs` has the sealed event of each run that the
-    seal covers. The counts are those of the runs that were read to their end. Raises `NoBundle`, `BundleChanged`, and
-    `Unjudged` for another version, or keys where no run is under a signature.
+    `keys` are those by which a seal may be signed; none: any. `proofs` has the sealed event of each run that
+    the seal covers. The counts are those of the runs that were read to their end. Raises `NoBundle`,
+    `BundleChanged`, and `Unjudged` for another version, or keys where no run is under a signature.
     """
 
     def __init__(self, file: BinaryIO, keys: Sequence[bytes] = ()) -> None:
@@ -651,7 +679,10 @@ class Bundle:
             self._trust(keys)
 
     def lines(self, run: PackedRun) -> Iterator[BundleLine]:
-        """The events of a run in order, each checked, and at the end that these are all. Raises `BundleChanged`."""
+        """The events of a run in order, each checked, and at the end that these are all.
+
+        Raises `BundleChanged`.
+        """
         origin = self.origin(run)
         previous, seq = (origin.hash, origin.seq) if origin else (bytes(32), 0)
         if origin:
@@ -687,7 +718,10 @@ class Bundle:
         self.sealed_events += max(sealed.seq - before, 0) if sealed else 0
 
     def origin(self, run: PackedRun) -> ForkOrigin | None:
-        """Where a fork goes on from: an event of a run that stands before it. None for any other run. Raises `BundleChanged`."""
+        """Where a fork goes on from: an event of a run that stands before it. None for any other run.
+
+        Raises `BundleChanged`.
+        """
         data = next(self._split(run.member), None)
         origin = forked_from(_made(_line, data, f"{run.member}, line 1")) if data else None
         if origin and not self._ids.get(origin.run, len(self._ids)) < self._ids[run.id]:
@@ -695,10 +729,11 @@ class Bundle:
         return origin
 
     def behind(self, run: PackedRun) -> Iterator[tuple[PackedRun, int, BundleLine]]:
-        """The events of the runs behind a fork, the oldest run first, and up to which event they are the fork's too.
+        """The events of the runs behind a fork, the oldest run first, and up to which event they are the
+        fork's too.
 
-        They are read, and not checked: `lines` of their own runs does that. Raises `BundleChanged`, and `Unjudged` where so
-        many forks stand on so long runs that it would take for ever.
+        They are read, and not checked: `lines` of their own runs does that. Raises `BundleChanged`, and
+        `Unjudged` where so many forks stand on so long runs that it would take for ever.
         """
         chain = list[tuple[PackedRun, int]]()
         origin = self.origin(run)
@@ -714,7 +749,10 @@ class Bundle:
                 yield parent, upto, _made(_line, data, parent.member)
 
     def check_rest(self) -> None:
-        """Check, once all runs were read, what they say of each other, and the other members. Raises `BundleChanged`."""
+        """Check, once all runs were read, what they say of each other, and the other members.
+
+        Raises `BundleChanged`.
+        """
         for run in self.runs:
             if run.id in self._ended:
                 parent, at, seq, hashed = self._ended[run.id]
@@ -734,7 +772,9 @@ class Bundle:
 
     @property
     def verifier(self) -> bytes:
-        """The SHA-256 of the copy of this file that travels in it, as the manifest has it; `check_rest` compares that."""
+        """The SHA-256 of the copy of this file that travels in it, as the manifest has it; `check_rest`
+        compares that.
+        """
         return self._sums["verify.py"][1]
 
     def _hashes_at(self, run: PackedRun, seqs: set[int]) -> dict[int, bytes]:
@@ -758,7 +798,9 @@ class Bundle:
             raise BundleChanged("the manifest's runs are not those that are there, one file each")
 
     def _prove(self, seal: Signed, newest: Newest) -> None:
-        """The seal is signed by its key, and of each run that it is said to cover, no later event is under it."""
+        """The seal is signed by its key, and of each run that it is said to cover, no later event is under
+        it.
+        """
         if not signed(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature):
             raise BundleChanged(f"the seal's signature is not by its key {key_id(seal.key)}")
         # Last: an entry of an older seal, which is there too, would pass for the newest.

@@ -1,20 +1,23 @@
 """Damage that SQLite does not report: in the write-ahead log, and in rows that a reader skips.
 
-A frame's checksum covers its page and the checksum of the frame before it. SQLite stops at the first frame that does not
-fit, because a power cut leaves such a frame at the end. A damaged frame differs from a torn one in three ways:
+A frame's checksum covers its page and the checksum of the frame before it. SQLite stops at the first frame
+that does not fit, because a power cut leaves such a frame at the end. A damaged frame differs from a torn one
+in three ways:
 
 - One flipped bit explains the difference between its checksum and its bytes. A torn frame has random bytes.
 - Its checksum fits, and its salts are not those of the log.
-- Behind it, one transaction follows another under the same salts. With `fsync` no transaction begins before the one
-  before it is on disk, so the bad frame was on disk too.
+- Behind it, one transaction follows another under the same salts. With `fsync` no transaction begins before
+  the one before it is on disk, so the bad frame was on disk too.
 
-Frames of older generations have other salts. Frames of a transaction that was rolled back have no commit mark.
+Frames of older generations have other salts. Frames of a transaction that was rolled back have no commit
+mark.
 
 Format: https://sqlite.org/fileformat2.html#walformat
 
-SQLite finds a row by halving its page, and reads on until one is beyond what was asked for. One flipped bit that puts a
-row's number out of order, or shortens a page's list of rows, hides others, and no error says so. A log has no
-end that stands anywhere but in its last row, so what is hidden there shows only in the order of the whole table.
+SQLite finds a row by halving its page, and reads on until one is beyond what was asked for. One flipped bit
+that puts a row's number out of order, or shortens a page's list of rows, hides others, and no error says so.
+A log has no end that stands anywhere but in its last row, so what is hidden there shows only in the order of
+the whole table.
 """
 
 import os
@@ -41,7 +44,8 @@ _PAIR = Struct(">2I")
 _INDEX = Struct("=3I2B H 2I 2I 2I 2I")  # the -shm is in the machine's own order
 _INDEX_BYTES = 100  # its header twice, then how many frames are in the file already
 
-# Not "remove the -shm": without it, a process that has the store open and one that opens it now overwrite each other.
+# Not "remove the -shm": without it, a process that has the store open and one that opens it now overwrite
+# each other.
 _GIVE_UP = (
     "To give up what is lost: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
     "before you resume a run then, find out which of its calls happened"
@@ -52,7 +56,10 @@ Sums = tuple[int, int]
 
 
 class Damage(NamedTuple):
-    """How a log differs from what was written. `header` is its header, or its index: another writer may begin it anew."""
+    """How a log differs from what was written.
+
+    `header` is its header, or its index: another writer may begin it anew.
+    """
 
     header: bytes
     problem: str
@@ -68,8 +75,8 @@ class _Stop(NamedTuple):
 def wal_problem(path: Path) -> str:
     """Why events that were recorded in the `-wal` of the store at `path` are lost; "" if nothing shows that.
 
-    A scan reads the whole log, about 9 microseconds a frame of 4 KiB. The log may be written, made or removed meanwhile.
-    Raises `OSError`.
+    A scan reads the whole log, about 9 microseconds a frame of 4 KiB. The log may be written, made or removed
+    meanwhile. Raises `OSError`.
     """
     log = path.with_name(f"{path.name}-wal")
     last: Damage | None = None
@@ -178,7 +185,9 @@ class _WalFrames(NamedTuple):
         return "one flipped bit explains its checksum" if one else ""
 
     def successor(self, stop: _Stop) -> str:
-        """Name the first frame of a transaction that follows another one behind the end; "" if there is none."""
+        """Name the first frame of a transaction that follows another one behind the end; "" if there is
+        none.
+        """
         head = os.pread(self.file, FRAME, HEADER + stop.number * self.length)
         for number in range(stop.number + 1, self.total):
             before, head = head, os.pread(self.file, FRAME, HEADER + number * self.length)
@@ -194,11 +203,11 @@ class _WalFrames(NamedTuple):
         return (data[at : at + self.length] for at in range(0, len(data), self.length))
 
     def _fit(self, frames: Sequence[bytes], befores: Sequence[Sums]) -> bool:
-        """Whether the frames fit the checksums before them. Not two neighbours at once: of those a flipped checksum,
-        the end of one and the beginning of the other, could cancel out.
+        """Whether the frames fit the checksums before them. Not two neighbours at once: of those a flipped
+        checksum, the end of one and the beginning of the other, could cancel out.
 
-        Checksums are linear: the sum of the frames has the sum of their checksums. So this takes an addition a frame, and
-        one pass over the words of the sum, in place of a pass over the words of each.
+        Checksums are linear: the sum of the frames has the sum of their checksums. So this takes an addition
+        a frame, and one pass over the words of the sum, in place of a pass over the words of each.
         """
         if not frames:
             return True
@@ -226,7 +235,9 @@ class _WalFrames(NamedTuple):
         return _add(before, _words(frame[:8] + frame[FRAME:], self.order))
 
     def _is_flipped(self, frame: bytes, computed: Sums, stored: Sums) -> bool:
-        """Whether its checksum would fit with one bit of it flipped. Which bit that is, several can explain."""
+        """Whether its checksum would fit with one bit of it flipped. Which bit that is, several can
+        explain.
+        """
         words = _words(frame[:8] + frame[FRAME:], self.order)
         wanted = ((stored[0] - computed[0]) & _MASK, (stored[1] - computed[1]) & _MASK)
         weights = ((1, 1), (0, 1))  # what the words of the last pair add to the two sums
@@ -287,7 +298,10 @@ _STRAYS = (
 
 
 def file_problem(connection: sqlite3.Connection, path: Path) -> str:
-    """Why events may be hidden; "" if nothing shows that. Time is in proportion to the file: 0.3 s a GB in memory."""
+    """Why events may be hidden; "" if nothing shows that.
+
+    Time is in proportion to the file: 0.3 s a GB in memory.
+    """
     if lost := wal_problem(path):
         return lost
     found = _of_pages(connection) or _of_rows(connection)

@@ -13,7 +13,9 @@ _OF_A_RUN = (["text"], ["reasoning"], ["text", "reasoning"])
 
 
 class Knife:
-    """A pass that cuts messages, and the length of its marker: so many characters and the number that it says."""
+    """A pass that cuts messages, and the length of its marker: so many characters and the number that it
+    says.
+    """
 
     def __init__(
         self,

@@ -61,7 +61,9 @@ def _step(entry: Mapping[str, Any]) -> Reply | Failed:
 
 
 def run_of(case: Case) -> Compared:
-    """A whole run. Where two ends are due at once ours looks at cancellation, time and steps, in this order."""
+    """A whole run. Where two ends are due at once ours looks at cancellation, time and steps, in this
+    order.
+    """
     world = _Provider(case.given["script"])
     run = Replayer.begin(_policy(case.given["config"]), [TASK], tools=(Manifest(name="echo"),))
     if case.given["cancelled"] and not run.state.ended:
@@ -150,7 +152,9 @@ def signature(case: Case) -> Compared:
 
 
 def near_budget(case: Case) -> Compared:
-    """Whether a run is near its budget; the budgets themselves are looked at later, so that they do not end it."""
+    """Whether a run is near its budget; the budgets themselves are looked at later, so that they do not end
+    it.
+    """
     given = case.given
     policy = {
         "preset": PRESET,

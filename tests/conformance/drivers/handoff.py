@@ -15,7 +15,8 @@ _Call = tuple[str, str, str]
 def handoff(case: Case) -> Compared:
     """Exclusivity is judged of the whole message, the gate of each call by itself, in a message of its own.
 
-    A neighbour is added that is no handoff: what is said of it tells which call goes on, where only one was made.
+    A neighbour is added that is no handoff: what is said of it tells which call goes on, where only one was
+    made.
     """
     preset = case.given["preset"]
     calls = [(call["id"], call["name"], json.dumps(call["arguments"])) for call in case.given["calls"]]

@@ -8,7 +8,10 @@ from conformance.suite import Case, Compared, Driver
 
 
 def near_the_end(case: Case) -> Compared:
-    """The tier after n calls made. At n = M the preset asks for a last word only; one more step shows the tier."""
+    """The tier after n calls made.
+
+    At n = M the preset asks for a last word only; one more step shows the tier.
+    """
     run = pressure("hermes", case.given["n"], case.given["max"], op=">")
     return Compared(case.expect, {"tier": tier(run), "remaining": left(run)})
 

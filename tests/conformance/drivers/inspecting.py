@@ -1,4 +1,6 @@
-"""The `inspect-iterative` preset against the loop of inspect_agents, and the tool output cap of inspect_ai."""
+"""The `inspect-iterative` preset against the loop of inspect_agents, and the tool output cap of
+inspect_ai.
+"""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -38,7 +40,10 @@ def pruned(step: Step | None, messages: list[Row]) -> list[int]:
 
 
 def prune(case: Case) -> Compared | LeftOut:
-    """What a threshold prune keeps. Our hint is for one request and in no history: the cases' go from both sides."""
+    """What a threshold prune keeps.
+
+    Our hint is for one request and in no history: the cases' go from both sides.
+    """
     said = [(index, row) for index, row in enumerate(case.given["messages"]) if row[1] != HINT]
     step = step_of(PRESET, "threshold", when={"always": True, "messages": None}, last=case.given["keep_last"])
     try:
@@ -80,7 +85,9 @@ def loop(case: Case) -> Compared | LeftOut:
 
 
 def _unread(case: Case) -> list[str]:
-    """The tags of a last message that is not in our history: a notice, or a `<continue>` after the last answer."""
+    """The tags of a last message that is not in our history: a notice, or a `<continue>` after the last
+    answer.
+    """
     made = case.expect["model_calls"]
     lost = made > 0 and "overflow" in case.given["script"][made - 1]  # the last request had read that one
     tags = ("limit notice", *(() if lost else ("continue after the last step",)))
@@ -142,12 +149,16 @@ def _reply(entry: Mapping[str, Any]) -> Iterator[Reply | Failed]:
 
 
 def late(case: Case) -> dict[str, Any]:
-    """A reply that comes late is a fact like any other, and so is what its calls return: all are under way by then."""
+    """A reply that comes late is a fact like any other, and so is what its calls return: all are under way by
+    then.
+    """
     return {"batch": "parallel"} if "late reply" in case.tags else {}
 
 
 def without_answer(case: Case, run: Replayer) -> LeftOut | None:
-    """Runs in which ours rightly does something else: it had no time to ask again, or pruning changed nothing."""
+    """Runs in which ours rightly does something else: it had no time to ask again, or pruning changed
+    nothing.
+    """
     if run.overdue and "late reply" in case.tags:
         return LeftOut("late reply")
     if "overflow without progress" in case.tags:
@@ -201,7 +212,8 @@ def retry(case: Case) -> Compared | LeftOut:
     waits = [wait.delay // 10**6 for wait in run.of(RetryScheduled)]
     credited = None
     if run.state.agent_state is not AgentState.ERROR:
-        # The next request is given what is left of the limit: what was waited and is not missing was credited.
+        # The next request is given what is left of the limit: what was waited and is not missing was
+        # credited.
         left = run.requests[-1].timeout
         assert left is not None
         credited = round((left - limit) * 1000) + sum(waits)
@@ -255,7 +267,9 @@ def long_text(said: str | list[tuple[str, int]]) -> str:
 
 
 def truncate(case: Case) -> Compared | LeftOut:
-    """Messages cut to a number of tokens. Ours never exceed the cap, and the marker says what is really gone."""
+    """Messages cut to a number of tokens. Ours never exceed the cap, and the marker says what is really
+    gone.
+    """
     if "other sizes under a strict cap" in case.tags:
         return LeftOut("other sizes under a strict cap")
     given = case.given

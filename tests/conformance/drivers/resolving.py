@@ -1,7 +1,7 @@
 """One knob of `inspect-iterative` from what the caller said, the environment and the preset.
 
-The loop that the cases are from corrects what it cannot read, and lets a variable win over the caller here and
-there; what ours refuses, or resolves by its own precedence, is left out where the case is tagged so.
+The loop that the cases are from corrects what it cannot read, and lets a variable win over the caller here
+and there; what ours refuses, or resolves by its own precedence, is left out where the case is tagged so.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
 """Conditions that stop a run, each judged by itself once a last round is over.
 
-A condition that held earlier is not asked then: the cases judge runs as they stand. A guard is kept silent until the
-last round by one of our own, which any caller may put into the registry; limits hold on once they held.
+A condition that held earlier is not asked then: the cases judge runs as they stand. A guard is kept silent
+until the last round by one of our own, which any caller may put into the registry; limits hold on once they
+held.
 """
 
 import json
@@ -101,7 +102,8 @@ def _limit(kind: str, value: float, **more: Any) -> dict[str, Any]:
 
 
 def _clock(case: Case) -> dict[str, str]:
-    # The time begins with the first answer. If a round is over with it nothing has elapsed: the start stands for it.
+    # The time begins with the first answer. If a round is over with it nothing has elapsed: the start stands
+    # for it.
     return {"clock": "start"} if _over_at_once(case) else {}
 
 
@@ -135,8 +137,8 @@ def _streak(case: Case) -> int:
 
 
 def _run(case: Case, said: Mapping[str, Any]) -> Replayer:
-    """The rounds under one condition. Nothing else ends a turn, or asks again for an answer of nothing; the last round
-    takes the time and the tokens.
+    """The rounds under one condition. Nothing else ends a turn, or asks again for an answer of nothing; the
+    last round takes the time and the tokens.
     """
     rounds = case.given["rounds"]
     tools = tuple(Manifest(name=name) for name in sorted({name for one in rounds for name in one["calls"]}))

@@ -29,8 +29,9 @@ _OURS = {
 
 
 def truncation(case: Case) -> Compared:
-    """Which answers, cut at the output limit, are asked to go on. An answer that ends the run is not the last one
-    there: the next is given to the state before it, for a "no" leaves the count."""
+    """Which answers, cut at the output limit, are asked to go on. An answer that ends the run is not the last
+    one there: the next is given to the state before it, for a "no" leaves the count.
+    """
     run = Replayer.begin({"preset": PRESET, "end_of_turn": "continue"}, [TASK])
     asked: list[bool] = []
     used: list[int] = []
@@ -97,7 +98,9 @@ def backoff(case: Case) -> Compared | LeftOut:
 
 
 def _bounds(wait: Callable[[int], int]) -> tuple[int, int]:
-    """The shortest and longest wait: chance c adds c ms until it has wrapped around, which bisection finds."""
+    """The shortest and longest wait: chance c adds c ms until it has wrapped around, which bisection
+    finds.
+    """
     low, below, above = wait(0), 0, 1 << 40
     while above - below > 1:
         middle = (below + above) // 2
@@ -129,9 +132,12 @@ def estimate(case: Case) -> Compared:
 
 
 def to_budget(case: Case) -> Compared:
-    """A history into a context window. Messages are as heavy as the case says, by an estimator of characters."""
+    """A history into a context window. Messages are as heavy as the case says, by an estimator of
+    characters.
+    """
     given = case.given
-    # A context that the answer takes whole is refused: with a token more for it, and for the tools, nothing is left.
+    # A context that the answer takes whole is refused: with a token more for it, and for the tools, nothing
+    # is left.
     taken = given["context"] <= given["output"]
     context = given["output"] + 1 if taken else given["context"]
     room = {"context": context, "minus_output": given["output"], "minus_tools": True}

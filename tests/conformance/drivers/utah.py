@@ -65,7 +65,10 @@ def loop(case: Case) -> Compared | LeftOut:
 
 
 def _pinned(expect: dict[str, Any], task: int) -> dict[str, Any]:
-    """The answer with the task besides. Where nothing else would go there is no summary to make: that is the end."""
+    """The answer with the task besides.
+
+    Where nothing else would go there is no summary to make: that is the end.
+    """
     calls = expect["calls"]
     first = next((place for place, call in enumerate(calls) if call["summary"]), 0)
     if first and set(calls[first - 1]["sent"]) - {task} == set(calls[first]["sent"]):
@@ -87,7 +90,9 @@ def _step(entry: Mapping[str, Any]) -> Reply | Failed:
 
 
 def _numbers(run: Replayer, opening: int) -> dict[tuple[str, str], int]:
-    """How the cases number what comes after the task: each answer with calls, and its results, by role and call."""
+    """How the cases number what comes after the task: each answer with calls, and its results, by role and
+    call.
+    """
     keys: list[tuple[str, str]] = []
     for answer in run.of(ModelResponded):
         names = [call.provider_id for call in answer.calls]

@@ -25,7 +25,9 @@ MARKUP = (
     "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     f"<!--]]> &lt; {EVIL} \u2028 javascript:document.title='owned'"
 )
-"""What a hostile transcript says in every field: markup, escape sequences, line ends that only JavaScript knows."""
+"""What a hostile transcript says in every field: markup, escape sequences, line ends that only JavaScript
+knows.
+"""
 
 
 Result = TypeVar("Result")
@@ -56,9 +58,8 @@ def reported(store: Path, run: str) -> Report:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with two runs.
 
-    `ordinary`: six turns with calls side by side, an error, and views that differ by what was pruned and by what
-    is shown shorter. `hostile`: every text
-    that somebody else wrote is an attack on whoever reads it.
+    `ordinary`: six turns with calls side by side, an error, and views that differ by what was pruned and by
+    what is shown shorter. `hostile`: every text that somebody else wrote is an attack on whoever reads it.
     """
     store = tmp_path_factory.mktemp("runs") / "runs.db"
     lines = [

@@ -24,8 +24,9 @@ FRAME = 250  # milliseconds that at most one frame in twenty may take
 KEPT = 2 << 20  # characters of a list that the page keeps at a time
 MEGABYTE = 10**6
 
-# Begins a program, and says its exit code and its peak. A child's peak begins with the memory of whoever begot it, which of these
-# tests is hundreds of megabytes, as many as there were tests before; of this it is some ten.
+# Begins a program, and says its exit code and its peak. A child's peak begins with the memory of whoever
+# begot it, which of these tests is hundreds of megabytes, as many as there were tests before; of this it is
+# some ten.
 MEASURE = """
 import os, sys
 _, status, used = os.wait4(os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]), 0)
@@ -85,12 +86,16 @@ def held(opened: Opened) -> list[int]:
 
 
 def test_its_maker_needs_little_memory(store: Path, peak: float) -> None:
-    """Of a log of 31 MB a page is made in less than 175 MB, whatever the tests hold: three bytes for one, beside Python and its modules."""
+    """Of a log of 31 MB a page is made in less than 175 MB, whatever the tests hold: three bytes for one,
+    beside Python and its modules.
+    """
     assert peak < 80 + 3 * store.stat().st_size / MEGABYTE
 
 
 def test_memory_follows_what_is_looked_at(long: Path, look: Look) -> None:
-    """After a look at all that was said, at every tab of the last event, no more is kept of the texts than before."""
+    """After a look at all that was said, at every tab of the last event, no more is kept of the texts than
+    before.
+    """
     data = read(long).data
     words = sum(len(record[0]) + len(record[1] or "") for record in data["records"]) / MEGABYTE
     opened = look(long, "#e1")
@@ -121,7 +126,9 @@ def test_a_search_reads_every_part(long: Path, look: Look) -> None:
 
 
 def test_ten_thousand_events_stay_smooth(long: Path, look: Look, keep: Keep) -> None:
-    """Of a long list some dozens of rows are in the page at any time, and frames come while it is scrolled."""
+    """Of a long list some dozens of rows are in the page at any time, and frames come while it is
+    scrolled.
+    """
     opened = look(long)
     opened.page.click("[data-mode=all]")
     total = int(opened.page.inner_text(".counted").split()[0].replace(",", ""))

@@ -20,7 +20,9 @@ def bash(command: str) -> str:
 
 
 def test_harm_is_shown_and_more_opens_the_list(tmp_path: Path, look: Callable[..., Opened]) -> None:
-    """A push stands first, files written by redirection are one group, and `N more` lists every change with a link."""
+    """A push stands first, files written by redirection are one group, and `N more` lists every change with a
+    link.
+    """
     lines = [call("bash", command=each) for each in (*VERBS[:-1], *VERBS, "echo x > a", "echo x > b")]
     agent = Agent(model=ScriptedModel([*lines, say("Done.")]), tools=[bash], store=tmp_path / "runs.db")
     apart(lambda: agent.run_sync("Go.", run_id="changes"))

@@ -33,7 +33,9 @@ def element(text: str, name: str) -> str:
 
 
 def rewritten(file: Path, to: Path, name: str, change: Callable[[str], str]) -> Path:
-    """The page with the text in one element changed, and nothing else; of a part that is what it unpacks to."""
+    """The page with the text in one element changed, and nothing else; of a part that is what it unpacks
+    to.
+    """
     text = file.read_text(encoding="utf-8")
     before = element(text, name)
     head, _, rest = before.partition(">")
@@ -50,7 +52,9 @@ def rewritten(file: Path, to: Path, name: str, change: Callable[[str], str]) -> 
 
 
 def assert_told(opened: Opened, name: str) -> None:
-    """The bar names the part; nothing on the page is green, nothing "ok", and the chain is not said to be whole."""
+    """The bar names the part; nothing on the page is green, nothing "ok", and the chain is not said to be
+    whole.
+    """
     assert f"This page was edited after it was made: part {name}." in opened.page.inner_text(".alarm")
     assert opened.page.get_attribute("header", "data-chain") in {"edited", "broken"}
     for tab in "12345":
@@ -65,7 +69,9 @@ def assert_told(opened: Opened, name: str) -> None:
 def test_a_word_that_was_replaced_in_a_part_is_told(
     name: str, ordinary: Path, tmp_path: Path, look: Look
 ) -> None:
-    """Whoever unpacks a part, writes another word into it and packs it again is found out, whatever the part is of."""
+    """Whoever unpacks a part, writes another word into it and packs it again is found out, whatever the part
+    is of.
+    """
     old, new = WORDS[name]
     file = rewritten(ordinary, tmp_path / "edited.html", f"{name}-0", lambda text: text.replace(old, new))
     assert_told(look(file), f"{name}-0")
@@ -82,7 +88,9 @@ def test_a_word_that_was_replaced_in_a_part_is_told(
 def test_data_that_was_edited_is_told(
     name: str, old: str, new: str, ordinary: Path, tmp_path: Path, look: Look
 ) -> None:
-    """What the page says of the run as a whole is bound as its parts are: by the digest that stands beside it."""
+    """What the page says of the run as a whole is bound as its parts are: by the digest that stands beside
+    it.
+    """
     assert_told(
         look(rewritten(ordinary, tmp_path / "edited.html", name, lambda text: text.replace(old, new))), "data"
     )
@@ -97,7 +105,9 @@ def test_a_part_that_is_gone_is_told(ordinary: Path, tmp_path: Path, look: Look)
 
 
 def test_who_computes_the_digests_anew_is_not_found_out(ordinary: Path, tmp_path: Path, look: Look) -> None:
-    """What the how-to says cannot be shown is not: a page whose digests are those of its edited rows is called whole."""
+    """What the how-to says cannot be shown is not: a page whose digests are those of its edited rows is
+    called whole.
+    """
 
     def other(turns: list[Any]) -> list[Any]:
         return list(json.loads(json.dumps(turns).replace('"look"', '"rm -rf /"')))

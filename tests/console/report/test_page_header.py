@@ -42,7 +42,9 @@ def test_the_header_takes_four_lines_and_one_once_scrolled(ordinary: Path, look:
 
 
 def test_a_link_does_not_shrink_the_header(imported: Path, look: Look) -> None:
-    """Who follows an address far down has read nothing yet: the header is whole until they scroll by themselves."""
+    """Who follows an address far down has read nothing yet: the header is whole until they scroll by
+    themselves.
+    """
     middle = len(read(imported).data["events"]) // 2
     opened = look(imported, f"#e{middle}")
     opened.page.wait_for_function("document.querySelector('.list').scrollTop > 500")
@@ -73,7 +75,9 @@ def test_hashes_and_labels_are_folded(tmp_path: Path, look: Look) -> None:
 
 
 def test_the_line_counts_every_call(imported: Path) -> None:
-    """What the line of the header counts are the calls that the page has, by their tools, and those that failed."""
+    """What the line of the header counts are the calls that the page has, by their tools, and those that
+    failed.
+    """
     data = read(imported).data
     calls = [call for turn in data["turns"] for call in turn["calls"]]
     turns, *others = data["figures"]["did"].split(", ")

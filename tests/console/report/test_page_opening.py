@@ -1,4 +1,6 @@
-"""What an operator on call sees first: who and when, how the run ended, what went wrong and what was changed; and what a search finds."""
+"""What an operator on call sees first: who and when, how the run ended, what went wrong and what was changed;
+and what a search finds.
+"""
 
 import json
 from collections.abc import Callable
@@ -22,7 +24,9 @@ COMMAND = f"git fetch {LONG} && git reset --hard {LONG} && git log --oneline -3 
 
 
 def session(folder: Path) -> Path:
-    """A session of Claude Code in which a command resets a branch, one fails, and one is of a tool that nothing is known of."""
+    """A session of Claude Code in which a command resets a branch, one fails, and one is of a tool that
+    nothing is known of.
+    """
     calls = [
         ("Bash", {"command": COMMAND}, "HEAD is now at 1234567", False),
         ("Bash", {"command": "git push"}, "rejected", True),
@@ -115,7 +119,9 @@ def test_the_first_screen_says_who_and_when(harmful: Path, look: Look, keep: Kee
 
 
 def test_the_first_screen_says_what_was_changed(harmful: Path, look: Look) -> None:
-    """The end, the errors and what calls changed stand in one line; what is unknown is counted; each link leads to its first event."""
+    """The end, the errors and what calls changed stand in one line; what is unknown is counted; each link
+    leads to its first event.
+    """
     opened = look(harmful)
     told = " ".join(opened.page.inner_text("header .outcome").split())
     assert "finished, by its source" in told
@@ -129,7 +135,9 @@ def test_the_first_screen_says_what_was_changed(harmful: Path, look: Look) -> No
 
 
 def test_the_page_opens_on_the_end(harmful: Path, look: Look) -> None:
-    """The event that says how the run ended is selected, and above its fields are the errors, the changes and the last answer."""
+    """The event that says how the run ended is selected, and above its fields are the errors, the changes and
+    the last answer.
+    """
     opened = look(harmful)
     assert f"e{read(harmful).data['end']}" == opened.page.inner_text(".inspector h2").split()[0]
     told = opened.page.inner_text(".inspector .summary")
@@ -164,13 +172,17 @@ def test_the_verb_of_each_command_is_seen(harmful: Path, look: Look) -> None:
 
 
 def test_a_nested_quantity_is_seen(harmful: Path, look: Look) -> None:
-    """The fields of a nested argument stand side by side with their names: a long one does not hide the others."""
+    """The fields of a nested argument stand side by side with their names: a long one does not hide the
+    others.
+    """
     told = " ".join(look(harmful).page.inner_text(".row.call:has-text('mcp__shop__order')").split())
     assert "order.quantity: 100" in told
 
 
 def test_no_row_repeats_the_one_below(harmful: Path, look: Look) -> None:
-    """A turn without a text has no row that only names its call; the derived states of an import have none either."""
+    """A turn without a text has no row that only names its call; the derived states of an import have none
+    either.
+    """
     opened = look(harmful)
     rows = [" ".join(row.inner_text().split()) for row in opened.page.query_selector_all(".row")]
     assert [] == [row for row in rows if "calls Bash" in row or "WAITING_FOR_INPUT" in row]
@@ -194,7 +206,9 @@ def test_columns_have_heads(harmful: Path, look: Look) -> None:
 
 
 def test_a_hit_selects_itself(harmful: Path, look: Look) -> None:
-    """What a search finds first is selected, its excerpt is the row, and the words that were looked for are marked."""
+    """What a search finds first is selected, its excerpt is the row, and the words that were looked for are
+    marked.
+    """
     opened = look(harmful)
     opened.page.fill(".filter", '"reset --hard"')
     opened.page.wait_for_selector(".counted:has-text('1 of')")
@@ -206,7 +220,9 @@ def test_a_hit_selects_itself(harmful: Path, look: Look) -> None:
 
 
 def test_changes_are_a_press_away(harmful: Path, look: Look) -> None:
-    """The button counts the calls that changed something, `+?` for those of which it is unknown, and `c` leads from one to the next."""
+    """The button counts the calls that changed something, `+?` for those of which it is unknown, and `c`
+    leads from one to the next.
+    """
     opened = look(harmful)
     assert "changes 2+?" == opened.page.inner_text(".step.changes .many")
     calls = [each for turn in read(harmful).data["turns"] for each in turn["calls"]]
@@ -217,7 +233,9 @@ def test_changes_are_a_press_away(harmful: Path, look: Look) -> None:
 
 
 def test_colours_do_not_depend_on_the_verdict(ordinary: Path, look: Look) -> None:
-    """What is no verdict, as who speaks and what a provider counted, has the same colour before and after the chain was checked."""
+    """What is no verdict, as who speaks and what a provider counted, has the same colour before and after the
+    chain was checked.
+    """
     opened = look(ordinary, "#e1")
     colour = "getComputedStyle(document.querySelector('.role.user')).color"
     whole = opened.page.evaluate(colour)
@@ -244,7 +262,9 @@ def test_children_are_behind_a_button(tmp_path: Path, look: Look) -> None:
 def test_an_index_is_searched_filtered_and_sorted(
     tmp_path: Path, look: Look, browser: Any, keep: Keep
 ) -> None:
-    """Words leave the runs that have them, the choices those that ended so or went wrong, and a head sorts, unknown last."""
+    """Words leave the runs that have them, the choices those that ended so or went wrong, and a head sorts,
+    unknown last.
+    """
     store, folder = tmp_path / "runs.db", tmp_path / "pages"
     apart(lambda: main(["import", str(session(tmp_path)), "--store", str(store)]))
     agent = Agent(model=ScriptedModel([say("Done.")]), store=store)

@@ -1,4 +1,6 @@
-"""The page's rows and header as a reader meets them, on a desk and on a telephone: what each says, and what it never says."""
+"""The page's rows and header as a reader meets them, on a desk and on a telephone: what each says, and what
+it never says.
+"""
 
 import re
 from collections.abc import Callable
@@ -40,7 +42,9 @@ def rows(opened: Opened, form: str) -> list[str]:
 
 
 def test_a_turn_has_its_calls_and_their_results(ordinary: Path, look: Look) -> None:
-    """The list is a group a turn: its number and words, then each call with its argument, and how it ended in the same row."""
+    """The list is a group a turn: its number and words, then each call with its argument, and how it ended in
+    the same row.
+    """
     opened = look(ordinary)
     numbers = [each.inner_text() for each in opened.page.query_selector_all(".row .number")]
     turns = read(ordinary).data["turns"]
@@ -65,7 +69,9 @@ FIGURES = """() => [...document.querySelectorAll(".row")].flatMap(row => [...row
 
 
 def test_figures_stand_in_columns(tmp_path: Path, look: Look) -> None:
-    """Tokens, cost and time end at the same place in every row, and are paler than what is to be read first."""
+    """Tokens, cost and time end at the same place in every row, and are paler than what is to be read
+    first.
+    """
     apart(lambda: anyio.run(write, tmp_path / "runs.db", 40))
     (tmp_path / "priced.html").write_text(page_text(tmp_path / "runs.db", RUN), encoding="utf-8")
     opened = look(tmp_path / "priced.html")
@@ -98,7 +104,9 @@ def test_a_call_without_a_result_is_not_called_ok(ordinary: Path, page_of: PageO
 
 
 def test_what_a_source_says_of_its_end_is_no_verdict_of_ours(imported: Path, look: Look, keep: Keep) -> None:
-    """An import's last row is its source's sentence; that its decisions agree proves nothing, and is not green."""
+    """An import's last row is its source's sentence; that its decisions agree proves nothing, and is not
+    green.
+    """
     opened = look(imported)
     assert "derived at import" == opened.page.get_attribute("header", "data-audit")
     assert "good" not in opened.page.get_attribute(".chip.audit", "class").split()
@@ -155,7 +163,9 @@ def test_errors_and_prunes_are_a_press_away(ordinary: Path, look: Look) -> None:
 
 
 def test_a_telephone_shows_it_too(ordinary: Path, look: Look, keep: Keep) -> None:
-    """At 390 pixels nothing is wider than the screen, what was said stands below, and an event comes up as a sheet."""
+    """At 390 pixels nothing is wider than the screen, what was said stands below, and an event comes up as a
+    sheet.
+    """
     opened = look(ordinary, viewport=NARROW)
     page = opened.page
     assert 390 == page.evaluate("document.documentElement.scrollWidth")
@@ -173,7 +183,9 @@ def test_a_telephone_shows_it_too(ordinary: Path, look: Look, keep: Keep) -> Non
 
 
 def test_nothing_is_cut_off_on_a_telephone(imported: Path, look: Look) -> None:
-    """Whatever event comes up as a sheet, in each of its tabs nothing reaches out of it to the side but what scrolls by itself."""
+    """Whatever event comes up as a sheet, in each of its tabs nothing reaches out of it to the side but what
+    scrolls by itself.
+    """
     opened = look(imported, viewport=NARROW)
     seqs = opened.page.evaluate(
         "refold.model.turns.flatMap(turn => turn.calls.map(call => call.seq)).filter(Boolean)"

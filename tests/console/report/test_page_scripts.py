@@ -1,4 +1,6 @@
-"""What the page reads of a log is what the command line reads of it: its scripts are asked, without a browser."""
+"""What the page reads of a log is what the command line reads of it: its scripts are asked, without a
+browser.
+"""
 
 import json
 import zlib
@@ -24,7 +26,9 @@ TABLES: dict[str, Any] = json.loads(
 
 @pytest.mark.parametrize(("about", "fields"), [("events", EVENTS.fields), ("states", STATES.fields)])
 def test_the_table_of_questions_holds_in_the_page(about: str, fields: Any) -> None:
-    """Each question of the table means the same rows in JavaScript, and each mistake is found at the same place."""
+    """Each question of the table means the same rows in JavaScript, and each mistake is found at the same
+    place.
+    """
     table = TABLES[about]
     known = {
         name: {"kind": field.kind, "digits": field.digits, "values": field.values}
@@ -48,7 +52,9 @@ def test_the_table_of_questions_holds_in_the_page(about: str, fields: Any) -> No
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(.*)(.*)(.*)x"])
 def test_a_page_refuses_what_a_browser_could_search_without_end(pattern: str) -> None:
-    """A browser backtracks, so a pattern that `grep` searches in linear time may be refused in the page, never run."""
+    """A browser backtracks, so a pattern that `grep` searches in linear time may be refused in the page,
+    never run.
+    """
     fields = {"text": {"kind": "text", "digits": 0, "values": []}}
     said = evaluated(
         """({question, fields}) => {
@@ -88,7 +94,9 @@ def test_what_was_said_is_searched_alike(name: str) -> None:
 )
 @settings(max_examples=5, deadline=None)
 def test_what_was_deflated_is_inflated(data: bytes, repeats: int, level: int) -> None:
-    """A page inflates whatever zlib deflates, at any level and in any of its ways: stored, with fixed codes, with its own."""
+    """A page inflates whatever zlib deflates, at any level and in any of its ways: stored, with fixed codes,
+    with its own.
+    """
     wanted = [data * repeats, data, b"", bytes(range(256)) * 300, b"a" * 100_000]
     ways = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY]
     packed = []
@@ -103,7 +111,9 @@ def test_what_was_deflated_is_inflated(data: bytes, repeats: int, level: int) ->
 
 
 def test_bytes_that_nobody_deflated_are_refused() -> None:
-    """What ends too early, points before its beginning, or has no such code is an error, and no endless loop."""
+    """What ends too early, points before its beginning, or has no such code is an error, and no endless
+    loop.
+    """
     packer = zlib.compressobj(wbits=-15)
     whole = packer.compress(b"some words, and some words more " * 100) + packer.flush()
     cuts = [list(whole[:size]) for size in range(len(whole) - 1)]

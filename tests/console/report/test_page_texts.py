@@ -59,7 +59,9 @@ def answer(opened: Opened) -> None:
 
 
 def test_what_a_model_says_is_rendered_and_stays_text(written: Path, look: Look, keep: Keep) -> None:
-    """Headings, lists, tables, code and emphasis look like it; no link can be followed, and no markup of theirs is markup."""
+    """Headings, lists, tables, code and emphasis look like it; no link can be followed, and no markup of
+    theirs is markup.
+    """
     opened = look(written)
     answer(opened)
     texts = {
@@ -89,7 +91,9 @@ def test_what_a_model_says_is_rendered_and_stays_text(written: Path, look: Look,
 
 
 def test_an_edit_is_shown_as_what_it_changes(written: Path, look: Look, keep: Keep) -> None:
-    """Of an edit the lines that went and came are told from those that stayed, and all that was written is at hand."""
+    """Of an edit the lines that went and came are told from those that stayed, and all that was written is at
+    hand.
+    """
     opened = look(written)
     opened.page.click(".row.call >> nth=0")
     opened.page.wait_for_selector(".inspector .diff")
@@ -123,7 +127,9 @@ def test_what_a_filter_found_is_marked(written: Path, look: Look) -> None:
 
 
 def test_a_clipboard_gets_what_is_seen(written: Path, look: Look) -> None:
-    """What is copied is the text as it is shown: a mark that nobody sees would be pasted into somebody's terminal."""
+    """What is copied is the text as it is shown: a mark that nobody sees would be pasted into somebody's
+    terminal.
+    """
     opened = look(written, "#e1")
     opened.page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
     opened.page.click(".heading .copy")
@@ -149,7 +155,9 @@ def test_a_clipboard_gets_what_is_seen(written: Path, look: Look) -> None:
     ],
 )
 def test_two_texts_are_compared_line_by_line(before: str, after: str, changed: str) -> None:
-    """A comparison says of each line whether it stayed, went or came; what stayed and went is the old text, what stayed and came the new."""
+    """A comparison says of each line whether it stayed, went or came; what stayed and went is the old text,
+    what stayed and came the new.
+    """
     lines = evaluated(
         "({before, after}) => refold.changed(before, after)", {"before": before, "after": after}
     )

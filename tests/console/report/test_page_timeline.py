@@ -44,7 +44,9 @@ COLOURED = """([selector, name]) => {
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run whose requests come near a limit; beside it `none.html`, of the same run without one."""
+    """The page of a run whose requests come near a limit; beside it `none.html`, of the same run without
+    one.
+    """
     folder = tmp_path_factory.mktemp("limits")
     limit = {"type": "token", "measure": "estimate", "value": 120}
 
@@ -59,7 +61,9 @@ def near(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_call_has_a_bar_on_the_axis_of_time(ordinary: Path, look: Look, keep: Keep) -> None:
-    """The page opens on the axis of time, on which every answer and result is a bar with its duration; a press leads to its event."""
+    """The page opens on the axis of time, on which every answer and result is a bar with its duration; a
+    press leads to its event.
+    """
     opened = look(ordinary)
     box = opened.page.wait_for_selector(".spans").bounding_box()
     keep(opened.page, "time")
@@ -79,7 +83,9 @@ def test_each_call_has_a_bar_on_the_axis_of_time(ordinary: Path, look: Look, kee
 
 
 def test_the_contexts_maximum_is_told(ordinary: Path, look: Look) -> None:
-    """The legend says the most tokens of any request, and the limit: one that is far above all requests is not drawn."""
+    """The legend says the most tokens of any request, and the limit: one that is far above all requests is
+    not drawn.
+    """
     opened = look(ordinary)
     opened.page.click("[data-axis=events]")
     data = read(ordinary).data
@@ -105,7 +111,9 @@ def test_a_near_limit_is_drawn(near: Path, look: Look) -> None:
 
 
 def test_why_two_counts_differ_is_said(imported: Path, ordinary: Path, look: Look) -> None:
-    """Where a provider counted, a press says why that is not the estimate, and what an import adds to it; else nothing is asked."""
+    """Where a provider counted, a press says why that is not the estimate, and what an import adds to it;
+    else nothing is asked.
+    """
     opened = look(imported)
     opened.page.click("[data-axis=events]")
     assert "tokenizer" not in opened.page.inner_text(".strip")

@@ -1,4 +1,6 @@
-"""The report in a real browser, opened from disk with no network: what a reader does, and what an attacker hopes for."""
+"""The report in a real browser, opened from disk with no network: what a reader does, and what an attacker
+hopes for.
+"""
 
 import hashlib
 import re
@@ -76,7 +78,9 @@ def test_a_filter_leaves_what_fits(ordinary: Path, look: Look) -> None:
 
 
 def test_the_keys_step_through_it(ordinary: Path, look: Look) -> None:
-    """j and k step, G and g go to the ends, n to the next turn, e to the next mark, b to the cause, t turns the tabs."""
+    """j and k step, G and g go to the ends, n to the next turn, e to the next mark, b to the cause, t turns
+    the tabs.
+    """
     opened = look(ordinary)
     keys = opened.page.keyboard
     opened.page.click("[data-mode=all]")
@@ -130,7 +134,9 @@ WITHIN = """async () => {
 
 
 def test_what_is_selected_can_be_seen(ordinary: Path, look: Look) -> None:
-    """Wherever an address or a key leads, the row is within the list, not above or below what is shown of it."""
+    """Wherever an address or a key leads, the row is within the list, not above or below what is shown of
+    it.
+    """
     last = len(read(ordinary).data["events"])
     opened = look(ordinary, f"#e{last}")
     assert opened.page.evaluate(WITHIN)
@@ -140,7 +146,9 @@ def test_what_is_selected_can_be_seen(ordinary: Path, look: Look) -> None:
 
 
 def test_an_address_is_seen_once_the_timeline_is_drawn(ordinary: Path, look: Look) -> None:
-    """The list shrinks while the page is drawn: a row that was in sight before, near the end of it, is still."""
+    """The list shrinks while the page is drawn: a row that was in sight before, near the end of it, is
+    still.
+    """
     for height in range(600, 1000, 60):
         opened = look(ordinary, "#e21/seen", viewport={"width": 1400, "height": height})
         opened.page.wait_for_selector(".spans")
@@ -221,7 +229,9 @@ def test_a_tampered_event_is_marked(store: Path, page_of: PageOf, look: Look, ke
 def test_an_edited_page_shows_it(
     name: str, column: int, made: Callable[[Any], Any], ordinary: Path, tmp_path: Path, look: Look
 ) -> None:
-    """Whoever edits the page instead of the log is found out by the page: it checks every byte that was hashed."""
+    """Whoever edits the page instead of the log is found out by the page: it checks every byte that was
+    hashed.
+    """
 
     def change(values: list[Any]) -> list[Any]:
         row = values[5] + [False] * (column + 1 - len(values[5]))
@@ -250,7 +260,9 @@ def broken_part(file: Path, to: Path, name: str) -> Path:
 
 
 def test_a_part_that_cannot_be_read_is_not_believed(ordinary: Path, tmp_path: Path, look: Look) -> None:
-    """Where bytes of the page are lost it says so, in the list's stead or at the events whose words are gone, in every tab."""
+    """Where bytes of the page are lost it says so, in the list's stead or at the events whose words are gone,
+    in every tab.
+    """
     opened = look(broken_part(ordinary, tmp_path / "records.html", "records"))
     assert "broken" == opened.page.get_attribute("header", "data-chain")
     assert "what was stored of it cannot be read in this page" in opened.page.inner_text("header")
@@ -275,7 +287,9 @@ def test_a_page_without_its_list_says_so(ordinary: Path, tmp_path: Path, browser
 
 
 def test_a_hostile_transcript_does_nothing(hostile: Path, look: Look, keep: Keep) -> None:
-    """In every list and every tab of an attack nothing runs, nothing is loaded, and every mark can be seen."""
+    """In every list and every tab of an attack nothing runs, nothing is loaded, and every mark can be
+    seen.
+    """
     opened = look(hostile)
     watch = "document.addEventListener('securitypolicyviolation', e => console.error(e.violatedDirective))"
     opened.page.evaluate(watch)
@@ -305,7 +319,9 @@ def test_a_hostile_transcript_does_nothing(hostile: Path, look: Look, keep: Keep
 def test_numbers_without_end_have_a_page(
     edit: Callable[[list[Record]], list[Record]], store: Path, tmp_path: Path, look: Look
 ) -> None:
-    """A log whose numbers are as long as they can be is shown, in every tab, and the page does not stumble."""
+    """A log whose numbers are as long as they can be is shown, in every tab, and the page does not
+    stumble.
+    """
     apart(lambda: forged(store, "ordinary", tmp_path / "forged.db", edit))
     file = tmp_path / "forged.html"
     file.write_text(page_text(tmp_path / "forged.db", "ordinary"), encoding="utf-8")

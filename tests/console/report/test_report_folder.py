@@ -40,7 +40,9 @@ def table(file: Path) -> list[tuple[str, list[str]]]:
 
 
 def test_the_index_names_what_was_changed(tmp_path: Path) -> None:
-    """A row has the verbs of its run's changes, so that a search for one finds the run; a run without calls has none."""
+    """A row has the verbs of its run's changes, so that a search for one finds the run; a run without calls
+    has none.
+    """
     changes = Effects(calls=3, made=(("git push", 1, 5), ("> a", 2, 6)), harmful=1)
     runs = {"pushed": changes, "idle": Effects(), "unread": None}
     entries = [
@@ -57,7 +59,9 @@ def test_the_index_names_what_was_changed(tmp_path: Path) -> None:
 
 
 def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: Path) -> None:
-    """A folder has a page for each run of a store, whatever the run is called, and an index that leads to all of them."""
+    """A folder has a page for each run of a store, whatever the run is called, and an index that leads to all
+    of them.
+    """
     apart(lambda: record(store, [say("Well.")], "<b>bold</b>", run_id="../odd<b>/Run"))
     folder = tmp_path / "pages"
     ran = refold("report", "--all", "--out", folder, "--store", store)
@@ -102,7 +106,9 @@ def test_each_run_has_its_page_and_a_row(refold: Refold, store: Path, tmp_path: 
 def test_what_is_damaged_comes_first(
     refold: Refold, store: Path, tmp_path: Path, look: Look, keep: Keep
 ) -> None:
-    """An index says above all how many runs cannot be believed, and begins with them; so does `ls`, and so does `show`."""
+    """An index says above all how many runs cannot be believed, and begins with them; so does `ls`, and so
+    does `show`.
+    """
     tamper(store, "UPDATE event SET body = '{}' WHERE key & 4294967295 = 9 AND key < 8589934592")
     folder = tmp_path / "pages"
     ran = refold("report", "--all", "--out", folder, "--store", store)
@@ -131,7 +137,9 @@ def test_a_folder_is_not_written_over_unasked(refold: Refold, store: Path, tmp_p
 def test_a_page_is_called_after_its_run(
     refold: Refold, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a name the page goes where the reader is, under the id of its run; without a run nothing is meant."""
+    """Without a name the page goes where the reader is, under the id of its run; without a run nothing is
+    meant.
+    """
     monkeypatch.chdir(tmp_path)
     assert 0 == refold("report", "ordinary@e9", "--store", store).code
     assert 9 == len(read(tmp_path / "ordinary.html").data["events"])
@@ -140,7 +148,9 @@ def test_a_page_is_called_after_its_run(
 
 
 def test_no_two_runs_have_one_page() -> None:
-    """Names differ where ids do, also on a file system that takes capitals for small letters; none leads out of its folder."""
+    """Names differ where ids do, also on a file system that takes capitals for small letters; none leads out
+    of its folder.
+    """
     runs = ["a", "A", "a/b", "a-b", "../a", ".", "", "a" * 300, "a" * 301, "con\n", "\ud800", "index"]
     names = {page_name(run).lower() for run in runs}
     assert len(runs) == len(names)
@@ -171,7 +181,9 @@ def test_runs_of_a_family_lead_to_each_other(family: Path) -> None:
 
 
 def test_a_child_stands_below_the_call_that_began_it(family: Path, look: Look) -> None:
-    """In the list a call is followed by the run that it began: its task, how it ended, and a press leads to its page and back."""
+    """In the list a call is followed by the run that it began: its task, how it ended, and a press leads to
+    its page and back.
+    """
     opened = look(family / page_name(PARENT))
     forms = [each.get_attribute("class").split()[1] for each in opened.page.query_selector_all(".row")]
     assert 1 == forms.count("child")
@@ -197,7 +209,9 @@ def test_a_child_without_a_page_leads_to_its_call(family: Path, look: Look, refo
 
 
 def test_an_index_leads_to_each_page(family: Path, browser: Any) -> None:
-    """In a browser an index has a row for each run, a child below what began it, and says what each did; on a telephone, too."""
+    """In a browser an index has a row for each run, a child below what began it, and says what each did; on a
+    telephone, too.
+    """
     for width in (1400, 390):
         page = browser.new_page(viewport={"width": width, "height": 844})
         page.goto((family / "index.html").as_uri())
@@ -214,7 +228,9 @@ def test_an_index_leads_to_each_page(family: Path, browser: Any) -> None:
 
 
 def test_runs_that_began_each_other_are_all_listed() -> None:
-    """A log may claim any parent: each run has its row all the same, once, and what is damaged stands first."""
+    """A log may claim any parent: each run has its row all the same, once, and what is damaged stands
+    first.
+    """
 
     def entry(run: str, parent: str, wrong: str = "") -> IndexEntry:
         return IndexEntry(about=RunSummary(run=run, parent=Parent(run=parent, call="c1")), wrong=wrong)

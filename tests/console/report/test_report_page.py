@@ -1,4 +1,6 @@
-"""The page of a run as a file: self-contained, faithful to the log, harmless, and there for damaged logs, too."""
+"""The page of a run as a file: self-contained, faithful to the log, harmless, and there for damaged logs,
+too.
+"""
 
 import hashlib
 import json
@@ -71,14 +73,18 @@ def test_what_the_page_says_of_the_check_is_there() -> None:
 
 @pytest.mark.parametrize("name", page.OURS)
 def test_our_scripts_make_no_markup(name: str) -> None:
-    """Texts reach the page as text nodes: nothing of ours parses HTML, evaluates text, or asks anybody for anything."""
+    """Texts reach the page as text nodes: nothing of ours parses HTML, evaluates text, or asks anybody for
+    anything.
+    """
     text = (FOLDER / name).read_text(encoding="utf-8")
     forbidden = r"innerHTML|outerHTML|insertAdjacent|document\.write|dangerouslySet|\beval\(|new Function|\bfetch\(|XMLHttp|import\("
     assert [] == re.findall(forbidden, text)
 
 
 def test_a_page_allows_only_what_is_in_it(ordinary: Path) -> None:
-    """The policy names each script and the style by its hash, and nothing is loaded or handled in an attribute."""
+    """The policy names each script and the style by its hash, and nothing is loaded or handled in an
+    attribute.
+    """
     found = read(ordinary)
     (policy,) = [
         has["content"] for tag, has in found.tags if has.get("http-equiv") == "Content-Security-Policy"
@@ -138,7 +144,9 @@ def test_no_text_of_a_log_is_markup(hostile: Path) -> None:
 
 
 def test_nothing_that_a_run_says_is_markup_anywhere(store: Path) -> None:
-    """Neither the title nor the data has a sign in it with which an element, or a comment, could begin or end."""
+    """Neither the title nor the data has a sign in it with which an element, or a comment, could begin or
+    end.
+    """
     report = reported(store, "ordinary")
     told = msgspec.structs.replace(
         report, about=msgspec.structs.replace(report.about, run="</title><!--&<script>")
@@ -188,7 +196,9 @@ def test_a_part_of_a_run_is_said_to_be_one(page_of: PageOf) -> None:
 def test_a_damaged_log_has_its_page(
     seq: int, change: str, ordinary: Path, store: Path, page_of: PageOf
 ) -> None:
-    """Up to the damage all is told; the rest is there as it is stored; the command ends with 3, and the page says why."""
+    """Up to the damage all is told; the rest is there as it is stored; the command ends with 3, and the page
+    says why.
+    """
     whole = read(ordinary).data
     tamper(store, f"UPDATE event SET {change} WHERE key & 4294967295 = {seq}")
     data = read(page_of("ordinary", 3)).data

@@ -202,7 +202,9 @@ async def test_a_change_with_care_is_found(
 
 
 async def test_a_seal_taken_away(bundle: Path, tmp_path: Path) -> None:
-    """Without a seal there is nothing to hold against a key; without a key it is said that nothing is sealed."""
+    """Without a seal there is nothing to hold against a key; without a key it is said that nothing is
+    sealed.
+    """
     path = zipped(tmp_path / "changed.zip", listed(unsealed(members_of(bundle))))
     with pytest.raises(UnjudgedBundle, match="no seal is in it"):
         check(path, KEY)

@@ -1,4 +1,6 @@
-"""Bundles whose zip plays games: read otherwise by others, unpacking to more than it says, or growing in memory."""
+"""Bundles whose zip plays games: read otherwise by others, unpacking to more than it says, or growing in
+memory.
+"""
 # ruff: noqa: ASYNC240 - the files are small
 
 import io
@@ -157,7 +159,9 @@ async def test_a_member_that_unpacks_otherwise(
 
 
 async def test_a_wrong_checksum(bundle: Path, tmp_path: Path) -> None:
-    """A member whose CRC is not its own would be refused by other programs; it is refused here, the manifest too."""
+    """A member whose CRC is not its own would be refused by other programs; it is refused here, the manifest
+    too.
+    """
     members, path = members_of(bundle), tmp_path / "made.zip"
     for name, data in members.items():
         path.write_bytes(handmade(members, name, deflate(data), zlib.crc32(data) ^ 1, len(data)))
@@ -178,7 +182,9 @@ def test_nothing_is_unpacked_beyond_what_is_declared() -> None:
 
 @pytest.mark.parametrize("declared", [pytest.param("as it is", marks=pytest.mark.slow), "as small"])
 async def test_a_bomb(declared: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that unpacks to 64 MB is left at the longest line that there may be, or at the size that it declares."""
+    """A member that unpacks to 64 MB is left at the longest line that there may be, or at the size that it
+    declares.
+    """
     monkeypatch.setattr(reader, "MOST_LINE", 2**22)
     size, members, path = 2**26, members_of(bundle), tmp_path / "bomb.zip"
     packed, crc = deflated(size)
@@ -215,7 +221,9 @@ async def test_a_bomb(declared: str, bundle: Path, tmp_path: Path, monkeypatch: 
     ],
 )
 async def test_what_would_grow(name: str, data: bytes, bundle: Path, tmp_path: Path) -> None:
-    """Few bytes of JSON become many in memory where they nest; no member takes more than a few times its own size."""
+    """Few bytes of JSON become many in memory where they nest; no member takes more than a few times its own
+    size.
+    """
     path = tmp_path / "grown.zip"
     if name != "notice":
         zipped(path, listed({**members_of(bundle), name: data}) | ({name: data} if name[0] == "m" else {}))

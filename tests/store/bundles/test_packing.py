@@ -27,7 +27,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_bundle_checks(bundle: Path) -> None:
-    """Runs, events, contents, erased ones and what the seal covers are counted, and what cannot be proved is said."""
+    """Runs, events, contents, erased ones and what the seal covers are counted, and what cannot be proved is
+    said.
+    """
     found = check(bundle, KEY)
     assert ["a", "ß/.."] == [run.id for run in found.runs]
     assert (10, 4, 1, 8) == (found.events, found.contents, found.erased, found.sealed_events)
@@ -125,7 +127,9 @@ async def test_what_would_not_verify_is_not_packed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [1, 4])
 async def test_an_erasure_that_no_notice_names(named: int, tmp_path: Path) -> None:
-    """A content that is gone without a notice, or with one that stood there before, is damage and is not packed."""
+    """A content that is gone without a notice, or with one that stood there before, is damage and is not
+    packed.
+    """
     async with MemoryStore() as store:
         await append(store, "a", [record(0), record(1, '"x"'), notice(4), record(99, '"y"')])
         await erase(store, "a", 2)

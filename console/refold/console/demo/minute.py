@@ -1,6 +1,7 @@
 """The first minute, in a terminal that types commands.
 
-Nothing printed here was written before: it is what the commands say, of which the lines that matter are shown.
+Nothing printed here was written before: it is what the commands say, of which the lines that matter are
+shown.
 """
 
 import os
@@ -52,7 +53,8 @@ class Terminal:
         return self.run(*words, shows=shows, code=code)
 
     def run(self, *words: str, shows: Sequence[str] = (), code: int = 0) -> str:
-        """Do a command that was typed, and show the first line that fits each pattern of `shows`. All that it wrote.
+        """Do a command that was typed, and show the first line that fits each pattern of `shows`. All that it
+        wrote.
 
         Raises `NotShown` if there is no such line, or if its exit code is not `code`.
         """
@@ -124,7 +126,10 @@ _SAID = b'"output":"30 cents"'
 
 
 def play(folder: Path) -> int:
-    """Show the five things. Exit code 0 if each was seen to be so, else 1. Raises `WorldFailed` for a folder that cannot be made."""
+    """Show the five things. Exit code 0 if each was seen to be so, else 1.
+
+    Raises `WorldFailed` for a folder that cannot be made.
+    """
     _announce()
     fetch_weights(_MODEL)
     _furnish(folder)

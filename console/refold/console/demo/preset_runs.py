@@ -1,6 +1,7 @@
 """The runs of a preset: a real model, in this process, drives them, and each is verified and audited.
 
-Nothing is asserted of the words of the model, which differ from machine to machine; only of what they lead to.
+Nothing is asserted of the words of the model, which differ from machine to machine; only of what they lead
+to.
 """
 
 import sys
@@ -28,7 +29,10 @@ _OFFERED = ("list_files", "read_file")
 
 
 def play_preset(preset: str, store: Path, root: Path | None) -> int:
-    """Play the runs of a preset over the files in `root`, or files of its own. Exit code 0 if everything held, else 1."""
+    """Play the runs of a preset over the files in `root`, or files of its own.
+
+    Exit code 0 if everything held, else 1.
+    """
     from refold.console.agents import fetch_weights
 
     played = scenes(preset)
@@ -127,7 +131,9 @@ async def _events(here: Any, run: str) -> tuple[Event, ...]:
 
 @contextmanager
 def _files(root: Path | None) -> Generator[Path]:
-    """The directory to read: what was asked for, or a few files of our own, as few and as short as a task says."""
+    """The directory to read: what was asked for, or a few files of our own, as few and as short as a task
+    says.
+    """
     if root is not None:
         if not root.is_dir():
             raise WrongUse(f"--root {root}: is not a directory")

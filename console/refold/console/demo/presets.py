@@ -1,6 +1,7 @@
 """The demo's runs under a preset, and what their logs must show.
 
-What is expected follows from the policy, not from the preset's name: a variant, or a preset to come, is played alike.
+What is expected follows from the policy, not from the preset's name: a variant, or a preset to come, is
+played alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +52,9 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class DemoScene(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the demo: what is asked under which policy, with the reading tools or without, and what is expected."""
+    """A run of the demo: what is asked under which policy, with the reading tools or without, and what is
+    expected.
+    """
 
     title: str
     task: str
@@ -96,7 +99,10 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
 
 
 def scenes(preset: str) -> tuple[DemoScene, ...]:
-    """The runs of a preset or variant, each shown to work as far as the preset has it. Raises `WrongUse` for others."""
+    """The runs of a preset or variant, each shown to work as far as the preset has it.
+
+    Raises `WrongUse` for others.
+    """
     if preset not in PRESETS:
         raise WrongUse(f"there is no preset {preset!r}{nearest(preset, PRESETS)}")
     if preset == "observed":
@@ -143,7 +149,9 @@ def _small(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_tier(policy: Policy) -> bool:
-    """Whether a tier holds at a step that can be reached: of five steps, nine tenths are never made before the end."""
+    """Whether a tier holds at a step that can be reached: of five steps, nine tenths are never made before
+    the end.
+    """
     pressure = policy.pressure
     if pressure is None or pressure.of != "step":
         return False

@@ -77,7 +77,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 async def build(
     store: Store, run: str, upto: int | None, registry: Registry, pages: Mapping[str, str] = _NONE
 ) -> Report:
-    """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it goes.
+    """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it
+    goes.
 
     `pages` are the files beside it that other runs are in, by the runs' ids.
     """
@@ -125,7 +126,9 @@ async def build(
 
 
 class _Opinions:
-    """Those who say something of the whole run: how it stands, whether its decisions follow, its turns, its children."""
+    """Those who say something of the whole run: how it stands, whether its decisions follow, its turns, its
+    children.
+    """
 
     def __init__(self, run: str, registry: Registry) -> None:
         self.turns = list[TurnRow]()
@@ -144,7 +147,10 @@ def _kin(forked_from: str, parent: ev.Parent | None, children: Sequence[ChildRun
 
 
 class PageRows(Follower["PageRows"]):
-    """The page's rows, one an event, and what was derived at each. What cannot be read or folded has a row, too."""
+    """The page's rows, one an event, and what was derived at each.
+
+    What cannot be read or folded has a row, too.
+    """
 
     folds = True
 
@@ -186,7 +192,10 @@ class PageRows(Follower["PageRows"]):
         return self
 
     def _follow(self, step: Step, event: ev.Event) -> tuple[str, tuple[PackedOpinion, ...]]:
-        """Derive what belongs to an event. Why it cannot stand here, "" if it can; what was said of it, if it is a fact."""
+        """Derive what belongs to an event.
+
+        Why it cannot stand here, "" if it can; what was said of it, if it is a fact.
+        """
         try:
             state = step.after
         except (Damaged, CannotJudge) as error:

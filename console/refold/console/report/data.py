@@ -1,7 +1,8 @@
 """What the page of a report is made of, as JSON, in parts.
 
-Numbers that JavaScript cannot hold (instants in nanoseconds) are text. Whatever is derived again stands in the form in
-which it grows no faster than the log: the changes of the state, the changes from one view to the next.
+Numbers that JavaScript cannot hold (instants in nanoseconds) are text. Whatever is derived again stands in
+the form in which it grows no faster than the log: the changes of the state, the changes from one view to the
+next.
 """
 
 import zlib
@@ -32,7 +33,10 @@ ENCODER = (
 
 
 class PackedValues:
-    """Values as they come. `parts` are raw deflate streams, each of a JSON array; `counts` says how many values are in each."""
+    """Values as they come.
+
+    `parts` are raw deflate streams, each of a JSON array; `counts` says how many values are in each.
+    """
 
     def __init__(self, values: Iterable[object] = ()) -> None:
         self._parts: list[bytes] = []
@@ -89,10 +93,11 @@ class Bytes(msgspec.Struct, frozen=True):
 class PageEvent(msgspec.Struct, frozen=True, array_like=True):
     """An event as lists and filters know it: its header, what it says in a line, what it is connected with.
 
-    `turn` is the request that it belongs to or, said by a person, leads to, 0 before the first; `fact` the fact that it follows from, or itself; `answers` the
-    request that it ends, 0 if none. `run` is "" where it is the run's own. `damage` says why it could not be read or cannot stand
-    here. `row` is what else filters know of it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page
-    has it already. A `routine` one is left out of the short list.
+    `turn` is the request that it belongs to or, said by a person, leads to, 0 before the first; `fact` the
+    fact that it follows from, or itself; `answers` the request that it ends, 0 if none. `run` is "" where it
+    is the run's own. `damage` says why it could not be read or cannot stand here. `row` is what else filters
+    know of it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page has it
+    already. A `routine` one is left out of the short list.
     """
 
     seq: int
@@ -138,7 +143,10 @@ class PageCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message that some request showed: see `refold.replay.seen.ShownMessage`. `role` is "" where its words were erased."""
+    """A message that some request showed: see `refold.replay.seen.ShownMessage`.
+
+    `role` is "" where its words were erased.
+    """
 
     number: int
     seq: int
@@ -154,9 +162,11 @@ class PageMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
-    """What a limit or guard said before decision number `before` (0: the first): see `refold.replay.why.Opinion`.
+    """What a limit or guard said before decision number `before` (0: the first): see
+    `refold.replay.why.Opinion`.
 
-    `who` and `said` are places in `Report.words`; `own` is a guard's memory as JSON text, of one that did not simply allow.
+    `who` and `said` are places in `Report.words`; `own` is a guard's memory as JSON text, of one that did not
+    simply allow.
     """
 
     before: int
@@ -168,7 +178,9 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
-    """What was derived again at an event: what it changed of the state, and of a fact what limits and guards said."""
+    """What was derived again at an event: what it changed of the state, and of a fact what limits and guards
+    said.
+    """
 
     changes: Changes
     asked: tuple[PackedOpinion, ...] = ()
@@ -177,9 +189,10 @@ class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The run's numbers as text.
 
-    `limit` is the limit that ended it, "" if none did. `unmarked` says that some results have no recorded status, "" if
-    all have one. `did` is what the run did, in a line; `changes` what its calls changed, `failed` how many failed.
-    `who` is who and when, as names and texts. `tone` is how its state is marked: "good", "warn" or "bad".
+    `limit` is the limit that ended it, "" if none did. `unmarked` says that some results have no recorded
+    status, "" if all have one. `did` is what the run did, in a line; `changes` what its calls changed,
+    `failed` how many failed. `who` is who and when, as names and texts. `tone` is how its state is marked:
+    "good", "warn" or "bad".
     """
 
     did: str
@@ -194,14 +207,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. What grows with the run is packed: `turns` of `TurnRow`, `events` of `PageEvent`, `calls` of `RequestView` the page
-    reads at once; a `PageRecord` and a `PageDerivation` of each event, and the messages `shown`, of `PageMessage`, when they are looked at.
+    """All of it. What grows with the run is packed: `turns` of `TurnRow`, `events` of `PageEvent`, `calls` of
+    `RequestView` the page reads at once; a `PageRecord` and a `PageDerivation` of each event, and the
+    messages `shown`, of `PageMessage`, when they are looked at.
 
-    `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is what was found when
-    the page was made: it checks the chain again by itself. The findings of `judged` are without their states; `refused` says
-    why it does not go to the end. `imported` is where an imported run came from, `children` what its calls began, `pages` the
-    files of its kin beside this one. `end` is the event
-    that says how the run ended, 0 where none does. `fields` are those that filters know, `kinds` those of events.
+    `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is
+    what was found when the page was made: it checks the chain again by itself. The findings of `judged` are
+    without their states; `refused` says why it does not go to the end. `imported` is where an imported run
+    came from, `children` what its calls began, `pages` the files of its kin beside this one. `end` is the
+    event that says how the run ended, 0 where none does. `fields` are those that filters know, `kinds` those
+    of events.
     """
 
     refold: str

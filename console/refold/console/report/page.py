@@ -1,8 +1,8 @@
 """Pages of HTML: of a run, and the index of a folder of them.
 
-Its content-security policy allows the scripts and the style that are in it, by their SHA-256, and nothing else: no
-network, no picture, no other script, none in an attribute. The log's own texts are data: in elements that no browser runs,
-JSON or, of what grows with the run, packed JSON, and text nodes once they are shown.
+Its content-security policy allows the scripts and the style that are in it, by their SHA-256, and nothing
+else: no network, no picture, no other script, none in an attribute. The log's own texts are data: in elements
+that no browser runs, JSON or, of what grows with the run, packed JSON, and text nodes once they are shown.
 """
 
 import base64
@@ -135,7 +135,9 @@ def pieces(report: Report) -> Iterator[str]:
 
 
 def _data(report: Report) -> bytes:
-    """The report as JSON text, of what is packed only how many values each part has; `sums` are the digests of the parts."""
+    """The report as JSON text, of what is packed only how many values each part has; `sums` are the digests
+    of the parts.
+    """
     fields: dict[str, object] = {name: getattr(report, name) for name in report.__struct_fields__}
     told = {
         name: value.counts if isinstance(value, PackedValues) else value for name, value in fields.items()
@@ -206,9 +208,11 @@ _NUMBERS = ("turns", "failed", "changes", "tokens", "cost")
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has none; `did` what it did.
+    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has
+    none; `did` what it did.
 
-    `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they changed.
+    `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they
+    changed.
     """
 
     about: RunSummary
@@ -220,7 +224,10 @@ class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_name(run: str) -> str:
-    """The name of a run's page. Two runs never have the same, whatever the file system makes of their letters."""
+    """The name of a run's page.
+
+    Two runs never have the same, whatever the file system makes of their letters.
+    """
     safe = _UNSAFE.sub("-", run).strip("-")[:_LONGEST]
     if run and safe == run and run == run.lower() and f"{run}.html" != NAME:
         return f"{run}.html"
@@ -228,8 +235,8 @@ def page_name(run: str) -> str:
 
 
 def index(entries: Sequence[IndexEntry]) -> str:
-    """The HTML text of an index, in the order of the entries, but for those with something wrong, which come first, and for
-    those that another began, which stand below it.
+    """The HTML text of an index, in the order of the entries, but for those with something wrong, which come
+    first, and for those that another began, which stand below it.
     """
     wrong = sum(bool(entry.wrong) for entry in entries)
     pages = {entry.about.run: entry.file for entry in entries if entry.file}

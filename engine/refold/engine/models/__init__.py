@@ -1,1 +1,3 @@
-"""Models: what the engine wants of one, and those that come with refold. Each is imported where it is used."""
+"""Models: what the engine wants of one, and those that come with refold. Each is imported where it is
+used.
+"""

@@ -3,7 +3,8 @@
 The sampler is held to the shapes of `local_dialect`, so the reader expects those and no others; white space
 may stand where JSON allows it. What a call's arguments are is kept byte for byte.
 
-Tools are offered as `local_dialect` says, and the finished JSON is translated back to ordinary calls and text.
+Tools are offered as `local_dialect` says, and the finished JSON is translated back to ordinary calls and
+text.
 """
 
 import importlib.util
@@ -154,10 +155,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class LocalModel:
     """A GGUF model in this process: a known name (`smollm2-135m`) or the path of a file.
 
-    `context` is the tokens that prompt and answer share; `threads` the processor cores to use, by default all but one.
-    `optional_arguments` offers tools' optional arguments too, for models that can be trusted with them.
-    The file is looked at here, and loaded (about a second) at the first request. Requests of one model are
-    answered one after the other, so that none changes the numbers of another. Raises `WrongUse` when the
+    `context` is the tokens that prompt and answer share; `threads` the processor cores to use, by default all
+    but one. `optional_arguments` offers tools' optional arguments too, for models that can be trusted with
+    them. The file is looked at here, and loaded (about a second) at the first request. Requests of one model
+    are answered one after the other, so that none changes the numbers of another. Raises `WrongUse` when the
     extra is missing, the name unknown, the weights not fetched, or the file no whole GGUF.
     """
 
@@ -181,7 +182,9 @@ class LocalModel:
         self._server = LocalServer(self._path, context, threads or _cores())
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or cancelled."""
+        """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or
+        cancelled.
+        """
         body = _body(request, optional=self._optional)
         reading = _Arrived(self._path.stem, constrained="response_format" in body)
         answer = self._server.ask(body)
@@ -262,7 +265,9 @@ class _Arrived:
 
 
 def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
-    """The request as llama.cpp's server takes it. Raises `ModelError` for settings or tools it cannot take."""
+    """The request as llama.cpp's server takes it. Raises `ModelError` for settings or tools it cannot
+    take.
+    """
     settings = _settings(request.settings)
     most = settings.max_tokens if request.max_output is None else request.max_output
     return {

@@ -43,7 +43,9 @@ _PATH: Final = re.compile(r"(?<![\w./-])[\w-]*(?:[./][\w-]+)+(?![\w/-])")
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What happened from one word of the user to the model's answer: calls with results, texts, the answer."""
+    """What happened from one word of the user to the model's answer: calls with results, texts, the
+    answer.
+    """
 
     results: tuple[tuple[MessageCall, str], ...] = ()
     texts: tuple[str, ...] = ()
@@ -285,7 +287,9 @@ def _compact(arguments: str) -> str:
 
 
 def _turn(role: str, content: str) -> dict[str, str]:
-    """A turn whose text cannot end it: chat templates mark turns as `<|…|>`, and a file may hold such marks."""
+    """A turn whose text cannot end it: chat templates mark turns as `<|…|>`, and a file may hold such
+    marks.
+    """
     return {"role": role, "content": content.replace("<|", "< |")}
 
 

@@ -1,14 +1,15 @@
 """llama.cpp's server in this process, and a look at a GGUF file before it reads one.
 
 Not over its loopback port: the calls stream the same JSON, let go of the interpreter lock, and need no HTTP
-client. The port (chosen by the system) is locked with a random key, for it would answer anyone on the machine.
+client. The port (chosen by the system) is locked with a random key, for it would answer anyone on the
+machine.
 
 A request runs in a thread of its own, which hands the pieces over through a queue. It stops at the next
-piece once the reader has stopped: at the next token, or while it still reads the prompt, after the next 256 tokens.
-The thread never waits for an event loop, so a loop that ends cannot hang it.
+piece once the reader has stopped: at the next token, or while it still reads the prompt, after the next 256
+tokens. The thread never waits for an event loop, so a loop that ends cannot hang it.
 
-llama.cpp says no more of a bad file than that loading failed, and how it takes a hostile one is not known. So the
-header is read here, with every count bounded by the size of the file. Source of the format: the GGUF
+llama.cpp says no more of a bad file than that loading failed, and how it takes a hostile one is not known. So
+the header is read here, with every count bounded by the size of the file. Source of the format: the GGUF
 specification of the ggml project, versions 2 and 3 (little-endian; version 1 is obsolete).
 """
 
@@ -150,7 +151,10 @@ def _server(path: Path, context: int, threads: int) -> Any:
 
 
 def _taken(answer: LocalAnswer, chunk: Any) -> bool:
-    """Hand a chunk of the server's stream over; True stops it. An exception here would be lost in native code."""
+    """Hand a chunk of the server's stream over; True stops it.
+
+    An exception here would be lost in native code.
+    """
     try:
         answer.put(_chunk(chunk))
     except Exception as error:

@@ -20,10 +20,10 @@ def resolve_model(
 ) -> Model:
     """The model that `provider:model` names: `local:smollm2-135m`, `local:./file.gguf`, `openai:gpt-5-mini`.
 
-    `base_url` is the address of an OpenAI-compatible server, by default that in `REFOLD_BASE_URL`, else the vendor's; `price` is
-    what you pay there, in dollars per million tokens read and written, `timeout` for how many seconds its connection may
-    stay silent. Raises `WrongUse` for a name that is none, a missing key (it says which variable) or a missing extra (it
-    says which).
+    `base_url` is the address of an OpenAI-compatible server, by default that in `REFOLD_BASE_URL`, else the
+    vendor's; `price` is what you pay there, in dollars per million tokens read and written, `timeout` for how
+    many seconds its connection may stay silent. Raises `WrongUse` for a name that is none, a missing key (it
+    says which variable) or a missing extra (it says which).
     """
     return model_at(name, base_url=base_url_of(name, base_url), price=price, timeout=timeout)
 
@@ -31,7 +31,8 @@ def resolve_model(
 def base_url_of(name: str, asked: str | None) -> str | None:
     """The address of the model of this name: what was asked for, else `REFOLD_BASE_URL`; None: the usual one.
 
-    A model that runs in this process is at no address: for it the variable, which may be there for others, is not read.
+    A model that runs in this process is at no address: for it the variable, which may be there for others, is
+    not read.
     """
     if asked or name.startswith(f"{LOCAL}:"):
         return asked
@@ -42,7 +43,9 @@ def base_url_of(name: str, asked: str | None) -> str | None:
 
 
 def base_url_from(model: object, asked: str | None) -> tuple[str, ...]:
-    """What is recorded of an address that the environment chose for a model by its name: `base_url: REFOLD_BASE_URL`."""
+    """What is recorded of an address that the environment chose for a model by its name: `base_url:
+    REFOLD_BASE_URL`.
+    """
     chosen = isinstance(model, str) and not asked and base_url_of(model, None)
     return (f"base_url: {BASE_URL}",) if chosen else ()
 
@@ -54,7 +57,9 @@ def model_at(
     price: tuple[float, float] | None = None,
     timeout: float | None = None,
 ) -> Model:
-    """As `resolve_model`, at its vendor's address where no other is given, as a model is that a policy falls back to."""
+    """As `resolve_model`, at its vendor's address where no other is given, as a model is that a policy falls
+    back to.
+    """
     provider, colon, model = name.partition(":")
     if not colon or not model:
         raise WrongUse(

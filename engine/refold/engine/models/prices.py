@@ -1,9 +1,10 @@
-"""What a model's answer cost: list prices by `genai-prices`, in integer nano-dollars; and how much it reads at once.
+"""What a model's answer cost: list prices by `genai-prices`, in integer nano-dollars; and how much it reads
+at once.
 
 The address decides whose prices hold, never the model's name alone: `gpt-5-mini` behind an address of
 your own costs whatever you pay for it, which only you know. The price lists are those of the
-installed `genai-prices`; nothing is downloaded. Of what was recorded without an address the lists are asked by name, where
-somebody wants to know what it would have cost.
+installed `genai-prices`; nothing is downloaded. Of what was recorded without an address the lists are asked
+by name, where somebody wants to know what it would have cost.
 """
 
 import importlib.metadata
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class Price(NamedTuple):
-    """What somebody pays at an address of their own, in dollars per million tokens; read from a cache or not costs the same."""
+    """What somebody pays at an address of their own, in dollars per million tokens; read from a cache or not
+    costs the same.
+    """
 
     input: float
     output: float
@@ -96,8 +99,8 @@ def list_name() -> str:
 def listed_nanousd(counted: Counted, model: str, address: str, at: int) -> int | None:
     """What an answer of so many tokens costs by the lists, in nano-dollars, half up; None if they don't say.
 
-    `address` is the API's base URL. Where it is unknown ("") the name decides, `vendor:model` and `vendor/model` by that
-    vendor's prices. `at` is when it was asked, nanoseconds since the epoch, 0 for now.
+    `address` is the API's base URL. Where it is unknown ("") the name decides, `vendor:model` and
+    `vendor/model` by that vendor's prices. `at` is when it was asked, nanoseconds since the epoch, 0 for now.
     """
     from genai_prices.types import Usage
 

@@ -1,14 +1,14 @@
 """What a model is to the engine, and the digest of a request.
 
     message = SHA-256(JSON of one message)
-    head    = SHA-256(head of the messages before its last group || message || …, of each message of that group)
-    offer   = SHA-256(JSON of [model, settings, tools])
-    rest    = SHA-256(offer || JSON of [max_output, the messages of this request only])
-    sent    = SHA-256(framed(salt) || head || rest), in hex
+    head    = SHA-256(head of the messages before its last group || message || …, of each message of that
+    group) offer   = SHA-256(JSON of [model, settings, tools]) rest    = SHA-256(offer || JSON of [max_output,
+    the messages of this request only]) sent    = SHA-256(framed(salt) || head || rest), in hex
 
-JSON has its keys sorted and no spaces. Messages are taken in groups of 128 from the first, the last group may be shorter, and
-the head before the first group is 32 zero bytes. So where a conversation only grows, the head of its whole groups stays; and
-where something leaves it, no message that stays is encoded again, and 128 of them cost one hash of 4 KiB.
+JSON has its keys sorted and no spaces. Messages are taken in groups of 128 from the first, the last group may
+be shorter, and the head before the first group is 32 zero bytes. So where a conversation only grows, the head
+of its whole groups stays; and where something leaves it, no message that stays is encoded again, and 128 of
+them cost one hash of 4 KiB.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -28,8 +28,9 @@ from refold.store.chain import GENESIS
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request: exactly what the model is to see.
 
-    `messages` may be read, indexed and kept, and never change; whoever wants a tuple makes one. `settings` are the sampling settings of the run, name to JSON text (`{"temperature": "0.2"}`).
-    `max_output` is the most output tokens wanted, or None for the model's own bound.
+    `messages` may be read, indexed and kept, and never change; whoever wants a tuple makes one. `settings`
+    are the sampling settings of the run, name to JSON text (`{"temperature": "0.2"}`). `max_output` is the
+    most output tokens wanted, or None for the model's own bound.
     """
 
     messages: Sequence[Message]
@@ -51,7 +52,9 @@ class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning"):
 
 
 class CallDelta(msgspec.Struct, frozen=True, tag="call"):
-    """A piece of a tool call. `index` counts the calls of this answer from 0; pieces of one index are joined."""
+    """A piece of a tool call. `index` counts the calls of this answer from 0; pieces of one index are
+    joined.
+    """
 
     index: int
     name: str = ""
@@ -61,8 +64,9 @@ class CallDelta(msgspec.Struct, frozen=True, tag="call"):
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     """The whole answer, the last item of every stream that did not fail.
 
-    `stop_raw` is the provider's own word, "" if it gave none. `usage` is None where nobody counted, `cost_nanousd` where no price is known.
-    `model` is the model that answered. `provider_data` is opaque JSON text for this adapter alone.
+    `stop_raw` is the provider's own word, "" if it gave none. `usage` is None where nobody counted,
+    `cost_nanousd` where no price is known. `model` is the model that answered. `provider_data` is opaque JSON
+    text for this adapter alone.
     """
 
     text: str = ""
@@ -116,10 +120,11 @@ class Model(Protocol):
     """A language model.
 
     `name` is what a person typed to get it (`openai:gpt-5-mini`, `local:smollm2-135m`); it is recorded.
-    `priced` says whether a cost is known for its answers: a cost limit without a price is refused. A model that is
-    not asked where its name says may have an `address`, scheme and host: it is recorded, and a resumed run must
-    be asked at the same. So may it have a `price` that somebody gave, `0.5/1.5`, by which a resumed run goes on. It may have a `context` too: the tokens that it holds, or None where that is unknown, for
-    policies that count in shares of it.
+    `priced` says whether a cost is known for its answers: a cost limit without a price is refused. A model
+    that is not asked where its name says may have an `address`, scheme and host: it is recorded, and a
+    resumed run must be asked at the same. So may it have a `price` that somebody gave, `0.5/1.5`, by which a
+    resumed run goes on. It may have a `context` too: the tokens that it holds, or None where that is unknown,
+    for policies that count in shares of it.
     """
 
     @property
@@ -168,7 +173,10 @@ def head_behind(head: bytes, digests: bytes) -> bytes:
 
 
 class KeptMessages:
-    """Messages with their digests, and the heads of their whole groups. It grows; what stands in it never changes."""
+    """Messages with their digests, and the heads of their whole groups.
+
+    It grows; what stands in it never changes.
+    """
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -205,8 +213,9 @@ class KeptMessages:
 class Messages(Sequence[Message]):
     """The messages of one request: those that a list has by now, and `own`, which stand in this request only.
 
-    They never change, however the run goes on: later requests go on with the same list, so whoever keeps all requests of
-    a run keeps each message once. `tuple(messages)` copies them. They equal a tuple of the same messages.
+    They never change, however the run goes on: later requests go on with the same list, so whoever keeps all
+    requests of a run keeps each message once. `tuple(messages)` copies them. They equal a tuple of the same
+    messages.
     """
 
     __slots__ = ("_kept", "_lasting", "_own")
@@ -257,7 +266,9 @@ class SentHash(msgspec.Struct, frozen=True):
 
 
 def sent_hash(request: ModelRequest, model: str, own: int, offer: bytes | None = None) -> SentHash:
-    """What is digested of a request to `model`, the last `own` messages of which are of this request only; its offer, if known."""
+    """What is digested of a request to `model`, the last `own` messages of which are of this request only;
+    its offer, if known.
+    """
     messages = request.messages
     lasting = len(messages) - own
     if type(messages) is Messages:  # not `isinstance`: that of a Sequence is ten times as slow

@@ -39,14 +39,14 @@ IDLE = 120.0
 class PydanticAIModel:
     """A vendor's model. Implements `refold.engine.models.protocol.Model`, on asyncio and on trio.
 
-    `name` is `vendor:model`. `openai:` and `anthropic:` without `base_url` ask the vendor's own address, with the key of
-    `api_key` or of the vendor's environment variable. With it, any server that speaks the dialect
-    (`openai:` is then chat completions); its key is `api_key` or `REFOLD_API_KEY`, and may be missing. Any other vendor is a
-    provider of pydantic-ai's, which finds address and key for itself.
-    `timeout` is how many seconds the connection may stay silent. `http_client` is used as it is, with its
-    own timeouts, and stays the caller's to close. `context` is the tokens that the model holds, by default what
-    the price lists say. `price` is what you pay, in dollars per million tokens read and written, where the lists do not say or
-    say otherwise.
+    `name` is `vendor:model`. `openai:` and `anthropic:` without `base_url` ask the vendor's own address, with
+    the key of `api_key` or of the vendor's environment variable. With it, any server that speaks the dialect
+    (`openai:` is then chat completions); its key is `api_key` or `REFOLD_API_KEY`, and may be missing. Any
+    other vendor is a provider of pydantic-ai's, which finds address and key for itself. `timeout` is how many
+    seconds the connection may stay silent. `http_client` is used as it is, with its own timeouts, and stays
+    the caller's to close. `context` is the tokens that the model holds, by default what the price lists say.
+    `price` is what you pay, in dollars per million tokens read and written, where the lists do not say or say
+    otherwise.
 
     Raises `WrongUse` for a malformed name, an unknown vendor, a missing key, an address that is none or holds
     a password, or a missing extra.

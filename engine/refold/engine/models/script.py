@@ -94,7 +94,8 @@ class ScriptedModel:
     """Answers with the lines of its script, in order; a line may be a function of the request.
 
     Keeps the requests it was given in `requests`; `context` is the tokens that it claims to hold. Raises
-    `WrongUse` for what is no script, `ScriptError` when asked for a line too many, and from `done()` when lines are left.
+    `WrongUse` for what is no script, `ScriptError` when asked for a line too many, and from `done()` when
+    lines are left.
     """
 
     def __init__(self, script: Sequence[Line], *, name: str = "scripted", context: int | None = None) -> None:
@@ -175,7 +176,9 @@ class RecordedModel:
             self._requests.append(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded failure."""
+        """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded
+        failure.
+        """
         with anyio.CancelScope(shield=True):  # a cancellation must find the words that had arrived by then
             await anyio.lowlevel.checkpoint()
         fact = self.answer_to(request)
@@ -199,7 +202,9 @@ class RecordedModel:
         return known.popleft()
 
     def _unlike(self, request: ModelRequest, *, told: bool) -> str:
-        """In what a request is unlike the one that was recorded and is most like it; `told`: it is one of them, once too often."""
+        """In what a request is unlike the one that was recorded and is most like it; `told`: it is one of
+        them, once too often.
+        """
         if told:
             return ", for all recorded ones are told already"
         nearest = max(self._requests, key=lambda each: _alike(each, request), default=None)

@@ -4,8 +4,9 @@ A declared translation. A provider that answered with a status or an error event
 what it said; a connection that failed, by where it failed; once the answer has begun, whatever ends it
 without a word from the provider is a broken stream, for what had arrived can be continued.
 
-Simple gateways ignore `stream: true`. The vendor's library finds no event in what they send, and would call a whole, paid
-answer a broken stream. Chat completions are the dialect of such servers; of another dialect the failure says what happened.
+Simple gateways ignore `stream: true`. The vendor's library finds no event in what they send, and would call a
+whole, paid answer a broken stream. Chat completions are the dialect of such servers; of another dialect the
+failure says what happened.
 """
 
 import json
@@ -56,9 +57,10 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     """What the exception itself does not know about the request that failed.
 
     `opened` says whether anything of the answer had arrived, `partial` is its text so far, `key` where
-    the key comes from, in words, `secret` the key, "" if there is none, `address` the server that was asked, "" where that is
-    not known, and `now` the wall clock in nanoseconds since the Unix epoch, against which a date in `retry-after` is read. `idle`: the
-    seconds for which it may stay silent, 0 where somebody else's client says.
+    the key comes from, in words, `secret` the key, "" if there is none, `address` the server that was asked,
+    "" where that is not known, and `now` the wall clock in nanoseconds since the Unix epoch, against which a
+    date in `retry-after` is read. `idle`: the seconds for which it may stay silent, 0 where somebody else's
+    client says.
     """
 
     opened: bool
@@ -189,7 +191,9 @@ _OF_THE_BODY = frozenset({"content-encoding", "content-length", "content-type", 
 
 
 def reading_whole_answers(client: type[Any]) -> type[Any]:
-    """A class of HTTP clients, made from `client` of httpx, that gives an answer in one document as a stream."""
+    """A class of HTTP clients, made from `client` of httpx, that gives an answer in one document as a
+    stream.
+    """
 
     class Client(client):  # type: ignore[misc]
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:

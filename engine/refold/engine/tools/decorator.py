@@ -90,8 +90,8 @@ def source_digest(function: Callable[..., object]) -> str:
     """SHA-256, hex, over the source of a function and of each decorator's wrapper around it.
 
     Where there is no source (a prompt, `exec`, a frozen program) the bytecode stands in; it differs between
-    versions of Python. What the function calls or closes over is not part of it: a digest tells that a tool was
-    edited, it cannot tell that it does the same.
+    versions of Python. What the function calls or closes over is not part of it: a digest tells that a tool
+    was edited, it cannot tell that it does the same.
     """
     layers: list[str] = []
     layer: object = function
@@ -137,8 +137,8 @@ def reconciler(
 ) -> Callable[[str, CallContext], Awaitable[Reconciled]]:
     """A tool's `reconcile` from a typed function that takes some of the tool's arguments, by name.
 
-    Arguments that the tool refuses never got as far as its function: that did not happen. Raises `WrongUse`, naming
-    the parameter, for one that the tool does not take.
+    Arguments that the tool refuses never got as far as its function: that did not happen. Raises `WrongUse`,
+    naming the parameter, for one that the tool does not take.
     """
     names, context = _parameters(function, takes)
 
@@ -182,7 +182,9 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
 
 
 class FunctionTool(Tool, Generic[P, R], frozen=True, kw_only=True):
-    """A tool made from a function. `function` is that function as it was, for unit tests and other callers."""
+    """A tool made from a function. `function` is that function as it was, for unit tests and other
+    callers.
+    """
 
     function: Callable[P, R]
 
@@ -206,19 +208,21 @@ def tool(
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, async or not; bare or with options.
 
-    The docstring describes the tool and, under `Args:` or by `:param x:`, its arguments; the annotations give the
-    JSON Schema and the validation. A parameter annotated `CallContext` is not offered to the model: it gets the
-    call's context. A result that is text is passed on as it is, None is empty text, anything else becomes JSON.
+    The docstring describes the tool and, under `Args:` or by `:param x:`, its arguments; the annotations give
+    the JSON Schema and the validation. A parameter annotated `CallContext` is not offered to the model: it
+    gets the call's context. A result that is text is passed on as it is, None is empty text, anything else
+    becomes JSON.
 
-    `replay` says what may be done with a call whose end is unknown; `timeout` is in seconds. `redact` is applied
-    to what the tool returns or raises before anything is recorded. `reconcile`, for `replay="reconcilable"`, is a
-    function that says what became of such a call: `Happened`, `DidNot` or `CannotTell`. It takes those of the tool's
-    arguments that it needs, by their names, and a `CallContext`. Only `DidNot(final=True)` runs the call again: it promises
-    that nothing of an earlier attempt can still act.
+    `replay` says what may be done with a call whose end is unknown; `timeout` is in seconds. `redact` is
+    applied to what the tool returns or raises before anything is recorded. `reconcile`, for
+    `replay="reconcilable"`, is a function that says what became of such a call: `Happened`, `DidNot` or
+    `CannotTell`. It takes those of the tool's arguments that it needs, by their names, and a `CallContext`.
+    Only `DidNot(final=True)` runs the call again: it promises that nothing of an earlier attempt can still
+    act.
 
-    A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for, and
-    may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function that cannot
-    be a tool.
+    A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for,
+    and may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function
+    that cannot be a tool.
     """
     if unknown := sorted(options.keys() - Options.__annotations__):
         raise WrongUse(

@@ -1,10 +1,10 @@
 """Files below one root, and a to-do list, as tools.
 
-`root.py` says what can be reached. Everything is bounded: a read is a page of a file, an answer says when there is
-more and how to get it, and nothing is matched by a regular expression of a model's making.
+`root.py` says what can be reached. Everything is bounded: a read is a page of a file, an answer says when
+there is more and how to get it, and nothing is matched by a regular expression of a model's making.
 
-Each call writes the whole list and its result shows the whole list, so the log holds every state it ever had and
-nothing is kept anywhere else: a fork, a resume or a replay has the list that the model sees.
+Each call writes the whole list and its result shows the whole list, so the log holds every state it ever had
+and nothing is kept anywhere else: a fork, a resume or a replay has the list that the model sees.
 """
 
 import os
@@ -88,8 +88,8 @@ class _Lines(NamedTuple):
 def page(file: BinaryIO, name: str, offset: int, limit: int, size: int) -> str:
     """Lines `offset` (from 1) to `offset + limit - 1` of a file, as far as `size` bytes go.
 
-    A last line in brackets says what was left out and how to get it; a file that was shown whole has none. Raises
-    `FileError`, with `name` for the file, for one that is binary or ends before the offset.
+    A last line in brackets says what was left out and how to get it; a file that was shown whole has none.
+    Raises `FileError`, with `name` for the file, for one that is binary or ends before the offset.
     """
     head = file.read(_PROBE)
     file.seek(0)
@@ -179,11 +179,13 @@ Glob = Annotated[str, Meta(min_length=1, max_length=100)]  # short, for its cost
 
 
 def files(root: str | os.PathLike[str], *, write: bool = True, page_size: int = PAGE) -> list[Tool]:
-    """Tools for the files below `root`: `read_file`, `list_files`, `search_files`, and to write `write_file`, `edit_file`.
+    """Tools for the files below `root`: `read_file`, `list_files`, `search_files`, and to write `write_file`,
+    `edit_file`.
 
-    Paths are relative to the root; nothing reaches beyond it, by `..`, an absolute path or a symbolic link (links
-    are refused even within). `page_size` is in bytes: how much of a file one call of `read_file` answers with.
-    Errors name the path as the model gave it and never the root. Raises `WrongUse` if `root` is no directory.
+    Paths are relative to the root; nothing reaches beyond it, by `..`, an absolute path or a symbolic link
+    (links are refused even within). `page_size` is in bytes: how much of a file one call of `read_file`
+    answers with. Errors name the path as the model gave it and never the root. Raises `WrongUse` if `root` is
+    no directory.
     """
     place = Root(root)
     return [*_readers(place, page_size), *(_writers(place) if write else [])]

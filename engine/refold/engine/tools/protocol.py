@@ -15,8 +15,9 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know of the call it serves.
 
     `key` is the idempotency key: equal for every attempt at this call, different for every other call.
-    `epoch` is the fencing token of the engine's lease: it grows with each engine that has the run in its store, so what
-    comes under an older one comes from an engine that was replaced. 0 where there is no lease, as in a unit test.
+    `epoch` is the fencing token of the engine's lease: it grows with each engine that has the run in its
+    store, so what comes under an older one comes from an engine that was replaced. 0 where there is no lease,
+    as in a unit test.
     """
 
     run: str
@@ -35,10 +36,11 @@ class Happened(msgspec.Struct, frozen=True):
 class DidNot(msgspec.Struct, frozen=True):
     """The call had no effect so far.
 
-    It is run again only where this is `final`. With that you promise that no earlier attempt can have an effect from now
-    on, whatever of it is left: an engine that was suspended, a thread, a child process, a request on the network. The usual
-    way to keep the promise is a system that remembers the newest `epoch` of a call and refuses older ones. Without it the
-    call stays in doubt, and `note` is recorded for whoever resolves it.
+    It is run again only where this is `final`. With that you promise that no earlier attempt can have an
+    effect from now on, whatever of it is left: an engine that was suspended, a thread, a child process, a
+    request on the network. The usual way to keep the promise is a system that remembers the newest `epoch` of
+    a call and refuses older ones. Without it the call stays in doubt, and `note` is recorded for whoever
+    resolves it.
     """
 
     note: str = ""
@@ -59,13 +61,14 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool: what is offered of it, and the function that runs it.
 
     `run(arguments, context)` gets the arguments as JSON text, known to be a JSON object, and returns the
-    output as text, or the result as it was recorded of an earlier call. It raises `BadArguments` if they do not fit the schema; any other exception is the
-    tool's own failure and is told to the model. `manifest` is what is recorded of it with each run that is offered it.
-    `redact` is applied to the output, and to the message of a failure, before anything is recorded.
+    output as text, or the result as it was recorded of an earlier call. It raises `BadArguments` if they do
+    not fit the schema; any other exception is the tool's own failure and is told to the model. `manifest` is
+    what is recorded of it with each run that is offered it. `redact` is applied to the output, and to the
+    message of a failure, before anything is recorded.
 
-    `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then, says what
-    became of a call whose end is unknown; an output that it gives is text. It does nothing of what the call does, for it
-    may be asked again. One that raises, or takes too long, does not know.
+    `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then,
+    says what became of a call whose end is unknown; an output that it gives is text. It does nothing of what
+    the call does, for it may be asked again. One that raises, or takes too long, does not know.
     """
 
     manifest: Manifest
@@ -74,7 +77,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: Callable[[str, CallContext], Awaitable[Reconciled]] | None = None
 
     def __post_init__(self) -> None:
-        """Raises `WrongUse` where the replay class promises a `reconcile` that is not there, or the reverse."""
+        """Raises `WrongUse` where the replay class promises a `reconcile` that is not there, or the
+        reverse.
+        """
         replay = self.manifest.replay
         if (replay is Replay.RECONCILABLE) != (self.reconcile is not None):
             has = "has no reconcile" if self.reconcile is None else f"is {replay} and has a reconcile"
@@ -116,7 +121,9 @@ class RecordedTools:
         )
 
     async def _recall(self, arguments: str, context: CallContext) -> Reconciled:  # noqa: ARG002
-        """Says nothing: what the tool said then stands in the log as `doubt_resolved`, and comes from there."""
+        """Says nothing: what the tool said then stands in the log as `doubt_resolved`, and comes from
+        there.
+        """
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
 

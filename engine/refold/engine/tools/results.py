@@ -1,7 +1,7 @@
 """What tools return, and functions that are run in threads.
 
-A thread cannot be stopped. When its call is cut off, the run goes on without it, and what it returns later is told
-to a listener: the engine keeps it beside the log as `late_result`.
+A thread cannot be stopped. When its call is cut off, the run goes on without it, and what it returns later is
+told to a listener: the engine keeps it beside the log as `late_result`.
 """
 
 import dataclasses
@@ -29,7 +29,8 @@ _LOGGER = logging.getLogger("refold.tools")
 
 
 def refuse_result(function: Callable[..., object], tool: str) -> None:
-    """Refuse a function whose annotation says that it returns what JSON cannot carry. Raises `WrongUse`, naming the type.
+    """Refuse a function whose annotation says that it returns what JSON cannot carry. Raises `WrongUse`,
+    naming the type.
 
     What is annotated with nothing, or `object`, is known only when it is there.
     """
@@ -41,12 +42,13 @@ def refuse_result(function: Callable[..., object], tool: str) -> None:
 
 
 def as_text(result: object, tool: str = "") -> str:
-    """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as JSON.
+    """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as
+    JSON.
 
-    Lone surrogates are replaced, sets and keys are in order, numbers that are none are told by name: "nan", "inf". What JSON
-    cannot carry (a `Path`, an object of the tool's own) becomes text by `str`, with a warning of the log `refold.tools`
-    that names `tool` and the type: its call has had its effect, and must not look as if it had failed. An object
-    without words of its own is told by the name of its type.
+    Lone surrogates are replaced, sets and keys are in order, numbers that are none are told by name: "nan",
+    "inf". What JSON cannot carry (a `Path`, an object of the tool's own) becomes text by `str`, with a
+    warning of the log `refold.tools` that names `tool` and the type: its call has had its effect, and must
+    not look as if it had failed. An object without words of its own is told by the name of its type.
     """
     if result is None:
         return ""
@@ -74,7 +76,9 @@ def _warn(tool: str, kind: str) -> None:
 
 
 def _described(value: object) -> str:
-    """An object in its own words; without any, or where they fail, the name of its type: never where it lies in memory."""
+    """An object in its own words; without any, or where they fail, the name of its type: never where it lies
+    in memory.
+    """
     kind = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         return f"<{kind.__name__}>"
@@ -170,8 +174,8 @@ class _Work:
         try:
             self._result = self._function()
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            # In a thread of a tool's own it ends nothing but the tool: what calls a command's main function comes to it.
-            # Thrown into the caller's coroutine it would mean that somebody closes that.
+            # In a thread of a tool's own it ends nothing but the tool: what calls a command's main function
+            # comes to it. Thrown into the caller's coroutine it would mean that somebody closes that.
             exited = Exited(worded(error))
             self._end(exited)
             raise exited from error

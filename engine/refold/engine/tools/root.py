@@ -1,19 +1,20 @@
 """One directory that tools may see, and no way out of it.
 
-A path of a model is taken apart by us and walked one name at a time. Each directory on the way is opened relative
-to the one before (`dir_fd`) and without following symbolic links (`O_NOFOLLOW`), so no process can swap a directory
-for a link between a check and its use: there is no check apart from the use. Rules:
+A path of a model is taken apart by us and walked one name at a time. Each directory on the way is opened
+relative to the one before (`dir_fd`) and without following symbolic links (`O_NOFOLLOW`), so no process can
+swap a directory for a link between a check and its use: there is no check apart from the use. Rules:
 
-- `..` is resolved on the text. No link is ever followed, so that is where it leads, and above the root it is refused.
-- Absolute paths are refused, and so is every symbolic link, one that points inside the root too: to tell the two
-  apart safely one must follow it.
+- `..` is resolved on the text. No link is ever followed, so that is where it leads, and above the root it is
+  refused.
+- Absolute paths are refused, and so is every symbolic link, one that points inside the root too: to tell the
+  two apart safely one must follow it.
 - Only regular files are opened, never pipes, sockets or devices, and nothing here can block on one.
 - A file is replaced whole, by a rename within its directory: a reader sees the old text or the new.
 - A hard link to a file elsewhere looks like any file and is read as one; it is never written through, for a
   rename replaces it. Something mounted inside the root belongs to the root.
 
-Where the system has no `dir_fd` (Windows) the same walk checks each name and then opens by path. A process that
-swaps directories for links at the right moment can win against that; the tools themselves make no links.
+Where the system has no `dir_fd` (Windows) the same walk checks each name and then opens by path. A process
+that swaps directories for links at the right moment can win against that; the tools themselves make no links.
 """
 
 import contextlib
@@ -38,7 +39,8 @@ MAX_DEPTH = 100  # names in a path: deeper than people go, and not so deep that 
 
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _DIRECTORY = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_DIRECTORY", 0)
-# Should the file have become a pipe or a terminal since we looked: do not wait for it, do not be governed by it.
+# Should the file have become a pipe or a terminal since we looked: do not wait for it, do not be governed by
+# it.
 _FILE = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
 
@@ -58,17 +60,25 @@ _WINDOWS_DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$"} | {
 
 
 class FileError(Exception):
-    """A file tool cannot do what it was asked. The message is for the model: the path as given, and a way out."""
+    """A file tool cannot do what it was asked.
+
+    The message is for the model: the path as given, and a way out.
+    """
 
 
 def shown(name: str) -> str:
-    """A name as one harmless line: unprintable ones (line ends, bytes that are not UTF-8) in escapes, long ones cut."""
+    """A name as one harmless line: unprintable ones (line ends, bytes that are not UTF-8) in escapes, long
+    ones cut.
+    """
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= 300 else text[:300] + "…"
 
 
 def names(path: str) -> tuple[str, ...]:
-    """The names to walk from the root, none for the root itself. Pure. Raises `FileError` for a path that leaves it."""
+    """The names to walk from the root, none for the root itself. Pure.
+
+    Raises `FileError` for a path that leaves it.
+    """
     walked: list[str] = []
     if len(path) > MAX_PATH:
         raise FileError(f"{shown(path)}: a path has at most {MAX_PATH} characters")
@@ -103,7 +113,8 @@ def _checked(name: str, path: str) -> str:
 class Directory:
     """An open directory. Each method takes one name in it, never a path, and follows no link.
 
-    `descriptor` is None where the system has no `dir_fd`; `path` is then what counts. Methods raise `OSError`.
+    `descriptor` is None where the system has no `dir_fd`; `path` is then what counts. Methods raise
+    `OSError`.
     """
 
     def __init__(self, path: str, descriptor: int | None) -> None:
@@ -141,7 +152,10 @@ class Directory:
         return self.directory(name)
 
     def file(self, name: str) -> int:
-        """A descriptor to read a regular file by; the caller closes it. Anything else is an `OSError`, EINVAL."""
+        """A descriptor to read a regular file by; the caller closes it.
+
+        Anything else is an `OSError`, EINVAL.
+        """
         if not is_file(self.stat(name)):  # before opening it, which alone makes some devices act
             raise OSError(errno.EINVAL, "not a regular file", name)
         descriptor = os.open(self._at(name), _FILE, dir_fd=self.descriptor)
@@ -189,8 +203,8 @@ def is_link(status: os.stat_result) -> bool:
 class Root:
     """The directory that the tools may see. Raises `WrongUse` if there is none at `path`.
 
-    Links in `path` itself are the caller's own and are followed once, here. `descriptors=False` forces the walk
-    of a system without `dir_fd`.
+    Links in `path` itself are the caller's own and are followed once, here. `descriptors=False` forces the
+    walk of a system without `dir_fd`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, descriptors: bool = HAS_DESCRIPTORS) -> None:

@@ -58,7 +58,8 @@ def entries(root: Root, path: str) -> list[Entry]:
 def walk(root: Root, path: str) -> Iterator[Entry]:
     """Everything below a directory, each directory before what is in it. Links are told, never followed.
 
-    A directory that cannot be opened, but for the first, is told and passed over. Raises `FileError` for the first.
+    A directory that cannot be opened, but for the first, is told and passed over. Raises `FileError` for the
+    first.
     """
     waiting = list(reversed(entries(root, path)))
     while waiting:

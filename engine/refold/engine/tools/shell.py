@@ -1,8 +1,8 @@
 """Commands of a shell, for those who ask for it. No sandbox: a command can do what the user can.
 
-A call is a process group of its own. When the command ends, runs out of time or is cancelled, or when the engine dies by
-whatever signal, the whole group is killed, so what it started in the background ends with it; only what left the group on
-purpose (`setsid`) gets away.
+A call is a process group of its own. When the command ends, runs out of time or is cancelled, or when the
+engine dies by whatever signal, the whole group is killed, so what it started in the background ends with it;
+only what left the group on purpose (`setsid`) gets away.
 """
 
 import contextlib
@@ -30,9 +30,10 @@ _GRACE = 10.0  # seconds beyond our own timeout before the engine's strikes, whi
 _SUPERVISED = (
     'exec 3<&0 </dev/null; { read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$1"'
 )
-"""Beside the command a shell reads from a pipe whose other end only the engine holds. When the engine dies, the kernel
-closes that end, and the shell kills the group. Linux's parent-death signal would do so for one process, not for its
-children, and on the end of a thread, not of the process."""
+"""Beside the command a shell reads from a pipe whose other end only the engine holds. When the engine dies,
+the kernel closes that end, and the shell kills the group. Linux's parent-death signal would do so for one
+process, not for its children, and on the end of a thread, not of the process.
+"""
 
 
 class ShellError(Exception):
@@ -68,10 +69,10 @@ class HeadTail:
 def shell(root: str | os.PathLike[str], *, timeout: float = 120.0) -> list[Tool]:
     """The tool `run_command`: a line for `/bin/sh`, run in `root`, for `timeout` seconds at most.
 
-    The command gets no input and an environment of `PATH`, `HOME` (the root) and `LANG` only, so no secret of ours
-    leaks by it. What it writes, errors among it in their order, is the output; a last line tells the exit code, or
-    that it was killed. An exit code is no failure of the tool. Raises `WrongUse` if `root` is no directory, or
-    where there are no process groups (Windows).
+    The command gets no input and an environment of `PATH`, `HOME` (the root) and `LANG` only, so no secret of
+    ours leaks by it. What it writes, errors among it in their order, is the output; a last line tells the
+    exit code, or that it was killed. An exit code is no failure of the tool. Raises `WrongUse` if `root` is
+    no directory, or where there are no process groups (Windows).
     """
     if os.name != "posix":
         raise WrongUse("shell: needs a POSIX system, to kill all that a command started: leave it out here")
@@ -156,7 +157,8 @@ async def _read(process: Process, output: HeadTail) -> None:
 
 
 def _kill_group(process: Process) -> None:
-    # The group bears the command's number for as long as a process is in it. Empty, it is gone, or, on macOS, not ours.
+    # The group bears the command's number for as long as a process is in it. Empty, it is gone, or, on macOS,
+    # not ours.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

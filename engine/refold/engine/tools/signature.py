@@ -2,9 +2,9 @@
 
 They are known by what they can do, not by an import: a program without pydantic does not load it.
 
-What the schema says and what validation does come from the one Struct built here, so they cannot disagree. The
-schema is one object without references, wherever that is possible: adapters embed it in schemas of their own,
-where a `#/$defs/...` would point nowhere. Only a type that holds itself keeps its `$defs`.
+What the schema says and what validation does come from the one Struct built here, so they cannot disagree.
+The schema is one object without references, wherever that is possible: adapters embed it in schemas of their
+own, where a `#/$defs/...` would point nowhere. Only a type that holds itself keeps its `$defs`.
 """
 
 import copy
@@ -44,7 +44,10 @@ def is_model(kind: object) -> TypeGuard[type[Any]]:
 
 
 def decode_model(kind: type, value: Any) -> Any:
-    """A model of what JSON said, as its own rules take it; for msgspec's `dec_hook`. Raises `ValueError` in one line."""
+    """A model of what JSON said, as its own rules take it; for msgspec's `dec_hook`.
+
+    Raises `ValueError` in one line.
+    """
     if not is_model(kind):
         raise NotImplementedError(f"JSON cannot carry {kind.__name__}")
     try:
@@ -67,7 +70,8 @@ def schema_of_model(
 ) -> dict[str, Any]:
     """Its JSON Schema, with `$defs` for what it names; `template` makes references, with `{model}` in it.
 
-    `mode`: of what it is made of, or of what it is written as. Raises `TypeError` for one with parts that JSON cannot carry.
+    `mode`: of what it is made of, or of what it is written as. Raises `TypeError` for one with parts that
+    JSON cannot carry.
     """
     if not is_model(kind):
         raise TypeError(f"{kind.__name__} is none that JSON knows; take {JSON_TYPES}")
@@ -117,7 +121,9 @@ def alternatives(annotation: Any) -> list[Any]:
 
 
 def unwritable_keys(kind: Any) -> list[Any]:
-    """The types of keys of this mapping that JSON, whose keys are texts, cannot write; of anything else there are none."""
+    """The types of keys of this mapping that JSON, whose keys are texts, cannot write; of anything else there
+    are none.
+    """
     return (
         []
         if get_origin(kind) is not dict
@@ -212,7 +218,9 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
 
 
 def hints_of(function: Callable[..., object], tool: str) -> dict[str, Any]:
-    """The annotations of a function, by name. Raises `WrongUse`, naming the tool, where they cannot be read."""
+    """The annotations of a function, by name. Raises `WrongUse`, naming the tool, where they cannot be
+    read.
+    """
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -223,7 +231,10 @@ def hints_of(function: Callable[..., object], tool: str) -> dict[str, Any]:
 
 
 def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
-    """The default of a parameter, NODEFAULT without. One that its own annotation refuses would make the schema lie."""
+    """The default of a parameter, NODEFAULT without.
+
+    One that its own annotation refuses would make the schema lie.
+    """
     if parameter.default is inspect.Parameter.empty:
         return msgspec.NODEFAULT
     try:
@@ -234,7 +245,9 @@ def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
 
 
 def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struct]:
-    """The Struct that validates the arguments; each field is tried alone first, so that an error can name it."""
+    """The Struct that validates the arguments; each field is tried alone first, so that an error can name
+    it.
+    """
     for name, annotation, _ in fields:
         if name.startswith("__"):
             raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
@@ -325,14 +338,17 @@ def _kept(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
 
 
 def _inlined(node: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]) -> Any:
-    """A schema with each reference replaced by what it names; one to a schema we are within stays, and is `kept`."""
+    """A schema with each reference replaced by what it names; one to a schema we are within stays, and is
+    `kept`.
+    """
     if isinstance(node, list):
         return [_inlined(each, definitions, within, kept) for each in cast("list[object]", node)]
     if not isinstance(node, dict):
         return node
     schema = cast("dict[str, object]", node)
     if "$ref" not in schema:
-        # A discriminator maps to references; its property has one allowed value in each branch, which says the same.
+        # A discriminator maps to references; its property has one allowed value in each branch, which says
+        # the same.
         return {
             key: _part(key, value, definitions, within, kept)
             for key, value in schema.items()

@@ -59,7 +59,8 @@ from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown, shared
 
 
 class FirstWindow(msgspec.Struct, frozen=True):
-    """The messages of the first request. `task` is the index of the person's first one, None: nobody knows better.
+    """The messages of the first request. `task` is the index of the person's first one, None: nobody knows
+    better.
 
     `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls
     without a result, or results without a call; `orphans` results that no call waited for.
@@ -73,7 +74,10 @@ class FirstWindow(msgspec.Struct, frozen=True):
 
 
 def opened(items: Iterable[Item]) -> FirstWindow:
-    """What these items, up to the first answer, make of a run's beginning. A recorded prompt has the last word."""
+    """What these items, up to the first answer, make of a run's beginning.
+
+    A recorded prompt has the last word.
+    """
     said: list[Message] = []
     shown: list[Message] = []
     orphans: list[Returned] = []
@@ -107,7 +111,8 @@ def opened(items: Iterable[Item]) -> FirstWindow:
 
 
 def began_at(items: Sequence[Item], asked: Item | None) -> int:
-    """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if nobody says.
+    """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if
+    nobody says.
 
     With the person's first message, for what a harness wrote before it may be minutes older, and no model was
     waited for; else with whatever was said first, and only where nothing was, with what was noted. Always the
@@ -187,7 +192,8 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Derivation:
-    """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no longer.
+    """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no
+    longer.
 
     Of a log that is there and goes on now, `between` has what its source never said. `parent`: the run and
     the call that began it.
@@ -208,8 +214,9 @@ class Derivation:
         self._gap: list[Item] = []
         self._halves: set[str] = set()
         self._held: Answered | None = None
-        """An answer that waits for what follows: results may show that calls of it were refused, or a person's stop why it
-        ended."""
+        """An answer that waits for what follows: results may show that calls of it were refused, or a
+        person's stop why it ended.
+        """
 
     @property
     def state(self) -> RunState:
@@ -244,7 +251,9 @@ class Derivation:
         return self._log.taken()
 
     def _waits_behind(self, item: Item) -> bool:
-        """Whether the answer that is held waits still: of one with calls a result may follow, of another a person's stop."""
+        """Whether the answer that is held waits still: of one with calls a result may follow, of another a
+        person's stop.
+        """
         if self._held is not None and self._held.calls:
             return not isinstance(item, Answered | RequestFailed | RunEnded)
         return _goes_by(item)
@@ -366,7 +375,9 @@ class Derivation:
 
 
 def _goes_by(item: Item) -> bool:
-    """Whether an item says nothing of how the answer before it stopped: the harness, too, words a person's stop first."""
+    """Whether an item says nothing of how the answer before it stopped: the harness, too, words a person's
+    stop first.
+    """
     return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_persons(item))
 
 

@@ -38,7 +38,10 @@ class Open(msgspec.Struct, frozen=True, gc=False):
 
 
 class Paired(msgspec.Struct, frozen=True, gc=False):
-    """What became of a result. `call` is ours, "" where it answers none; `code` and `problem` say what is odd."""
+    """What became of a result.
+
+    `call` is ours, "" where it answers none; `code` and `problem` say what is odd.
+    """
 
     call: str = ""
     name: str = ""
@@ -71,7 +74,10 @@ def refused_calls(calls: Sequence[MessageCall], items: Sequence[Item]) -> frozen
 
 
 class _Free:
-    """The calls that wait, in their order: all of them, by their providers' ids, by their tools. Each is given once."""
+    """The calls that wait, in their order: all of them, by their providers' ids, by their tools.
+
+    Each is given once.
+    """
 
     def __init__(self, calls: Sequence[Open]) -> None:
         self._taken: set[str] = set()
@@ -142,7 +148,8 @@ _UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts what a request to
 def answer(
     log: Writer, item: Answered, *, stopped: bool = False, refused: Collection[int] = frozenset()
 ) -> None:
-    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it ended.
+    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it
+    ended.
 
     `refused` are the places of the calls that its own harness refused.
     """
@@ -195,7 +202,8 @@ def _with_refused(fact: ev.ModelResponded, refused: Collection[int]) -> ev.Model
 
 def _unsaid(item: Answered, *, stopped: bool) -> tuple[Unknown, ...]:
     counted = item.quality == "reported" and item.usage != Usage()
-    # An answer with calls stopped for them; of another nobody knows by itself whether it ended its turn, or was cut.
+    # An answer with calls stopped for them; of another nobody knows by itself whether it ended its turn, or
+    # was cut.
     told = stopped or bool(item.calls) if item.stop is None else item.stop is not StopReason.OTHER
     known = told or is_known(item.stop_raw)
     return (() if counted else (Unknown.USAGE,)) + (() if known else (Unknown.STOP,))
@@ -271,7 +279,9 @@ def no_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> N
 
 
 def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) -> None:
-    """Messages joined the conversation; `goes_on`: and the model was asked, or, `unasked`, was going to be."""
+    """Messages joined the conversation; `goes_on`: and the model was asked, or, `unasked`, was going to
+    be.
+    """
     messages = [said_message(item) for item in items]
     why = " ".join(dict.fromkeys(item.by for item in items))
     seq = log.tell(
@@ -327,7 +337,9 @@ def waited(log: Writer, item: Item) -> None:
 
 
 def asked(log: Writer, item: Said, *, unasked: bool) -> None:
-    """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for one."""
+    """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for
+    one.
+    """
     seq = log.tell(
         lambda state, at, salt: composition.received(
             state, ev.InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt

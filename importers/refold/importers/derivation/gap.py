@@ -35,7 +35,8 @@ Reply = Answered | RequestFailed
 
 
 class PromptGap:
-    """The items between two answers. `asked` is what answers the request that comes next, None: the source ends here.
+    """The items between two answers. `asked` is what answers the request that comes next, None: the source
+    ends here.
 
     `cancel`: a person stopped the run at the end. The first `before` of `said` came before the last `prompt`;
     `under_way`: results came after it.
@@ -51,7 +52,8 @@ class PromptGap:
         self.under_way = any(isinstance(item, Returned) for item in items[last:])
 
     def parted(self, behind: int, *, missing: bool) -> int | None:
-        """The place at which a person came in, behind the item at this place: by a stop, or with something that they said.
+        """The place at which a person came in, behind the item at this place: by a stop, or with something
+        that they said.
 
         Where results are `missing`, a stop is what tells of them, whenever it came.
         """
@@ -64,7 +66,9 @@ class PromptGap:
 
     @property
     def unasked(self) -> bool:
-        """Whether the source ends here, and neither answer, failure nor interruption shows that the model was asked."""
+        """Whether the source ends here, and neither answer, failure nor interruption shows that the model was
+        asked.
+        """
         return self.asked is None and self.cancel is None
 
     @property
@@ -74,7 +78,8 @@ class PromptGap:
 
 
 class Results(msgspec.Struct, frozen=True):
-    """What became of the open batch: for each result, by its place, the call that it answers; `missing` calls have none.
+    """What became of the open batch: for each result, by its place, the call that it answers; `missing` calls
+    have none.
 
     After the last result of a batch the model is asked: so that of `held` is told last, behind what joined
     meanwhile. But where a person stopped it, or said something, the results that stood before are told before
@@ -160,7 +165,9 @@ def _tell_beside(log: Writer, gap: PromptGap, results: Results) -> None:
 
 
 def beside(log: Writer, item: Item) -> None:
-    """What is no fact: the source's own decisions, what could not be read, what a person stopped before going on."""
+    """What is no fact: the source's own decisions, what could not be read, what a person stopped before going
+    on.
+    """
     match item:
         case Remarked():
             log.record(item, what=item.what)
@@ -225,7 +232,9 @@ class SpokenMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def conversations(items: Iterable[Item]) -> Iterator[Item]:
-    """The items of a file, each cut told as a prompt; a run that forks from another begins with what was said there."""
+    """The items of a file, each cut told as a prompt; a run that forks from another begins with what was said
+    there.
+    """
     talk, forks = _MatchedConversation(0), dict[str, tuple[Sequence[SpokenMessage], int]]()
     for item in items:
         match item:
@@ -251,7 +260,10 @@ def conversations(items: Iterable[Item]) -> Iterator[Item]:
 
 
 class _MatchedConversation:
-    """Messages in order. `cuts` are to come, forks among them, None if nobody knows how many: without any, nothing is held."""
+    """Messages in order.
+
+    `cuts` are to come, forks among them, None if nobody knows how many: without any, nothing is held.
+    """
 
     def __init__(self, cuts: int | None, said: Sequence[SpokenMessage] = ()) -> None:
         self._cuts = cuts
@@ -321,7 +333,9 @@ def _result_ids(said: Iterable[SpokenMessage]) -> set[str | None]:
 
 
 def _left(spoken: SpokenMessage, gone: Collection[str | None], cleared: Mapping[str, str]) -> SpokenMessage:
-    """What a cut leaves of a message: no call whose result left with it, and of a result that was cleared other words."""
+    """What a cut leaves of a message: no call whose result left with it, and of a result that was cleared
+    other words.
+    """
     message = spoken.message
     if (words := cleared.get(message.call or "")) is not None:
         message = msgspec.structs.replace(message, text=words)

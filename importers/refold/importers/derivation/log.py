@@ -23,7 +23,9 @@ Salts = Callable[[int], bytes]
 """The salt of the content of event number `seq`: random, or what it was the time before."""
 
 Interludes = Mapping[int, Sequence["Derived"]]
-"""What stands in a log behind event number so-and-so that its source never said: an end that it came to once, and notes."""
+"""What stands in a log behind event number so-and-so that its source never said: an end that it came to once,
+and notes.
+"""
 
 Make = Callable[[RunState, int, bytes], ev.Fact]
 """(state, at, salt) -> the fact that comes next."""
@@ -56,7 +58,8 @@ class ImportProblem(msgspec.Struct, frozen=True, gc=False):
 
 
 class Writer:
-    """Tells the machine one fact after the other. It remembers what each message in the window says, as a key.
+    """Tells the machine one fact after the other. It remembers what each message in the window says, as a
+    key.
 
     Of a log that is there and goes on now, `between` has the interludes.
     """
@@ -87,7 +90,8 @@ class Writer:
         return written
 
     def tell(self, make: Make, item: Item | None, *said: Message) -> int:
-        """Tell a fact at the instant of `item`; `said` are the messages it holds. Its number; 0: it has no place.
+        """Tell a fact at the instant of `item`; `said` are the messages it holds. Its number; 0: it has no
+        place.
 
         One that has no place becomes a diagnosis, with its content.
         """
@@ -122,7 +126,8 @@ class Writer:
         return seq
 
     def record(self, item: Item, seq: int | None = None, what: str = "", text: str = "") -> None:
-        """Say where a fact, or something that is none, stood in the source, with what of it has no other place.
+        """Say where a fact, or something that is none, stood in the source, with what of it has no other
+        place.
 
         `what` may be the source's own word, but for one: only an end says `end:`, for by that an import knows
         that it is done.
@@ -164,7 +169,9 @@ class Writer:
         self._annotate(lambda at: ev.Diagnosed(at=at, code=clean(code), problem=where, seq=seq), text)
 
     def standing(self, results: dict[str, Key]) -> list[Standing]:
-        """The units of the window; of an open batch with all its results, whose keys by call are `results`."""
+        """The units of the window; of an open batch with all its results, whose keys by call are
+        `results`.
+        """
         units: list[tuple[int, list[int], list[Key]]] = []
         for ref in refs(self.state.window):
             if not units or units[-1][0] != ref.unit:
@@ -185,7 +192,10 @@ class Writer:
                 self._again(each)
 
     def _ended_so(self, what: str, text: str) -> bool:
-        """Whether the source came to this end before: what grew in its file since is none of this run's. Another is passed over."""
+        """Whether the source came to this end before: what grew in its file since is none of this run's.
+
+        Another is passed over.
+        """
         while self.state.seq in self._between:
             ended, *noted = self._between[self.state.seq]
             self._again(ended)
@@ -228,7 +238,9 @@ class Writer:
 
 
 def _says(event: ev.Event, what: str, text: str) -> bool:
-    """Whether an end that was recorded is this one, wherever it stood; of one whose words were erased, by what is left."""
+    """Whether an end that was recorded is this one, wherever it stood; of one whose words were erased, by
+    what is left.
+    """
     if not isinstance(event, ev.SourceRecorded) or event.what != what:
         return False
     return event.content is None or event.content.text == text

@@ -66,7 +66,10 @@ def key_of(message: Message) -> Key:
 
 
 def units_of(messages: Sequence[Message]) -> list[Unit]:
-    """The messages in units. Each reply's calls are named anew, so that ids that a source repeats part nothing."""
+    """The messages in units.
+
+    Each reply's calls are named anew, so that ids that a source repeats part nothing.
+    """
     return list(_units(messages))
 
 
@@ -182,7 +185,9 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
 
 
 class WindowChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness did besides: `messages` joined, each behind the one that `after` names; `kept` stayed."""
+    """What the harness did besides: `messages` joined, each behind the one that `after` names; `kept`
+    stayed.
+    """
 
     messages: tuple[Message, ...] = ()
     after: tuple[int, ...] = ()
@@ -190,7 +195,8 @@ class WindowChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """In order: `said` joins at the end, `change` is made, `asker` is said by somebody who waits for an answer.
+    """In order: `said` joins at the end, `change` is made, `asker` is said by somebody who waits for an
+    answer.
 
     `keys` is what the request must show then, None where nothing recorded it; `halves` are pairs that it had
     half of.
@@ -243,7 +249,10 @@ def planned(
 
 
 def said_message(said: Said) -> Message:
-    """What was said, as a message. One that calls itself a result is what somebody said: no call waits for it."""
+    """What was said, as a message.
+
+    One that calls itself a result is what somebody said: no call waits for it.
+    """
     return Message(role=Role.USER if said.role is Role.TOOL else said.role, text=said.text)
 
 
@@ -261,7 +270,9 @@ def _asker(
     standing: int,
     prompt: Prompted,
 ) -> tuple[Said | None, int | None]:
-    """The last message, if somebody says it only now, and its place in `said`, None where only the prompt has it."""
+    """The last message, if somebody says it only now, and its place in `said`, None where only the prompt has
+    it.
+    """
     if not target or len(target[-1].messages) != 1 or target[-1].messages[0].role is not Role.USER:
         return None, None
     place = found[-1]

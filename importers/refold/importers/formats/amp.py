@@ -1,4 +1,5 @@
-"""Threads of Amp: one document `{v, id, messages}`, whose messages have numbers and blocks, and whose results say how they ran.
+"""Threads of Amp: one document `{v, id, messages}`, whose messages have numbers and blocks, and whose results
+say how they ran.
 
 A result is a block of a message on the user's side: `run` has its status, and its result or its error. What
 the model was shown of a result that is no text is not in the file: the JSON text of the result stands here.
@@ -69,7 +70,9 @@ class Amp:
     name = "amp"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the id of a thread, or by messages with numbers whose results name their calls as only Amp does."""
+        """By the id of a thread, or by messages with numbers whose results name their calls as only Amp
+        does.
+        """
         head = source.head()
         found = beginning(source) if b'"messages"' in head else None
         if text(found, "id").startswith("T-") and (
@@ -205,7 +208,9 @@ _MOMENTS = (("usage", "timestamp"), ("meta", "sentAt"))
 
 
 def _failure(status: str, result: JSON) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it: by its status, and where that is `done` by its exit code and its own word for it."""
+    """Whether a call failed, or how, or who refused it: by its status, and where that is `done` by its exit
+    code and its own word for it.
+    """
     match status:
         case "error":
             return True

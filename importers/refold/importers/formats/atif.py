@@ -161,7 +161,9 @@ def _take_said(step: JSON) -> Message:
 
 
 def _given(step: JSON) -> Iterator[Message]:
-    """The messages of a step before the first answer: results stand behind the copied answer that asked for them."""
+    """The messages of a step before the first answer: results stand behind the copied answer that asked for
+    them.
+    """
     message, others = _take_said(step), list[Message]()
     yield message
     for result, call in _paired(rows(step, "observation", "results"), message):

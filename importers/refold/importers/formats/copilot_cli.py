@@ -1,4 +1,5 @@
-"""GitHub Copilot CLI sessions: events of a type with `data`, a line each, as the runtime wrote them when they happened.
+"""GitHub Copilot CLI sessions: events of a type with `data`, a line each, as the runtime wrote them when they
+happened.
 
 An answer may be several rows, a row a call or a piece: they are one where nothing came back between them, and
 where no other `apiCallId` says that they are two; nor, in a file that tells of no turn, another `messageId`.
@@ -54,7 +55,8 @@ _TURNS = frozenset({
     "assistant.usage", "tool.execution_complete", "tool.execution_partial_result", "tool.execution_progress",
     "tool.execution_start", "tool.user_requested"
 })  # fmt: skip
-"""Events of the groups in which calls stand: another one of them may be a call of a kind that is not known."""
+"""Events of the groups in which calls stand: another one of them may be a call of a kind that is not known.
+"""
 _REMARKS = {
     "permission.requested": "approval",
     "permission.completed": "approval",
@@ -116,7 +118,9 @@ class _CopilotCli(Session):
         return text(row.value, "type") == "session.start"
 
     def look(self, row: Row) -> None:
-        """The first system prompt, whether turns are told, and the last row: a shutdown may sum up all of the tokens."""
+        """The first system prompt, whether turns are told, and the last row: a shutdown may sum up all of the
+        tokens.
+        """
         self.last, kind = row.value, text(row.value, "type")
         self.periods += kind in ("session.shutdown", "session.resume")
         self.turns = self.turns or kind == "assistant.turn_start"
@@ -188,7 +192,8 @@ class _CopilotCli(Session):
         self.draft.add(row)
 
     def _is_another(self, draft: _Answer, row: JSON) -> bool:
-        """Whether a row is of another answer than the draft: by the id of its call, else by its message's, where turns are told.
+        """Whether a row is of another answer than the draft: by the id of its call, else by its message's,
+        where turns are told.
 
         Where turns begin, pieces of one answer may have messages of their own; where none does, each message
         is an answer.
@@ -241,7 +246,10 @@ class _CopilotCli(Session):
         return row.place.result(call, output, name=name, failed=failed, rest=row.rest())
 
     def _failed(self, row: Row, data: JSON) -> Item | Noise:
-        """A failed request. None was made while calls are open; and what tells that all attempts failed is no other."""
+        """A failed request.
+
+        None was made while calls are open; and what tells that all attempts failed is no other.
+        """
         if self.ending.open or (self.failing and text(data, "errorType") != "model_call"):
             return row.noise("error")
         self.failing = True

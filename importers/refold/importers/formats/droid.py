@@ -1,4 +1,5 @@
-"""Droid sessions, as Factory's command line keeps them: a header, messages of content blocks, and what it notes beside.
+"""Droid sessions, as Factory's command line keeps them: a header, messages of content blocks, and what it
+notes beside.
 
 An answer is one message, with its thoughts and calls; results come in a message of the person's side, before
 what the person or the harness said with them. A message in which all is in `<system-` tags is the harness's.

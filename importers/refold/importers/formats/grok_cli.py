@@ -1,4 +1,5 @@
-"""Grok CLI's `chat_history.jsonl`: what the model is shown, a row a message, a thought or a result; no times, no usage.
+"""Grok CLI's `chat_history.jsonl`: what the model is shown, a row a message, a thought or a result; no times,
+no usage.
 
 An answer is a row `assistant`, with the thoughts in the rows before it, or in its own `reasoning`. Calls that
 the provider answered itself stand in rows of their own, `backend_tool_call`. A person's row says that the
@@ -107,7 +108,9 @@ class _GrokCli(Session):
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By what no other format's rows have: the model's id in an answer, why a message was put in, its prompt's number."""
+    """By what no other format's rows have: the model's id in an answer, why a message was put in, its
+    prompt's number.
+    """
     typed = [row for row in found if text(row, "type") in ("user", "assistant") and "content" in row]
     if any(name in row for row in typed for name in _OWN):
         return FormatMatch(

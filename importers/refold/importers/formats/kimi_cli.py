@@ -1,4 +1,5 @@
-"""Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is shown.
+"""Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is
+shown.
 
 On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and
 stand behind the answer here. Why a step was interrupted, by a person or by an error, is not said. What a

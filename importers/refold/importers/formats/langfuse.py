@@ -1,4 +1,5 @@
-"""Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each framework's own shape.
+"""Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each
+framework's own shape.
 
 Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum),
 failed calls the TOOLs at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR
@@ -164,7 +165,10 @@ class _TraceRun:
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
     def _prompt(self, one: Observation) -> Read:
-        """The prompt of a request. OpenTelemetry has the instructions in an attribute, its own or that of an agent above."""
+        """The prompt of a request.
+
+        OpenTelemetry has the instructions in an attribute, its own or that of an agent above.
+        """
         given, around, seen = take_messages(one.row, "input", told=self.left), one, set[str]()
         while not (system := around.attributes.get(_SYSTEM)):
             above = text(around.row, "parentObservationId")

@@ -1,4 +1,5 @@
-"""mini-swe-agent trajectories (`.traj.json`): a message list, since 1.0 inside `{info, messages, trajectory_format}`.
+"""mini-swe-agent trajectories (`.traj.json`): a message list, since 1.0 inside `{info, messages,
+trajectory_format}`.
 
 Version 1 asks for one fenced shell command an answer; the observation comes back as a user's message that
 begins with `<returncode>`. Version 2 writes the commands beside the answer (`extra.actions`), and may let the
@@ -60,7 +61,9 @@ _TIMED_OUT = re.compile(r"\s*The last command <command>.*</command> timed out", 
 
 
 def role_of(row: JSON) -> str:
-    """`system`, `user`, `assistant`, `tool` or `exit`; the messages of the Responses API have none of their own."""
+    """`system`, `user`, `assistant`, `tool` or `exit`; the messages of the Responses API have none of their
+    own.
+    """
     if text(row, "object") == "response":
         return "assistant"
     if text(row, "type") == "function_call_output":
@@ -91,7 +94,9 @@ def take_output(row: JSON) -> str:
 
 
 def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
-    """The commands of an answer: those that version 2 recorded, taken out of it, else the one fenced block of the text."""
+    """The commands of an answer: those that version 2 recorded, taken out of it, else the one fenced block of
+    the text.
+    """
     recorded = at(row, "extra", "actions")
     if isinstance(recorded, list):
         ids = [call.id for call in calls_of(row)]
@@ -120,7 +125,9 @@ def code_of(row: JSON) -> int | None:
 
 
 def timed_out(row: JSON) -> bool:
-    """Whether a command was killed by its timeout: version 1 says so in words, version 2 names the exception."""
+    """Whether a command was killed by its timeout: version 1 says so in words, version 2 names the
+    exception.
+    """
     return text(row, "extra", "exception_type") == "TimeoutExpired" or bool(_TIMED_OUT.match(output_of(row)))
 
 
@@ -148,7 +155,9 @@ def merged(messages: Sequence[Message]) -> Message:
 
 
 def rejection_of(call: MessageCall) -> ToolError | Refuser:
-    """Why a call of a rejected answer did not run: another call of it was wrong, if nothing was wrong with this one."""
+    """Why a call of a rejected answer did not run: another call of it was wrong, if nothing was wrong with
+    this one.
+    """
     if call.name != SHELL:
         return ToolError.UNKNOWN_TOOL
     command = at(unwrapped(call.arguments), "command")
@@ -283,11 +292,15 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
 MINI_SWE_AGENT = MiniSweAgent()
 
 ENDS = {"Submitted": "finished", "TimeExceeded": "limit:time", "UserInterruption": "cancelled"}
-"""Exit statuses that say how it ended. Any other is what went wrong: mostly the name of an exception's class."""
+"""Exit statuses that say how it ended. Any other is what went wrong: mostly the name of an exception's class.
+"""
 
 
 def end_of(doc: JSON) -> tuple[str, str]:
-    """How a run ended, and where that stands. `LimitsExceeded` names no limit: it was steps if those were used up."""
+    """How a run ended, and where that stands.
+
+    `LimitsExceeded` names no limit: it was steps if those were used up.
+    """
     if "info" not in table(doc):
         return "unknown", "no info block"
     status = text(doc, "info", "exit_status")
@@ -358,7 +371,9 @@ def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
 
 
 def _rejected(row: JSON, place: Place) -> Iterator[Item]:
-    """An answer that the agent could not use, and what it told the model instead: the answer itself is never sent back."""
+    """An answer that the agent could not use, and what it told the model instead: the answer itself is never
+    sent back.
+    """
     cost = take_cost(row, "extra", "cost")
     model, id_ = take_text(row, "extra", "response", "model"), take_text(row, "extra", "response", "id")
     used = CHAT_TOKENS.take(row, *usage_path(row))

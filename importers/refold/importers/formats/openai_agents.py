@@ -1,4 +1,5 @@
-"""Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each or in a list.
+"""Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each
+or in a list.
 
 A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span
 with usage shows that the model answered, and the functions under it what it asked for. Spans are written when
@@ -51,7 +52,9 @@ _TOKENS = UsageNames(
 
 
 class AgentSpan(msgspec.Struct, frozen=True, gc=False):
-    """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`, `task`)."""
+    """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`,
+    `task`).
+    """
 
     position: str
     row: JSON
@@ -180,7 +183,10 @@ def _start(span: AgentSpan) -> int:
 
 
 def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
-    """A span as a step; `told`: spans of their own have the answers, so turns are none. `left`: of the prompts before."""
+    """A span as a step; `told`: spans of their own have the answers, so turns are none.
+
+    `left`: of the prompts before.
+    """
     start = Place(span.position, span.moment("started_at"))
     done, took = time_of(start.at, span.moment("ended_at"))
     place, data = Place(span.position, done), span.data

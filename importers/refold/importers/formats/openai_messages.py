@@ -1,4 +1,5 @@
-"""Chat message lists as the OpenAI API takes them, told as a conversation: what was given, asked, answered, returned.
+"""Chat message lists as the OpenAI API takes them, told as a conversation: what was given, asked, answered,
+returned.
 
 Such a list has no times, no usage and no prompts; a call's result stands behind it, and the id that it names
 may repeat.
@@ -52,7 +53,10 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
 def conversation(
     listed: Sequence[ChatMessage], began: RunBegan, odd: Sequence[Unread] = ()
 ) -> Iterator[Item]:
-    """The run `began`, with what stands before the first answer, then what happened. `odd` is told at its beginning."""
+    """The run `began`, with what stands before the first answer, then what happened.
+
+    `odd` is told at its beginning.
+    """
     answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
     first = next(answered, len(listed))
     given = tuple(message for row in listed[:first] for message in row.said)

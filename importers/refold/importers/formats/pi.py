@@ -121,7 +121,9 @@ _HEADER = re.compile(rb'\s*\{\s*"type"\s*:\s*"session"')
 
 
 class _Pi(Session):
-    """Words of Pi's own wait for no answer, and an answer of which nobody counted the tokens may have broken off."""
+    """Words of Pi's own wait for no answer, and an answer of which nobody counted the tokens may have broken
+    off.
+    """
 
     harness_prompts = False
     silent = "unknown"

@@ -49,7 +49,10 @@ _OUTCOMES: Mapping[str, ToolError | bool] = {
     "failed": True,
     "denied": ToolError.CANCELLED,
 }
-"""What outcomes say. A tool that asks to be called again (`retried`) may have done what it was called for, or not."""
+"""What outcomes say.
+
+A tool that asks to be called again (`retried`) may have done what it was called for, or not.
+"""
 
 
 def take_opening(row: JSON) -> Iterator[Message]:
@@ -230,7 +233,10 @@ def _take_listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
 
 
 class _MessageHistory:
-    """One conversation: its messages with their places. Each repeats the ids of the first, which are told once."""
+    """One conversation: its messages with their places.
+
+    Each repeats the ids of the first, which are told once.
+    """
 
     def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:
         first = table(listed[0][1])
@@ -276,7 +282,9 @@ class _MessageHistory:
         yield Place(self.listed[-1][0]).end(end, times)
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
-        """A request; `given`: it stands before the first answer, so its prompts and instructions begin the run."""
+        """A request; `given`: it stands before the first answer, so its prompts and instructions begin the
+        run.
+        """
         message = _message(row)
         for index, part in enumerate(take_rows(row, "parts")):
             where = Place(f"{place.position}.parts[{index}]", None if given else place.at)

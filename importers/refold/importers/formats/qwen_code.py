@@ -59,7 +59,8 @@ _LABELS = ("sessionId", "version", "cwd", "gitBranch")
 _PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
 _SPOKE = ("user", "assistant", "tool_result")
 _MAIN = "########"
-"""Stood in the ids of a session's own prompts up to 0.13. Those of sub-agents have their names behind a `#`."""
+"""Stood in the ids of a session's own prompts up to 0.13. Those of sub-agents have their names behind a `#`.
+"""
 _ERRORS: Mapping[str, ToolError] = {
     "tool_not_registered": ToolError.UNKNOWN_TOOL,
     "invalid_tool_params": ToolError.BAD_ARGUMENTS,
@@ -105,7 +106,9 @@ class _QwenCode(Session):
         return None
 
     def _find_withdrawn(self, left: frozenset[str]) -> None:
-        """The numbers of answers that another follows at once, each with its calls, and the rows that have their results."""
+        """The numbers of answers that another follows at once, each with its calls, and the rows that have
+        their results.
+        """
         last: Row | None = None
         calls = set[str]()
         for row in self.rows:
@@ -192,7 +195,9 @@ class _QwenCode(Session):
         )
 
     def _withdrawn(self, row: Row) -> Iterator[Item]:
-        """What became of the calls of an answer that was withdrawn, and that no later request shows any of it."""
+        """What became of the calls of an answer that was withdrawn, and that no later request shows any of
+        it.
+        """
         for call in self.withdrawn[row.number]:
             if (late := self.late.get(call)) is not None and self._is_late(late):
                 value = deepcopy(late.value)
@@ -257,7 +262,10 @@ def _responses(row: JSON) -> list[str]:
 
 
 def _failed_of(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it; None: nothing says so. A command that fails has the status `success`."""
+    """Whether a call failed, or how, or who refused it; None: nothing says so.
+
+    A command that fails has the status `success`.
+    """
     failed = _FAILED.get(text(row, "toolCallResult", "status"))
     if failed is False and name == TOOL:
         return shell_failed(output)

@@ -1,4 +1,5 @@
-"""tau-bench runs: `{task_id, trial, reward, info, traj}`, one or a list, and the few-shot files' display text.
+"""tau-bench runs: `{task_id, trial, reward, info, traj}`, one or a list, and the few-shot files' display
+text.
 
 Call ids are not unique, not even within a run, so results find their calls by adjacency. The end is what the
 simulated person says (`###STOP###`), a transfer to a human, or 30 answers, which is the benchmark's limit.
@@ -23,7 +24,10 @@ MOST_ANSWERS = 30
 """Answers of a run, `max_num_steps` in the benchmark's agents."""
 
 NOT_RECORDED = "not_recorded"
-"""The only argument of such a call: its number in the run, from 1. Nobody knows that two of them are the same call, so no two are."""
+"""The only argument of such a call: its number in the run, from 1.
+
+Nobody knows that two of them are the same call, so no two are.
+"""
 
 _STOP = "###STOP###"
 _TRANSFER = "transfer_to_human_agents"
@@ -107,7 +111,9 @@ def _named(said: Sequence[Message]) -> str:
 
 
 def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
-    """Display text: a line that begins with `role: ` begins a message. Calls are known by their results only."""
+    """Display text: a line that begins with `role: ` begins a message. Calls are known by their results
+    only.
+    """
     parts = _DISPLAYED.split(take_text(value.value, "messages_display"))
     said = [
         _shown(role, words.removesuffix("\n")) for role, words in zip(parts[1::2], parts[2::2], strict=True)

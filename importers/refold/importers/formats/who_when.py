@@ -1,4 +1,5 @@
-"""Failures of teams of agents as Who&When has them: `{question, history, mistake_agent, mistake_step, …}`, one or a list.
+"""Failures of teams of agents as Who&When has them: `{question, history, mistake_agent, mistake_step, …}`,
+one or a list.
 
 `history` is the team's chat, in which each message names its speaker: by `name`, where the chat was AG2's,
 else by `role`, as Magentic-One's. What opens it is the task; the rest was said by models, but for what a

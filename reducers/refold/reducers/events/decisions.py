@@ -26,7 +26,8 @@ Purpose = Literal["step", "grace"]
 
 
 class RequestText(Value, frozen=True, kw_only=True):
-    """A text that is shown in one request and never kept. `text` is its key in the policy's texts, `size` of its words.
+    """A text that is shown in one request and never kept. `text` is its key in the policy's texts, `size` of
+    its words.
 
     `cause` says why, and `name` which guard asked for it; `tier` is the degree of pressure that it tells of;
     `escalated`: the tier's own words were ignored before.
@@ -44,7 +45,10 @@ class RequestText(Value, frozen=True, kw_only=True):
 
 
 class Said(Content, frozen=True, kw_only=True):
-    """Texts of the harness, rendered: exactly what the model sees. Their digest needs no salt: they are no secret."""
+    """Texts of the harness, rendered: exactly what the model sees.
+
+    Their digest needs no salt: they are no secret.
+    """
 
     texts: tuple[str, ...]
 
@@ -53,9 +57,9 @@ class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested")
     """Ask the model. `messages` are ranges of message numbers, `view` the digest of all that it will see.
 
     `tools` are the names offered, None for the whole manifest; `deadline` is an instant; `input_tokens` is
-    the estimate, `max_output` the most output tokens wanted. `purpose`: `step`, or `grace` for the one request
-    that a limit grants. `model` is asked instead of the run's, "" if it is that one. The content has the words of
-    `request_only`, a text each.
+    the estimate, `max_output` the most output tokens wanted. `purpose`: `step`, or `grace` for the one
+    request that a limit grants. `model` is asked instead of the run's, "" if it is that one. The content has
+    the words of `request_only`, a text each.
     """
 
     step: Count
@@ -81,10 +85,12 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
 
 
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
-    """Do not run this call. `text` is the key of what the model is told; `cause` says why, `name` which guard or limit it was.
+    """Do not run this call. `text` is the key of what the model is told; `cause` says why, `name` which guard
+    or limit it was.
 
-    `version`, `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may concern. With
-    `hidden` neither the call nor this result is shown to the model: the call was never finished.
+    `version`, `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may
+    concern. With `hidden` neither the call nor this result is shown to the model: the call was never
+    finished.
     """
 
     call: str
@@ -102,7 +108,10 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
 
 
 class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_requested"):
-    """Ask a person about these calls, for the guard `guard`. `deadline` is an instant; `approver` names the link of its chain."""
+    """Ask a person about these calls, for the guard `guard`.
+
+    `deadline` is an instant; `approver` names the link of its chain.
+    """
 
     guard: str
     calls: tuple[str, ...]
@@ -114,8 +123,8 @@ class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_reque
 class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_requested"):
     """Ask a model to sum up these messages, for the pass `name`.
 
-    The summary, as a message of `role`, is to stand for them right after message `after` (0: in front). The content
-    has what the model is told to do; `instructions` is the size of that.
+    The summary, as a message of `role`, is to stand for them right after message `after` (0: in front). The
+    content has what the model is told to do; `instructions` is the size of that.
     """
 
     name: str
@@ -132,7 +141,8 @@ class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_request
 class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
     """Messages left the window. `kept` are the ranges that stay; `name` is the pass that asked.
 
-    `before` and `after` count messages, the `tokens_` estimates. `over_budget`: what had to stay does not fit.
+    `before` and `after` count messages, the `tokens_` estimates. `over_budget`: what had to stay does not
+    fit.
     """
 
     name: str
@@ -148,8 +158,9 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
     """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
 
-    `name` is the pass that asked, or the guard, as `cause` says. `before` is what it weighed, in estimated tokens, `size` what is
-    shown of it from here on. The content has what stands where something was cut, a text a cut.
+    `name` is the pass that asked, or the guard, as `cause` says. `before` is what it weighed, in estimated
+    tokens, `size` what is shown of it from here on. The content has what stands where something was cut, a
+    text a cut.
     """
 
     message: Count
@@ -165,8 +176,9 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
     """The harness says something to the model: the policy's text `text`, kept in the window.
 
-    `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or in a `gap`. The content has its one
-    text, or, where the gap has words of its own, the texts around them. `stitches`: the answer to it goes on with the one before.
+    `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or in a `gap`. The
+    content has its one text, or, where the gap has words of its own, the texts around them. `stitches`: the
+    answer to it goes on with the one before.
     """
 
     role: Role
@@ -197,7 +209,9 @@ class LimitReached(Decision, frozen=True, kw_only=True, tag="limit_reached"):
 
 
 class LimitNeared(Decision, frozen=True, kw_only=True, tag="limit_neared"):
-    """People are warned that a limit is near: `threshold`, in its unit, was reached. The model is not told."""
+    """People are warned that a limit is near: `threshold`, in its unit, was reached. The model is not
+    told.
+    """
 
     of: Literal["time", "budget"]
     limit: LimitHit
@@ -211,7 +225,10 @@ class StepFreed(Decision, frozen=True, kw_only=True, tag="step_freed"):
 
 
 class ContextOverflowed(Decision, frozen=True, kw_only=True, tag="context_overflowed"):
-    """The context was too long: room is made, and the model asked again. `gives_back` are steps that do not count."""
+    """The context was too long: room is made, and the model asked again.
+
+    `gives_back` are steps that do not count.
+    """
 
     gives_back: Count
 
@@ -232,8 +249,8 @@ class SummaryAbandoned(Decision, frozen=True, kw_only=True, tag="summary_abandon
 class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):
     """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`.
 
-    `cause`: `retry`, of `model` ("" for the run's), `fallback` to another one, or `stream`: the stream broke, and a
-    new step is made. What had arrived of an answer is then kept as a message if `keeps` says so.
+    `cause`: `retry`, of `model` ("" for the run's), `fallback` to another one, or `stream`: the stream broke,
+    and a new step is made. What had arrived of an answer is then kept as a message if `keeps` says so.
     """
 
     attempt: Ordinal
@@ -250,8 +267,8 @@ class StateChanged(
 ):
     """The machine moved. `reason` is a sentence, `code` its stable name, `where` what was going on.
 
-    `where` is `model`, `tools`, `waiting` or `between`, for a cancellation and a time-out. `outcome` is where the
-    outcome's text is from, if it is neither the last answer nor nothing: `grace` or `fallback`.
+    `where` is `model`, `tools`, `waiting` or `between`, for a cancellation and a time-out. `outcome` is where
+    the outcome's text is from, if it is neither the last answer nor nothing: `grace` or `fallback`.
     """
 
     source: AgentState
@@ -264,7 +281,9 @@ class StateChanged(
 
 
 class StateDigested(Decision, frozen=True, kw_only=True, tag="state_digested"):
-    """A digest of the state without its guards, and one for each guard, hex: checkpoints for comparing logs."""
+    """A digest of the state without its guards, and one for each guard, hex: checkpoints for comparing
+    logs.
+    """
 
     state: str
     guards: dict[str, str] = {}

@@ -33,16 +33,18 @@ FORMAT = 1
 
 
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
-    """A run begins. `format` is that of its log, `rules` the version of the decision rules; `settings` are names to JSON text.
+    """A run begins. `format` is that of its log, `rules` the version of the decision rules; `settings` are
+    names to JSON text.
 
-    `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process. `price` is what somebody
-    said that it costs, `0.5/1.5` dollars per million tokens read and written, "" where nobody did.
+    `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process.
+    `price` is what somebody said that it costs, `0.5/1.5` dollars per million tokens read and written, ""
+    where nobody did.
 
-    `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards` are
-    the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is known.
-    `task` is the index (from 0) of the message that is the task; None: of the first user message. `worker` is the process
-    that began it, `host:pid:birth`, "" where nobody says. `unasked`: the source of an imported run shows no request after
-    this, so none is decided.
+    `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards`
+    are the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is
+    known. `task` is the index (from 0) of the message that is the task; None: of the first user message.
+    `worker` is the process that began it, `host:pid:birth`, "" where nobody says. `unasked`: the source of an
+    imported run shows no request after this, so none is decided.
     """
 
     format: Annotated[int, Meta(ge=1, le=FORMAT)]
@@ -72,11 +74,11 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
 class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
     """A run goes on from a prefix of another's log. None: as it was in the parent. `parent_hash` is hex.
 
-    `context`: as in `run_started`, 0 where nobody knows it. `in_doubt` are calls that the parent had begun, and of
-    which nobody here knows how they ended. `results` are those that get results made up by `by`, who forked it: they
-    follow as `tool_returned`. `downtime` is how much later than the cut it is, nanoseconds. `again`: the request that
-    was under way is made anew, by these settings. `size` is of the message that `by` added, None if there is none.
-    `worker` as in `run_started`.
+    `context`: as in `run_started`, 0 where nobody knows it. `in_doubt` are calls that the parent had begun,
+    and of which nobody here knows how they ended. `results` are those that get results made up by `by`, who
+    forked it: they follow as `tool_returned`. `downtime` is how much later than the cut it is, nanoseconds.
+    `again`: the request that was under way is made anew, by these settings. `size` is of the message that
+    `by` added, None if there is none. `worker` as in `run_started`.
     """
 
     run: str
@@ -108,10 +110,11 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
 class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     """The model answered the request made at event `request`.
 
-    `duration` and `retry_wait` are nanoseconds (the wait is what the adapter itself waited between tries of its
-    own), `cost_nanousd` None where no price is known, `sent` the digest of the request as sent.
-    `blank`: the text holds nothing but white space; `hollow`: nor does it once `<think>…</think>` is taken out.
-    `starts_over`: it was to go on from what had arrived before, and repeats that from the beginning: it stands in its place.
+    `duration` and `retry_wait` are nanoseconds (the wait is what the adapter itself waited between tries of
+    its own), `cost_nanousd` None where no price is known, `sent` the digest of the request as sent. `blank`:
+    the text holds nothing but white space; `hollow`: nor does it once `<think>…</think>` is taken out.
+    `starts_over`: it was to go on from what had arrived before, and repeats that from the beginning: it
+    stands in its place.
     """
 
     request: Count
@@ -137,9 +140,10 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
 class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     """The request made at event `request`, or the summary asked for there, gave no answer.
 
-    `retry_after` and `duration` are nanoseconds. Of a stream that broke: the size of the text that had arrived (None:
-    no more than white space), and how many calls had begun. `single`: the provider complained about one message that is too long.
-    `starts_over`: what had arrived repeats from the beginning what had arrived before: it stands in its place.
+    `retry_after` and `duration` are nanoseconds. Of a stream that broke: the size of the text that had
+    arrived (None: no more than white space), and how many calls had begun. `single`: the provider complained
+    about one message that is too long. `starts_over`: what had arrived repeats from the beginning what had
+    arrived before: it stands in its place.
     """
 
     request: Count
@@ -157,12 +161,14 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
 
 
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
-    """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut` says that the cap took something away.
+    """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut` says that the cap took something
+    away.
 
-    Without an `error` it went well, unless its `unknown` has `errors`: then its source would not say if it had failed.
-    `preview` is how many characters of the output a pass `preview_results` would show, 0 if all of them. `unasked`: as
-    in `run_started`. An imported run whose source has no result has `unknown` `result`: no `error`, no output, and neither is said.
-    `refused_by`: the call did not run, because the harness of an imported run refused it; the output is its words for the model.
+    Without an `error` it went well, unless its `unknown` has `errors`: then its source would not say if it
+    had failed. `preview` is how many characters of the output a pass `preview_results` would show, 0 if all
+    of them. `unasked`: as in `run_started`. An imported run whose source has no result has `unknown`
+    `result`: no `error`, no output, and neither is said. `refused_by`: the call did not run, because the
+    harness of an imported run refused it; the output is its words for the model.
     """
 
     call: str
@@ -178,11 +184,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
 
 
 class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
-    """Somebody found out how a call in doubt ended; `reconciled`: its own tool did. `did_not`: it runs once more.
-
-    Else its result for the model follows as `tool_returned`. Until then somebody may know better, and say
-    so; but what happened, happened.
-    """
+    """An unknown outcome was settled, by the tool itself if `reconciled`; `did_not`: the call runs again."""
 
     call: str
     doubt: Doubt
@@ -215,10 +217,11 @@ class ApprovalAnswered(Fact, frozen=True, kw_only=True, tag="approval_answered")
 class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
     """The harness of an imported run changed what its model is shown, outside of what is decided here.
 
-    `messages` join: each right behind the message that `after` names for it, and its results (0: in front), or, without
-    `after`, at the end; their `unit` is an index into them. `kept` are the earlier messages that stayed, None: all of them; what left
-    does so where the policy's pass `observed` carries it out. `why` is the source's word for it; `goes_on`: the model
-    was asked again though nobody had said anything; `unasked`, as in `run_started`: it was going to be.
+    `messages` join: each right behind the message that `after` names for it, and its results (0: in front),
+    or, without `after`, at the end; their `unit` is an index into them. `kept` are the earlier messages that
+    stayed, None: all of them; what left does so where the policy's pass `observed` carries it out. `why` is
+    the source's word for it; `goes_on`: the model was asked again though nobody had said anything; `unasked`,
+    as in `run_started`: it was going to be.
     """
 
     messages: tuple[MessageHead, ...] = ()
@@ -231,7 +234,7 @@ class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
 
 
 class SummaryReturned(Fact, frozen=True, kw_only=True, tag="summary_returned"):
-    """The summary asked for at event `request` came back. No step; its usage and cost count. `size` is of the message that it becomes."""
+    """The response to the summary request of event `request`. `size` is of the resulting message."""
 
     request: Count
     usage: Usage = Usage()
@@ -268,10 +271,12 @@ class ClockRead(Fact, frozen=True, kw_only=True, tag="clock_read"):
 
 
 class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
-    """An engine took the run up again, in the process `worker`. `in_doubt` are call ids, `changed` the tools whose code is another now.
+    """An engine took the run up again, in the process `worker`. `in_doubt` are call ids, `changed` the tools
+    whose code is another now.
 
     `downtime` is the time since the log's last event, nanoseconds: at most that long no engine had the run.
-    `unattended`: it only writes something down. Nothing is begun until an engine resumes the run that attends to it.
+    `unattended`: it only writes something down. Nothing is begun until an engine resumes the run that attends
+    to it.
     """
 
     worker: str = ""

@@ -51,7 +51,9 @@ def sizes_of(event: Event) -> tuple[Size, ...]:
 
 
 def named_in(event: Event) -> tuple[str, ...]:
-    """What the message that the event becomes shows of its body: the ids and names of calls, the id of the call that it answers."""
+    """What the message that the event becomes shows of its body: the ids and names of calls, the id of the
+    call that it answers.
+    """
     match event:
         case ModelResponded(calls=calls):
             return tuple([part for call in calls for part in (call.id, call.name)])

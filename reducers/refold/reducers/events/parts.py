@@ -2,8 +2,9 @@
 
 An event's *body* is all its fields but `content`: ids, names, numbers, sizes, reasons. Its `content` is what
 was said: texts, arguments, outputs. Folding needs bodies only, so `content` is None where it was not read,
-and for ever where it was erased. What became a message has its `Size` in the body, with a digest of the words, so
-that what a model saw can be told apart without them; of every content the store's chain has the digest.
+and for ever where it was erased. What became a message has its `Size` in the body, with a digest of the
+words, so that what a model saw can be told apart without them; of every content the store's chain has the
+digest.
 """
 
 from typing import Literal
@@ -19,7 +20,8 @@ class Event(Value, frozen=True, kw_only=True, tag_field="kind"):
 class Fact(Event, frozen=True, kw_only=True):
     """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch.
 
-    `unknown` is what its source does not say of it: of `run_started` what it says nowhere. Of a run of ours, what nobody knew.
+    `unknown` is what its source does not say of it: of `run_started` what it says nowhere. Of a run of ours,
+    what nobody knew.
     """
 
     at: int
@@ -62,8 +64,8 @@ class Manifest(Value, frozen=True, kw_only=True):
 class MessageHead(Value, frozen=True, kw_only=True):
     """What the machine needs to know of a message that no answer of this run made.
 
-    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The digest
-    in its size is of this message alone.
+    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The
+    digest in its size is of this message alone.
     """
 
     role: Role
@@ -88,8 +90,9 @@ class Opening(Content, frozen=True, kw_only=True):
 class Call(Value, frozen=True, kw_only=True):
     """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
 
-    `complete`: the arguments parse as a JSON object (empty text counts as `{}`). `refused`: the harness of an imported run
-    kept it from running. It is never dispatched; its `tool_returned` has the words that the model was given, and who refused.
+    `complete`: the arguments parse as a JSON object (empty text counts as `{}`). `refused`: the harness of an
+    imported run kept it from running. It is never dispatched; its `tool_returned` has the words that the
+    model was given, and who refused.
     """
 
     id: str
@@ -142,7 +145,9 @@ class Input(Content, frozen=True, kw_only=True):
 
 
 class Edits(Content, frozen=True, kw_only=True):
-    """The new arguments of the calls that a person edited, JSON text by call id, and what they wrote about it."""
+    """The new arguments of the calls that a person edited, JSON text by call id, and what they wrote about
+    it.
+    """
 
     arguments: dict[str, str] = {}
     note: str = ""

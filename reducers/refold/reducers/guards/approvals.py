@@ -1,11 +1,11 @@
 """Approvals at work: the chain of approvers, and rules over arguments.
 
-Source: the approval presets of inspect_agents (IA), by their published rule: a chain of approvers by globs, the
-first decision other than `escalate` wins. Here a glob matches the whole name, and a call that nobody decides is
-rejected.
+Source: the approval presets of inspect_agents (IA), by their published rule: a chain of approvers by globs,
+the first decision other than `escalate` wins. Here a glob matches the whole name, and a call that nobody
+decides is rejected.
 
-Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`), which look at the beginning of one command;
-here the parsed arguments are searched.
+Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`), which look at the beginning
+of one command; here the parsed arguments are searched.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,9 +57,9 @@ class Asked(Value, frozen=True):
 class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
     """Refuse what the chain rejects, ask a person where it says so, end the run where it terminates.
 
-    `chain` is as in a policy's `approvals`. A call that no link decides is rejected: `no_approval`. A refusal saw the
-    `link` that decided, counted from 0 (the chain's length if none did). What a person notes with an answer stays
-    there: a refusal is a decision, and holds no text of a person.
+    `chain` is as in a policy's `approvals`. A call that no link decides is rejected: `no_approval`. A refusal
+    saw the `link` that decided, counted from 0 (the chain's length if none did). What a person notes with an
+    answer stays there: a refusal is a decision, and holds no text of a person.
     """
 
     chain: tuple[Approver, ...] = ()
@@ -74,7 +74,9 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
     fresh: ClassVar[Asked] = Asked()
 
     def observe(self, own: Asked, event: Event) -> Asked:
-        """What the chain says of new calls, and what a person says, or by saying nothing in time, of old ones."""
+        """What the chain says of new calls, and what a person says, or by saying nothing in time, of old
+        ones.
+        """
         match event:
             case ModelResponded(calls=calls, content=content) if content is not None and (calls or own.said):
                 made = zip(calls, content.arguments, strict=True)
@@ -89,13 +91,15 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
                 # An answer that comes too late is none, whether or not an engine was there to read the clock.
                 return _decided(own, {call: self._silence(own.said.get(call, ())) for call in own.calls})
             case ApprovalAnswered(answers=answers):
-                # One put on duty since the question was asked never saw it: the answer is the person's all the same.
+                # One put on duty since the question was asked never saw it: the answer is the person's all
+                # the same.
                 return own if own.others else _decided(own, {one.call: one.decision for one in answers})
             case _:
                 return own
 
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Of the calls that are open and not begun: end the run, or refuse, and ask about what waits for a person.
+        """Of the calls that are open and not begun: end the run, or refuse, and ask about what waits for a
+        person.
 
         Calls that are incomplete, or of no tool that there is, are let by: they fail by themselves.
         """
@@ -187,10 +191,12 @@ _SENTENCES = {_MATCHED: "match", UNSEARCHABLE: "cannot be searched for"}
 
 
 class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
-    """Refuse a call if a text of its arguments matches `matches` and not `unless`; or ask a person, or end the run.
+    """Refuse a call if a text of its arguments matches `matches` and not `unless`; or ask a person, or end
+    the run.
 
-    `tool` is a glob for its whole name. Every text of the arguments is searched, or the texts in `field` alone; both
-    patterns are held against the same text. `timeout`, in seconds, is the person's: no answer rejects.
+    `tool` is a glob for its whole name. Every text of the arguments is searched, or the texts in `field`
+    alone; both patterns are held against the same text. `timeout`, in seconds, is the person's: no answer
+    rejects.
     """
 
     tool: str = "*"
@@ -220,7 +226,8 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
         """Which calls of the latest answer hold the pattern, and what a person said of them."""
         own = self._approval.observe(own, event)
         edited = event.content.arguments if isinstance(event, ApprovalAnswered) and event.content else {}
-        # What a person puts in place of the model's arguments is held to the rule as well, but where a person is who decides.
+        # What a person puts in place of the model's arguments is held to the rule as well, but where a person
+        # is who decides.
         for call, text in edited.items() if self.then != "ask" else ():
             if own.said.get(call, _NOT_OURS)[0][0] == 0:
                 own = replace(own, said={**own.said, call: ((0, word_of(self._found, "", text)),)})
@@ -265,14 +272,18 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
 
     @property
     def _approval(self) -> Approval:
-        """The chain of approvers that says the same: this rule of its tools, and of others that they may run."""
+        """The chain of approvers that says the same: this rule of its tools, and of others that they may
+        run.
+        """
         person: tuple[Approver, ...] = (Human(tools=(self.tool,), timeout=self.timeout),)
         chain = (self._found, *(person if self.then == "ask" else ()), Approve())
         return Approval(name=self.called, chain=chain)
 
 
 class ArgumentRule(msgspec.Struct, frozen=True):
-    """A rule over arguments at `path` of a policy, a guard's or an approver's: the globs of its tools, and its patterns."""
+    """A rule over arguments at `path` of a policy, a guard's or an approver's: the globs of its tools, and
+    its patterns.
+    """
 
     path: str
     tools: Sequence[str]
@@ -282,7 +293,9 @@ class ArgumentRule(msgspec.Struct, frozen=True):
 
 
 def argument_rules(policy: Policy) -> Iterator[ArgumentRule]:
-    """The rules of a policy that search arguments: those of its guards, then those of its chain of approvers."""
+    """The rules of a policy that search arguments: those of its guards, then those of its chain of
+    approvers.
+    """
     for place, config in enumerate(policy.guards):
         if config.get("guard") == Arguments.kind:
             yield ArgumentRule(

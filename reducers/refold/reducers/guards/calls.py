@@ -83,7 +83,9 @@ class OneCall(Config, frozen=True, kw_only=True, tag="one_call"):
     }
 
     def judge(self, own: None, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Refuse all but the first. The keys of `metadata` are promised: others may be added, none renamed."""
+        """Refuse all but the first. The keys of `metadata` are promised: others may be added, none
+        renamed.
+        """
         first, *rest = open_calls(state) or (None,)
         if first is None or any(call.name.startswith(_prefixes(state)) for call in (first, *rest)):
             return
@@ -107,7 +109,10 @@ def _prefixes(state: RunState) -> tuple[str, ...]:
 
 
 class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
-    """Stop before the (`max` + 1)-th call of any of `tools` in the scope; None: no cap. Each call made counts."""
+    """Stop before the (`max` + 1)-th call of any of `tools` in the scope; None: no cap.
+
+    Each call made counts.
+    """
 
     tools: Annotated[tuple[str, ...], Meta(min_length=1)]
     max: Annotated[int, Meta(ge=0)] | None
@@ -146,8 +151,8 @@ class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
 class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
     """Complete the run when a batch with a call of one of `tools` is done; a call that failed counts.
 
-    A call that was refused does not: it was not run. `when: now`: the first such call and those before it run,
-    those after it are refused.
+    A call that was refused does not: it was not run. `when: now`: the first such call and those before it
+    run, those after it are refused.
     """
 
     tools: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -173,7 +178,9 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
                 return own
 
     def judge(self, own: tuple[str, ...], state: RunState, place: Place) -> Iterable[Judgement]:
-        """Refuse what comes after the call, where that is configured; complete the run when the batch is done."""
+        """Refuse what comes after the call, where that is configured; complete the run when the batch is
+        done.
+        """
         if not own:
             return
         if place == Place.AFTER_TOOLS:
@@ -192,7 +199,8 @@ class Called(Own, frozen=True):
 
 
 class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
-    """Say so, once in the scope, when `batches` batches in a row only read. Answers without calls are no batch.
+    """Say so, once in the scope, when `batches` batches in a row only read. Answers without calls are no
+    batch.
 
     Reading are the calls of `tools`, or, if none are listed, of the tools whose replay class is `read_only`.
     """

@@ -95,8 +95,8 @@ def _watch(
 def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
     """The guards after they saw an event. The same object if nothing changed.
 
-    Nobody knows whether a call failed whose result is not recorded: it counts as no failure, and as no success. A call that
-    an imported run's harness refused is a refused one.
+    Nobody knows whether a call failed whose result is not recorded: it counts as no failure, and as no
+    success. A call that an imported run's harness refused is a refused one.
     """
     if isinstance(event, ToolReturned):
         if Unknown.RESULT in event.unknown:
@@ -130,7 +130,10 @@ def _shown(watch: Watch, event: Event) -> Watch:
 
 
 def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]:
-    """What one guard says at this place of this state. A guard whose own code fails ends the run: `guard_failed`."""
+    """What one guard says at this place of this state.
+
+    A guard whose own code fails ends the run: `guard_failed`.
+    """
     if watch.guard is None or place not in watch.guard.places:
         return ()
     if watch.blind:
@@ -143,7 +146,9 @@ def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]
 
 
 def speaking(guards: Sequence[Any], place: Place) -> list[int]:
-    """Which of the guards, None for one that is not there, speak at this place: their numbers, in the policy's order."""
+    """Which of the guards, None for one that is not there, speak at this place: their numbers, in the
+    policy's order.
+    """
     return [at for at, guard in enumerate(guards) if guard is not None and place in guard.places]
 
 

@@ -1,6 +1,7 @@
 """Guards over failures and ends.
 
-Source: the `guardrails` loop (aar), which sends a model that gave up without a word back to its failing tests.
+Source: the `guardrails` loop (aar), which sends a model that gave up without a word back to its failing
+tests.
 
 Source: the `guardrails` loop (aar), which points a model from its shell to the terminal of its editor.
 
@@ -26,7 +27,8 @@ _BAD = "!"
 
 
 class Recent(Own, frozen=True):
-    """The last messages, oldest first: `!` shows a failure, a call's id waits for its result, "" is any other.
+    """The last messages, oldest first: `!` shows a failure, a call's id waits for its result, "" is any
+    other.
 
     `count` is how often the model was sent back in this scope.
     """
@@ -36,7 +38,8 @@ class Recent(Own, frozen=True):
 
 
 class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
-    """Send the model back, at most `max` times in the scope, when it ends its turn with a blank text too early.
+    """Send the model back, at most `max` times in the scope, when it ends its turn with a blank text too
+    early.
 
     It is too early if among the last `look_back` messages a result failed, or holds one of `marks`. A refusal
     is no failure.
@@ -121,7 +124,9 @@ def _settled(own: Recent, call: str, bad: bool) -> Recent:  # noqa: FBT001
 
 
 class Lacking(Own, frozen=True):
-    """Batches in a row that lacked something; the tool's calls in the open one, and whether one of them did."""
+    """Batches in a row that lacked something; the tool's calls in the open one, and whether one of them
+    did.
+    """
 
     count: int = 0
     open: tuple[str, ...] = ()
@@ -247,7 +252,8 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
 
 
 class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
-    """Complete the run when an answer's text holds one of `words`: at once, its calls refused, or after its tools.
+    """Complete the run when an answer's text holds one of `words`: at once, its calls refused, or after its
+    tools.
 
     `case: ignore` folds the case of both; `exact` takes them as they are. Reasoning is not looked at.
     """

@@ -46,7 +46,8 @@ Numbers = tuple[Number, Number]
 
 
 class Made(Own, frozen=True):
-    """A call of the open batch. `mark` is the digest of name and arguments, `said` of its result, "" before it.
+    """A call of the open batch. `mark` is the digest of name and arguments, `said` of its result, "" before
+    it.
 
     `done`: it returned normally. A refused call is taken out.
     """
@@ -70,8 +71,9 @@ class Tally(Own, frozen=True):
 class Seen(Own, frozen=True):
     """What was seen in the scope: the last 64 failures, results and calls.
 
-    `run` counts equal calls with equal results in a row, of which `first` is the first. `warn` has the highest
-    count for each `PART TOOL` of the last batch, `stubs` its calls that repeat `first`, by id with their tool.
+    `run` counts equal calls with equal results in a row, of which `first` is the first. `warn` has the
+    highest count for each `PART TOOL` of the last batch, `stubs` its calls that repeat `first`, by id with
+    their tool.
     """
 
     calls: tuple[Made, ...] = ()
@@ -87,20 +89,21 @@ class Seen(Own, frozen=True):
 class Stall(Config, frozen=True, kw_only=True, tag="stall"):
     """Warn in the next request of calls that lead nowhere; with `stop` end the run at the second number.
 
-    Two calls are the same by name and arguments, as JSON with sorted keys. A refused call is none. A part that is
-    None is off.
+    Two calls are the same by name and arguments, as JSON with sorted keys. A refused call is none. A part
+    that is None is off.
 
-    - `exact_failure`: failures of the same call, cleared by its success; `same_tool`: of one tool, cleared by its
-      success. A success of one of `progress_tools` clears both; `same_tool` never stops for `tolerant_tools`.
+    - `exact_failure`: failures of the same call, cleared by its success; `same_tool`: of one tool, cleared by
+      its success. A success of one of `progress_tools` clears both; `same_tool` never stops for
+      `tolerant_tools`.
     - `no_progress`: the same call of a read-only tool with the same result; a failure is another result.
-    - `identical`: the same call of any tool, with the same result, in a row. This and `no_progress` let `pollers`
-      be, and tools whose names end in `_poll` or `_get_result`: they may ask again.
+    - `identical`: the same call of any tool, with the same result, in a row. This and `no_progress` let
+      `pollers` be, and tools whose names end in `_poll` or `_get_result`: they may ask again.
     - `cycle`: the last calls repeat a block of 2 to 4, not all the same, so many times. It only warns.
-    - `stub`: from the second such call in a row on that did not fail, a result of so many characters is shown as a
-      reference to the first, while that is in the window. Pollers too.
+    - `stub`: from the second such call in a row on that did not fail, a result of so many characters is shown
+      as a reference to the first, while that is in the window. Pollers too.
 
-    At the second number of `exact_failure` and `no_progress` the next such call is refused, and the run ends; of
-    `same_tool` and `identical` it ends on the result.
+    At the second number of `exact_failure` and `no_progress` the next such call is refused, and the run ends;
+    of `same_tool` and `identical` it ends on the result.
     """
 
     scope: Scope = "turn"
@@ -302,7 +305,9 @@ _REMEMBERED = 20
 
 
 class Pair(Own, frozen=True):
-    """The digest of the last batch's names; among how many of the last batches the newest equal pair is, or 0."""
+    """The digest of the last batch's names; among how many of the last batches the newest equal pair is, or
+    0.
+    """
 
     mark: str = ""
     back: int = 0

@@ -42,7 +42,10 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(_Said, frozen=True, kw_only=True):
-    """End the run. Calls of the batch that were not started are refused: `text` with `values`. `reason` is one sentence."""
+    """End the run. Calls of the batch that were not started are refused: `text` with `values`.
+
+    `reason` is one sentence.
+    """
 
     reason: str
     trigger: Trigger = Trigger.FAIL
@@ -73,14 +76,19 @@ class Inject(_Said, frozen=True, kw_only=True):
 
 
 class Remind(_Said, frozen=True, kw_only=True):
-    """Say something to the model in the next request only: never kept, and not shown twice unless said again."""
+    """Say something to the model in the next request only: never kept, and not shown twice unless said
+    again.
+    """
 
     text: str
     values: dict[str, str | int] = {}
 
 
 class Shorten(_Said, frozen=True, kw_only=True):
-    """Show the result of `call` as the policy's text `text` with `values`, from now on. The log keeps the output."""
+    """Show the result of `call` as the policy's text `text` with `values`, from now on.
+
+    The log keeps the output.
+    """
 
     call: str
     text: str
@@ -102,10 +110,10 @@ class Guard(Protocol):
     """A guard. Every method is pure and total.
 
     `version` is recorded with each of its decisions, and changes when its rule does. `observes` are the kinds
-    of events it is shown; `reads_content` says that it needs what was said in them. A class may have `texts`, a
-    mapping of keys to words for the model of its own; a policy may override them. A class with `guards_calls = True` says
-    which calls may run: while it is blind, none does. A method `problems()` may yield (key, problem) of a configuration
-    that cannot work.
+    of events it is shown; `reads_content` says that it needs what was said in them. A class may have `texts`,
+    a mapping of keys to words for the model of its own; a policy may override them. A class with
+    `guards_calls = True` says which calls may run: while it is blind, none does. A method `problems()` may
+    yield (key, problem) of a configuration that cannot work.
 
     A class may declare what `whatif` has to know of its rule; see `Reading`.
     """
@@ -130,12 +138,14 @@ class Guard(Protocol):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a guard's rule reads of a record that may lack it. The defaults are those of a guard that declares nothing.
+    """What a guard's rule reads of a record that may lack it. The defaults are those of a guard that declares
+    nothing.
 
-    `calls`: names or arguments of calls. `monotone`: kinds of which more can only make it trip earlier, so that the two
-    bounds decide what it does between them. `warns`: between the bounds it may say something before it trips.
-    `tools`: keys of its configuration that name tools, each by a `name` or a `glob`; `target`: the key of a tool that
-    the model is pointed to. A class declares its own in `reading`, and inherits none.
+    `calls`: names or arguments of calls. `monotone`: kinds of which more can only make it trip earlier, so
+    that the two bounds decide what it does between them. `warns`: between the bounds it may say something
+    before it trips. `tools`: keys of its configuration that name tools, each by a `name` or a `glob`;
+    `target`: the key of a tool that the model is pointed to. A class declares its own in `reading`, and
+    inherits none.
     """
 
     calls: bool = True
@@ -149,7 +159,10 @@ _UNDECLARED = Reading()
 
 
 def reading_of(guard: Any) -> Reading:
-    """What a guard, or its class, declares that it reads. A subclass may have another rule: it declares its own."""
+    """What a guard, or its class, declares that it reads.
+
+    A subclass may have another rule: it declares its own.
+    """
     kind = guard if isinstance(guard, type) else type(guard)
     reading = getattr(kind, "reading", _UNDECLARED)
     inherited = any(getattr(base, "reading", None) is reading for base in kind.__bases__)
@@ -189,7 +202,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def begins(scope: Scope, event: Event) -> bool:
-    """Whether the scope begins anew: `turn` with a person's message or a fork, `run` with a fork, `lineage` never."""
+    """Whether the scope begins anew: `turn` with a person's message or a fork, `run` with a fork, `lineage`
+    never.
+    """
     if isinstance(event, InputReceived):
         return scope == "turn"
     return scope != "lineage" and isinstance(event, RunForked)
@@ -211,5 +226,8 @@ def digest(*parts: str) -> str:
 
 
 def known(tool: str, state: RunState) -> str:
-    """The name of a tool that there is. One that no tool has is a text of the model's: it stands in no decision."""
+    """The name of a tool that there is.
+
+    One that no tool has is a text of the model's: it stands in no decision.
+    """
     return tool if any(tool == offered.name for offered in state.setup.tools) else "a tool"

@@ -33,8 +33,9 @@ Pass = (
 def planned(scene: Scene, step: Pass) -> Plan | None:
     """What a pass does now, within the laws; None: its condition does not hold, or nothing changes.
 
-    What is pinned stays. Where a pass would cut a unit in two, `pair_cut: drop` drops the rest of it (never over
-    budget) and `extend` takes the rest in (may exceed it). Once such a plan is carried out the pass has none.
+    What is pinned stays. Where a pass would cut a unit in two, `pair_cut: drop` drops the rest of it (never
+    over budget) and `extend` takes the rest in (may exceed it). Once such a plan is carried out the pass has
+    none.
     """
     if not (scene.forced or step.when.holds(scene)):
         return None

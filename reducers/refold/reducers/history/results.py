@@ -17,7 +17,9 @@ _Chars = Annotated[int, Meta(ge=0)]
 
 
 class Soft(Knob, frozen=True, kw_only=True):
-    """A result of more than `over` characters becomes its first `head` and last `tail`, with a note between."""
+    """A result of more than `over` characters becomes its first `head` and last `tail`, with a note
+    between.
+    """
 
     over: _Chars
     head: _Chars
@@ -33,8 +35,8 @@ class Hard(Knob, frozen=True, kw_only=True):
 class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
     """Results that are not among the last `keep_last` messages are old.
 
-    If they are too long together (`hard`) each becomes a placeholder, be it longer than a short result; else each
-    that is too long by itself (`soft`) loses its middle. Source: `utah`.
+    If they are too long together (`hard`) each becomes a placeholder, be it longer than a short result; else
+    each that is too long by itself (`soft`) loses its middle. Source: `utah`.
     """
 
     name: str = "age_results"
@@ -57,7 +59,8 @@ class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
 
 
 class PreviewResults(Strategy, frozen=True, kw_only=True, tag="preview_results"):
-    """A result of at least `tokens` is shown as its first `chars` characters, or `lines` lines if that is less.
+    """A result of at least `tokens` is shown as its first `chars` characters, or `lines` lines if that is
+    less.
 
     How many characters that are is known since the result came in: the state holds no text. Source: `tirea`.
     """
@@ -91,14 +94,15 @@ Codec = Literal["chars4", "char", "bpe:o200k_base", "bpe:cl100k_base"]
 class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
     """Cut each of the last `last` messages with a role in `roles` that has more than `cap` tokens.
 
-    Text and reasoning share the cap. The tokens are those of `codec`, which need not be the estimator: `chars4` is
-    4 characters each, the last may be shorter; `char` is one; `bpe:...` is a tokenizer. `last: null` is all of them, 0
-    none; `cap: null` switches the pass off. `single`: only if the provider complained about one message. What the
-    harness wrote in place of other messages is not cut.
+    Text and reasoning share the cap. The tokens are those of `codec`, which need not be the estimator:
+    `chars4` is 4 characters each, the last may be shorter; `char` is one; `bpe:...` is a tokenizer. `last:
+    null` is all of them, 0 none; `cap: null` switches the pass off. `single`: only if the provider complained
+    about one message. What the harness wrote in place of other messages is not cut.
 
-    `marker` is the text between head and tail. `within`: it counts, and a cut message never exceeds the cap. `beside`:
-    head and tail have half the cap each, rounded down, and the marker comes on top. A tokenizer needs `beside`: where
-    its tokens end is measured when the message is recorded, before anything is known of a marker.
+    `marker` is the text between head and tail. `within`: it counts, and a cut message never exceeds the cap.
+    `beside`: head and tail have half the cap each, rounded down, and the marker comes on top. A tokenizer
+    needs `beside`: where its tokens end is measured when the message is recorded, before anything is known of
+    a marker.
 
     Source: `inspect-iterative` (`within`) and `paperbench` (`beside`).
     """
@@ -154,7 +158,8 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
                 continue
             head, tail, marker = kept
             removed = count - head - tail
-            # The tail is counted in tokens from the beginning, as the codec does, and its last may be shorter.
+            # The tail is counted in tokens from the beginning, as the codec does, and its last may be
+            # shorter.
             left = size - (count - tail) * self._unit if tail else 0
             cuts.append(TextCut(part=part, head=head * self._unit, tail=left, removed=removed))
             texts.append(scene.text("trimmed", whole, removed) if marker else "")
@@ -166,7 +171,9 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
     def _kept(
         self, scene: Scene, whole: Size, counts: Sequence[int], cap: int
     ) -> Iterator[tuple[int, int, bool] | None]:
-        """For each part its first and last tokens, and whether the marker stands between them; None: it is not cut."""
+        """For each part its first and last tokens, and whether the marker stands between them; None: it is
+        not cut.
+        """
         if self.marker == "beside":
             yield from (None if half is None else (half, half, True) for half in halves(counts, cap))
             return
@@ -183,9 +190,11 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
 
 
 def head_and_tail(cap: int, marker: int) -> tuple[int, int, bool]:
-    """Of something longer than `cap` tokens: how many of the first and last are shown, and whether the marker is.
+    """Of something longer than `cap` tokens: how many of the first and last are shown, and whether the marker
+    is.
 
-    With a marker of so many tokens between them they never exceed the cap; with no room for it only the first are.
+    With a marker of so many tokens between them they never exceed the cap; with no room for it only the first
+    are.
     """
     if cap < marker + 2:
         return cap, 0, False
@@ -194,7 +203,8 @@ def head_and_tail(cap: int, marker: int) -> tuple[int, int, bool]:
 
 
 def halves(counts: Sequence[int], cap: int) -> list[int | None]:
-    """How many tokens head and tail of each part have that share a cap with the marker on top; None: it is not cut.
+    """How many tokens head and tail of each part have that share a cap with the marker on top; None: it is
+    not cut.
 
     A share is rounded down, and 1 at least; so is half of it, which may be 0.
     """
@@ -206,10 +216,11 @@ def halves(counts: Sequence[int], cap: int) -> list[int | None]:
 
 
 def shares(counts: Sequence[int], cap: int) -> list[int]:
-    """How many tokens each part of a message keeps, in proportion: whole numbers, 1 at least where it has any.
+    """How many tokens each part of a message keeps, in proportion: whole numbers, 1 at least where it has
+    any.
 
-    What rounding left over goes to the parts with the largest remainders, later ones first; what it took too much
-    is taken back from the smallest, earlier ones first.
+    What rounding left over goes to the parts with the largest remainders, later ones first; what it took too
+    much is taken back from the smallest, earlier ones first.
     """
     total = sum(counts)
     if total <= cap:

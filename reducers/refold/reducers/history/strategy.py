@@ -16,10 +16,11 @@ from refold.reducers.window import MessageRef, Window, numbers
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """The moment at which a pass runs: before step `step` (from 1) is requested of `model`.
 
-    `context` is the model's context in tokens, None if nobody knows it; `tools` the estimate of what is offered
-    beside the messages; `turn_start` that no step was made in this turn yet. `forced`: an overflow asks, whatever
-    `when` says; `single`: the provider complained about one message. `texts` are the policy's, for their lengths.
-    Of an imported run: of its first `upto` messages its own harness kept the ranges `kept`, None: all.
+    `context` is the model's context in tokens, None if nobody knows it; `tools` the estimate of what is
+    offered beside the messages; `turn_start` that no step was made in this turn yet. `forced`: an overflow
+    asks, whatever `when` says; `single`: the provider complained about one message. `texts` are the policy's,
+    for their lengths. Of an imported run: of its first `upto` messages its own harness kept the ranges
+    `kept`, None: all.
     """
 
     window: Window
@@ -35,12 +36,16 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     kept: Ranges | None = None
 
     def text(self, key: str, whole: Size, removed: int) -> str:
-        """What the harness says under this key where so much of a message was cut, of which `whole` is the size."""
+        """What the harness says under this key where so much of a message was cut, of which `whole` is the
+        size.
+        """
         return render(self.texts.get(key) or TEXTS[key], cut_values(whole, removed))
 
 
 def cut_values(whole: Size, removed: int) -> dict[str, str | int]:
-    """What fills the text that stands where so much of a message was cut: the characters of its text and reasoning, too."""
+    """What fills the text that stands where so much of a message was cut: the characters of its text and
+    reasoning, too.
+    """
     reasoning = {"reasoning": whole.reasoning} if whole.reasoning else {}
     return {"size": whole.chars, **reasoning, "removed": removed}
 
@@ -64,7 +69,8 @@ class Covering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass wants. `drop`: what leaves, in order, whole units and nothing that is pinned; None: it is none that drops.
+    """What a pass wants. `drop`: what leaves, in order, whole units and nothing that is pinned; None: it is
+    none that drops.
 
     `gap` is what one message stands for that tells of all that was dropped.
     """
@@ -82,9 +88,10 @@ class Share(Knob, frozen=True, kw_only=True):
 
 
 class When(Knob, frozen=True, kw_only=True):
-    """`always`; more than so many `messages` in the window; more than so many estimated `tokens`, or just as many
-    with `at_least`, in it, or of everything since the start with `measure: whole`; a `model` whose name contains
-    one of these parts (in any case, unless `model_case`); after so many steps; only at the start of a turn.
+    """`always`; more than so many `messages` in the window; more than so many estimated `tokens`, or just as
+    many with `at_least`, in it, or of everything since the start with `measure: whole`; a `model` whose name
+    contains one of these parts (in any case, unless `model_case`); after so many steps; only at the start of
+    a turn.
 
     `null` is not given, and nothing given but `always: false` is never.
     """
@@ -134,8 +141,8 @@ class When(Knob, frozen=True, kw_only=True):
 class Strategy(Knob, frozen=True, kw_only=True, tag_field="do"):
     """Base of the strategies. Each has a method `plan(scene)`: what it wants, pairs and pins not considered.
 
-    `marks` is the policy's text of the one message that stands for all that was dropped; "" where there is none.
-    `asks` is the reason where it is always the same. `pins`: what is pinned stays, whatever it wants.
+    `marks` is the policy's text of the one message that stands for all that was dropped; "" where there is
+    none. `asks` is the reason where it is always the same. `pins`: what is pinned stays, whatever it wants.
     """
 
     marks: ClassVar[str] = ""
@@ -162,7 +169,9 @@ class Strategy(Knob, frozen=True, kw_only=True, tag_field="do"):
         return self
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:  # noqa: ARG002
-        """Whether the window without what is `gone` is within what this strategy keeps to; one without a budget always is."""
+        """Whether the window without what is `gone` is within what this strategy keeps to; one without a
+        budget always is.
+        """
         return True
 
     def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:  # noqa: ARG002
@@ -171,7 +180,9 @@ class Strategy(Knob, frozen=True, kw_only=True, tag_field="do"):
 
 
 def stays(ref: MessageRef) -> bool:
-    """Whether a strategy that counts or weighs keeps it whatever it weighs: what is pinned, system messages."""
+    """Whether a strategy that counts or weighs keeps it whatever it weighs: what is pinned, system
+    messages.
+    """
     return ref.pinned or ref.role is Role.SYSTEM
 
 
@@ -186,7 +197,9 @@ def older(messages: Sequence[MessageRef], count: int) -> Sequence[MessageRef]:
 
 
 def older_than(messages: Sequence[MessageRef], budget: int, least: int) -> Sequence[MessageRef]:
-    """All but those, from the newest back, whose estimates fit the budget; `least` of them stay whatever they weigh."""
+    """All but those, from the newest back, whose estimates fit the budget; `least` of them stay whatever they
+    weigh.
+    """
     for place, ref in enumerate(reversed(messages)):
         budget -= ref.size.tokens
         if budget < 0 and place >= least:
@@ -202,14 +215,17 @@ def weight(window: Window, messages: Sequence[MessageRef]) -> int:
 def whole_units(
     messages: Sequence[MessageRef], dropped: Sequence[MessageRef], *, extend: bool
 ) -> Sequence[MessageRef]:
-    """What of the messages goes if these do, with no unit in halves: one that is cut goes, or with `extend` stays."""
+    """What of the messages goes if these do, with no unit in halves: one that is cut goes, or with `extend`
+    stays.
+    """
     if extend:
         going = numbers(dropped)
         cut = {ref.unit for ref in messages if ref.number not in going}
         return [ref for ref in dropped if ref.unit not in cut]
     units, last = {ref.unit for ref in dropped}, dropped[-1].unit if dropped else 0
     whole: list[MessageRef] = []
-    # What goes stands mostly in front, and a unit in one piece: what stands behind the last of them is not looked at.
+    # What goes stands mostly in front, and a unit in one piece: what stands behind the last of them is not
+    # looked at.
     for ref in messages:
         if ref.unit in units:
             whole.append(ref)

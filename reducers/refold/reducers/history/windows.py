@@ -27,9 +27,9 @@ from refold.reducers.window import MessageRef, numbers, ranges_of, refs, tokens_
 class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
     """Keep what is pinned and the last max(1, `last`) of the others.
 
-    `systems: all` keeps every system message besides; `first` counts further ones among the others. `salvage`: if
-    no result would be left, the newest unit with results stays too.
-    Source: the window and the threshold of `inspect-iterative`.
+    `systems: all` keeps every system message besides; `first` counts further ones among the others.
+    `salvage`: if no result would be left, the newest unit with results stays too. Source: the window and the
+    threshold of `inspect-iterative`.
     """
 
     name: str = "tail"
@@ -65,7 +65,9 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
 
 
 class Room(Knob, frozen=True, kw_only=True):
-    """What a context of so many tokens leaves beside the answer and, with `minus_tools`, the tools offered."""
+    """What a context of so many tokens leaves beside the answer and, with `minus_tools`, the tools
+    offered.
+    """
 
     context: Annotated[int, Meta(ge=0)]
     minus_output: Annotated[int, Meta(ge=0)] = 0
@@ -137,10 +139,11 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
 
 
 class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
-    """Of the messages other than system, the task among them, drop the first max(1, floor(`fraction` of them)).
+    """Of the messages other than system, the task among them, drop the first max(1, floor(`fraction` of
+    them)).
 
-    The task is counted, and stays. The one strategy for which twice is not once: with `when: {always: true}` it
-    drops more each time. Wait for a threshold, or let an overflow ask. Source: `paperbench`.
+    The task is counted, and stays. The one strategy for which twice is not once: with `when: {always: true}`
+    it drops more each time. Wait for a threshold, or let an overflow ask. Source: `paperbench`.
     """
 
     name: str = "drop_oldest"
@@ -155,7 +158,8 @@ class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
 
 
 class ObservedWindow(Strategy, frozen=True, kw_only=True, tag="observed"):
-    """Drop what the last `context_observed` says that the source's own harness dropped, be it pinned here or not.
+    """Drop what the last `context_observed` says that the source's own harness dropped, be it pinned here or
+    not.
 
     For imported runs, which were pruned by rules that nobody knows here. Elsewhere it never does anything.
     """
@@ -180,12 +184,12 @@ _Count = Annotated[int, Meta(ge=0)]
 class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
     """Ask for a summary of what lies between the first `keep_first` messages and a protected tail.
 
-    The tail is the last `keep_last` messages; with `from_last_user` all from the last user message on, and with
-    `keep_tokens` all back to where so many are gathered, if that is more. It begins before a whole unit, with
-    `cut_at: user` before a user message. Pinned and system messages stay; an earlier summary is covered by the next
-    and counts nowhere else. Nothing is asked if what is covered weighs less than `min_gain` or is fewer than
-    `min_messages`. The summary is a message of `role`, of at most `max_output` tokens. `on_failure`: go on without,
-    or fail the run. Source: `hermes`, `utah` and `tirea`.
+    The tail is the last `keep_last` messages; with `from_last_user` all from the last user message on, and
+    with `keep_tokens` all back to where so many are gathered, if that is more. It begins before a whole unit,
+    with `cut_at: user` before a user message. Pinned and system messages stay; an earlier summary is covered
+    by the next and counts nowhere else. Nothing is asked if what is covered weighs less than `min_gain` or is
+    fewer than `min_messages`. The summary is a message of `role`, of at most `max_output` tokens.
+    `on_failure`: go on without, or fail the run. Source: `hermes`, `utah` and `tirea`.
     """
 
     asks = "summary"
@@ -275,8 +279,8 @@ def _gathered(said: Sequence[MessageRef], tokens: int) -> int:
 class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
     """Keep what is pinned, system messages and the last `keep_last` others; quote the rest in one message.
 
-    It has a line for each, `per_message` characters long, and `total` characters in all. What an earlier digest
-    said gets one line's worth in the next. Source: `utah`.
+    It has a line for each, `per_message` characters long, and `total` characters in all. What an earlier
+    digest said gets one line's worth in the next. Source: `utah`.
     """
 
     marks = "digest"
@@ -312,10 +316,11 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
 
 
 class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
-    """Keep what is pinned, one message that tells of the gap, and the newest within `tail_fraction` of `budget`.
+    """Keep what is pinned, one message that tells of the gap, and the newest within `tail_fraction` of
+    `budget`.
 
-    At least one message is kept. Unchanged if the window fits `budget` tokens or has no more than two messages
-    other than system. The one marker tells of all that was dropped so far. Source: `guardrails`.
+    At least one message is kept. Unchanged if the window fits `budget` tokens or has no more than two
+    messages other than system. The one marker tells of all that was dropped so far. Source: `guardrails`.
     """
 
     marks = "compacted"

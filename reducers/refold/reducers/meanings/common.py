@@ -45,7 +45,10 @@ def reference(state: RunState, role: Role, size: Size) -> MessageRef:
 
 
 def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
-    """The messages that an event brings with it, the next in number. A forged log may name a unit that is no reply before them."""
+    """The messages that an event brings with it, the next in number.
+
+    A forged log may name a unit that is no reply before them.
+    """
     first, reply = state.messages + 1, 0
     made: list[MessageRef] = []
     for part, head in enumerate(heads):
@@ -65,7 +68,8 @@ def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
 
 
 def check_ranges(kind: str, ranges: Ranges, messages: int) -> None:
-    """Raise `UnexpectedEvent` unless these lie apart, and within the messages that there are: a forged log may say anything.
+    """Raise `UnexpectedEvent` unless these lie apart, and within the messages that there are: a forged log
+    may say anything.
 
     They stand in the order of the window, where a summary comes before messages that are older than itself.
     """
@@ -90,7 +94,9 @@ def no_longer_asked(state: RunState) -> RunState:
 
 
 def found_out(state: RunState) -> RunState:
-    """Of a batch that has begun: nobody is asked any more once no call is left that only a person can tell about."""
+    """Of a batch that has begun: nobody is asked any more once no call is left that only a person can tell
+    about.
+    """
     # What is run then has as long as it had: nothing of it ran while the person was asked.
     asked = state.asked_at
     if asked is None or state.approval is not None or unknown_calls(state):
@@ -127,7 +133,9 @@ def later(waiting: Waiting, by: int) -> Waiting:
 
 
 def context_observed(state: RunState, event: ContextObserved) -> RunState:
-    """Messages join the window, those of an open batch first; what was dropped leaves before the next request."""
+    """Messages join the window, those of an open batch first; what was dropped leaves before the next
+    request.
+    """
     if state.request or state.summary or state.approval:
         raise _unexpected("the model, or a person, is being asked already")
     _check(state, event)
@@ -147,7 +155,9 @@ def context_observed(state: RunState, event: ContextObserved) -> RunState:
 
 
 def _check(state: RunState, event: ContextObserved) -> None:
-    """A forged log may say anything: ranges lie apart among the messages that there are, a result has its call."""
+    """A forged log may say anything: ranges lie apart among the messages that there are, a result has its
+    call.
+    """
     check_ranges("context_observed", event.kept or (), state.messages)
     units = {head.unit for head in event.messages if head.role is Role.TOOL}
     if any(unit >= len(event.messages) or event.messages[unit].role is not Role.ASSISTANT for unit in units):

@@ -144,7 +144,9 @@ def input_received(state: RunState, event: events.InputReceived) -> RunState:
 
 
 def approval_answered(state: RunState, event: events.ApprovalAnswered) -> RunState:
-    """A person decided about calls. What comes after its time counts as nothing said, here and for the chain."""
+    """A person decided about calls. What comes after its time counts as nothing said, here and for the
+    chain.
+    """
     asked = _waiting(state, "approval_answered", "an answer about calls").approval
     if asked is None or not event.answers:
         raise UnexpectedEvent("approval_answered", "nobody was asked about calls, or it answers about none")
@@ -228,7 +230,9 @@ def amended_setup(old: Setup, event: events.PolicyAmended) -> Setup:
 
 
 def _settled(spent: Spent, step: Spent) -> Spent:
-    """What was spent, with the waits of a step that succeeded; `step` is what had been spent when it began."""
+    """What was spent, with the waits of a step that succeeded; `step` is what had been spent when it
+    began.
+    """
     waited = spent.retry_wait - step.retry_wait
     if not waited and spent.settled_wait == spent.retry_wait:
         return spent
@@ -313,7 +317,9 @@ def forked_setup(old: Setup, event: RunForked) -> Setup:
 
 
 def _later(state: RunState, downtime: int) -> RunState:
-    """The state, so much later: what is still asked for or under way has as long as it had when the parent went on."""
+    """The state, so much later: what is still asked for or under way has as long as it had when the parent
+    went on.
+    """
     if not downtime:
         return state
     if state.approval is not None:
@@ -324,7 +330,9 @@ def _later(state: RunState, downtime: int) -> RunState:
 
 
 def _left_open(state: RunState, event: RunForked) -> RunState:
-    """The parent began these calls, and how they ended is no part of the fork: they keep the keys that they had."""
+    """The parent began these calls, and how they ended is no part of the fork: they keep the keys that they
+    had.
+    """
     before = state.setup.run
     for call in underway(state):
         state = with_call(state, replace(call, begun_in=call.begun_in or before))
@@ -332,7 +340,9 @@ def _left_open(state: RunState, event: RunForked) -> RunState:
 
 
 def _withdrawn(state: RunState) -> RunState:
-    """What the parent was about to ask the model was never asked here; nor was the step taken that it began."""
+    """What the parent was about to ask the model was never asked here; nor was the step taken that it
+    began.
+    """
     request = state.request
     if request is not None:
         steps = state.spent.steps - (request.event.purpose == "step")

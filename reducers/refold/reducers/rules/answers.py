@@ -53,7 +53,9 @@ def _next_calls(state: RunState, batch: Batch, calls: tuple[str, ...]) -> ToolsD
 
 @switched_by(lambda policy: None if policy.refusal == "wait" else policy.refusal)
 def provider_refusal(means: str, flow: Flow) -> bool:
-    """R13: the provider's filter stopped the answer. Where it `wait`s that is a finished turn like any other."""
+    """R13: the provider's filter stopped the answer. Where it `wait`s that is a finished turn like any
+    other.
+    """
     answer = flow.state.answer
     if answer is None or answer.event.stop is not StopReason.CONTENT_FILTER or answer.event.calls:
         return False
@@ -84,7 +86,9 @@ def turned_down(flow: Flow) -> bool:
 
 
 def graced(flow: Flow) -> bool:
-    """The answer to the one request that a limit granted: kept, its calls refused; then the limit ends the run."""
+    """The answer to the one request that a limit granted: kept, its calls refused; then the limit ends the
+    run.
+    """
     answer = flow.state.answer
     if answer is None or answer.asked.purpose != "grace":
         return False

@@ -28,8 +28,8 @@ def retry(flow: Flow) -> bool:
     attempt = failed.asked.event.attempt
     other = _next_model(state, attempt, retryable=retryable, exhausted=retryable and not again)
     if other is not None and in_window(policy, elapsed, wait):
-        # A model that has failed for good is left at once, and the next begins anew; one that is only left at this
-        # attempt was going to be asked again, and the attempts go on.
+        # A model that has failed for good is left at once, and the next begins anew; one that is only left at
+        # this attempt was going to be asked again, and the attempts go on.
         following, pause = (attempt + 1, wait) if again else (1, 0)
         flow.say(scheduled(state, failure, following, pause, other, Cause.FALLBACK))
         return True
@@ -39,7 +39,9 @@ def retry(flow: Flow) -> bool:
 
 
 def _number(state: RunState, failed: LastFailure) -> int:
-    """How many failures of its kind this model has had in this step: a class with numbers of its own has a count."""
+    """How many failures of its kind this model has had in this step: a class with numbers of its own has a
+    count.
+    """
     own = state.policy.retry.by_class
     if not own:
         return failed.asked.event.attempt
@@ -54,7 +56,9 @@ def _count(state: RunState, failure: FailureClass) -> int:
 
 
 def model_after_break(state: RunState) -> str:
-    """The model of the step that follows a broken stream: another one, once so many streams of this one broke."""
+    """The model of the step that follows a broken stream: another one, once so many streams of this one
+    broke.
+    """
     return _next_model(state, 0, retryable=True, exhausted=False) or state.model
 
 
@@ -114,7 +118,10 @@ def _stream(policy: Policy) -> Stream | None:
 
 @switched_by(_truncation)
 def broken_calls(knob: Truncation, flow: Flow) -> bool:
-    """R6: an answer cut inside a call. What is incomplete is refused and not shown; so are the calls beside it."""
+    """R6: an answer cut inside a call.
+
+    What is incomplete is refused and not shown; so are the calls beside it.
+    """
     answer = _cut(flow.state)
     if answer is None or not _incomplete(answer):
         return False
@@ -131,7 +138,9 @@ def broken_calls(knob: Truncation, flow: Flow) -> bool:
 
 @switched_by(_truncation)
 def truncation(knob: Truncation, flow: Flow) -> bool:
-    """R14: an answer without calls that was cut at the output limit: the model is asked to go on from there."""
+    """R14: an answer without calls that was cut at the output limit: the model is asked to go on from
+    there.
+    """
     answer = _cut(flow.state)
     if answer is None or answer.event.calls or knob.when == "broken_calls":
         return False
@@ -177,7 +186,9 @@ def empty(knob: Empty, flow: Flow) -> bool:
 
 @switched_by(_stream)
 def broken_stream(knob: Stream, flow: Flow) -> bool:
-    """F3: a stream that broke is asked for again as a new step; text that had arrived is kept and gone on from."""
+    """F3: a stream that broke is asked for again as a new step; text that had arrived is kept and gone on
+    from.
+    """
     state, failed = flow.state, flow.state.failure
     if failed is None or failed.event.failure is not FailureClass.STREAM_BROKEN:
         return False
@@ -225,7 +236,9 @@ def overflow(knob: Overflow, flow: Flow) -> bool:
 
 @switched_by(lambda policy: policy.overflow if policy.overflow and policy.overflow.stops else None)
 def overflow_stop(knob: Overflow, flow: Flow) -> bool:
-    """R2: the provider said so by the word with which it stopped. The answer is kept, its calls are refused."""
+    """R2: the provider said so by the word with which it stopped. The answer is kept, its calls are
+    refused.
+    """
     answer = flow.state.answer
     if answer is None or answer.event.stop_raw not in knob.stops:
         return False
@@ -234,7 +247,9 @@ def overflow_stop(knob: Overflow, flow: Flow) -> bool:
 
 
 def room(flow: Flow) -> bool:
-    """R2, once no limit and no keyword has ended the run by the answer: what is to be done about the overflow."""
+    """R2, once no limit and no keyword has ended the run by the answer: what is to be done about the
+    overflow.
+    """
     if flow.state.overflowed:
         make_room(flow)
     return flow.state.overflowed

@@ -1,7 +1,8 @@
 """How decisions are derived, and the ways to end a run.
 
-What stands in the order of checks is either a check itself, a step of the machine that every run has, or a rule: bound to
-a policy it is a check, or nothing where the policy has it off. So no check asks whether it is on.
+What stands in the order of checks is either a check itself, a step of the machine that every run has, or a
+rule: bound to a policy it is a check, or nothing where the policy has it off. So no check asks whether it is
+on.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,9 @@ from refold.reducers.vocabulary import Cause, Refusal, Role
 
 
 class Flow:
-    """What follows from `fact`: the decisions that were `said`, each with the state after it, and the latest `state`."""
+    """What follows from `fact`: the decisions that were `said`, each with the state after it, and the latest
+    `state`.
+    """
 
     __slots__ = ("fact", "said", "state")
 
@@ -39,8 +42,10 @@ class Flow:
 
 
 Check = Callable[[Flow], bool]
-"""One check of a phase: says decisions, and returns whether it has spoken for its place, as one does too that has nothing
-to say and leaves none after it anything to decide. What it decides may settle the run, which ends the phase."""
+"""One check of a phase: says decisions, and returns whether it has spoken for its place, as one does too that
+has nothing to say and leaves none after it anything to decide. What it decides may settle the run, which ends
+the phase.
+"""
 
 
 class Rule:
@@ -49,7 +54,9 @@ class Rule:
     __slots__ = ()
 
     def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check under this policy, with these guards on duty (None for one that is not there); None: it is off."""
+        """The check under this policy, with these guards on duty (None for one that is not there); None: it
+        is off.
+        """
         raise NotImplementedError
 
 
@@ -79,7 +86,9 @@ class Switched(Rule, Generic[KnobT]):
 def switched_by(
     knob: Callable[[Policy], KnobT | None],
 ) -> Callable[[Callable[[KnobT, Flow], bool]], Switched[KnobT]]:
-    """Make a function a rule: it is asked under the policies for which `knob` has a value, with that value."""
+    """Make a function a rule: it is asked under the policies for which `knob` has a value, with that
+    value.
+    """
     return lambda check: Switched(knob, check)
 
 
@@ -127,7 +136,9 @@ class WithoutCalls(Rule):
 
 
 def settled(state: RunState) -> bool:
-    """Whether there is nothing left to decide now: the run has ended, or something in the world comes next."""
+    """Whether there is nothing left to decide now: the run has ended, or something in the world comes
+    next.
+    """
     return state.agent_state.terminal or state.asked_at is not None or busy(state) or waits(state)
 
 
@@ -139,7 +150,9 @@ def busy(state: RunState) -> bool:
 
 
 def in_flight(state: RunState) -> bool:
-    """Whether a result is still to come: of a call that was dispatched, or, with its batch, of one that was refused in its source."""
+    """Whether a result is still to come: of a call that was dispatched, or, with its batch, of one that was
+    refused in its source.
+    """
     begun = state.agent_state.awaits_tools
     # A plain loop: this is asked after every check that decides.
     for call in state.batch.calls if state.batch else ():
@@ -265,7 +278,9 @@ def may_inject(state: RunState) -> bool:
 
 
 def ask_about_doubts(flow: Flow) -> bool:
-    """A person is asked how calls ended that nothing but a person can tell, once they are all that is left."""
+    """A person is asked how calls ended that nothing but a person can tell, once they are all that is
+    left.
+    """
     state = flow.state
     if state.stopping is not None or state.asked_at is not None:
         return False

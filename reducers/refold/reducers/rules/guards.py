@@ -32,7 +32,9 @@ from refold.reducers.window import refs
 
 
 class Guards(Rule):
-    """A check by the guards of one place. The first that stops the run wins; what does not stop accumulates."""
+    """A check by the guards of one place. The first that stops the run wins; what does not stop
+    accumulates.
+    """
 
     __slots__ = ("place",)
 

@@ -43,7 +43,9 @@ def _observed(policy: Policy) -> tuple[Pass, ...] | None:
 
 @switched_by(_observed)
 def observed_history(passes: tuple[Pass, ...], flow: Flow) -> bool:
-    """Before another attempt of an imported run: what its own harness dropped meanwhile leaves, and no more."""
+    """Before another attempt of an imported run: what its own harness dropped meanwhile leaves, and no
+    more.
+    """
     if flow.state.observed is not None:
         _run(flow, passes)
     return True

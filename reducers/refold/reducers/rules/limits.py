@@ -93,7 +93,9 @@ def _rows(limits: Sequence[Limit]) -> list[_LimitRow]:
 
 
 class Limits(Rule):
-    """A check of the limits looked at at `check`: those of the first kind first, then in the policy's order."""
+    """A check of the limits looked at at `check`: those of the first kind first, then in the policy's
+    order.
+    """
 
     __slots__ = ("check", "kinds")
 
@@ -159,7 +161,9 @@ def _reached(flow: Flow, limit: Limit) -> None:
 
 
 def deferred(flow: Flow) -> bool:
-    """R12, T3: a limit that was judged on the response ends the run, now that its batch is done or it has none."""
+    """R12, T3: a limit that was judged on the response ends the run, now that its batch is done or it has
+    none.
+    """
     found = flow.state.deferred
     if found is None:
         return False

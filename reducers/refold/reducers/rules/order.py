@@ -1,8 +1,8 @@
 """The order of checks: every phase and its checks, in one place; and every version of the rules.
 
-A policy only switches checks on: each phase is bound to it once, and only what is on is asked. The first check that stops
-the run wins; what does not stop accumulates. Limits win over recoveries, recoveries over the end of a turn. A new rule is a
-line here, a new guard is not even that: it names the place where it speaks.
+A policy only switches checks on: each phase is bound to it once, and only what is on is asked. The first
+check that stops the run wins; what does not stop accumulates. Limits win over recoveries, recoveries over the
+end of a turn. A new rule is a line here, a new guard is not even that: it names the place where it speaks.
 
 A run is decided by the rules that it was started under, for as long as it lives: resumed or audited, by
 whatever version of refold.
@@ -185,7 +185,8 @@ ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
 )
 
 Look = Callable[[Entry, Flow], None]
-"""Is shown each entry of the order that is asked, and the flow so far: its state, and what was said before."""
+"""Is shown each entry of the order that is asked, and the flow so far: its state, and what was said before.
+"""
 
 
 def decide(state: RunState, fact: ev.Fact, look: Look | None = None) -> list[tuple[ev.Decision, RunState]]:
@@ -223,8 +224,11 @@ Bound = tuple[tuple[Entry, Check | None], ...]
 
 
 def _checks(phase: Phase, state: RunState) -> Bound:
-    """What the policy has on of a phase, in order; bound once for a policy and the guards that it is run with."""
-    # The memo hangs on the value that it follows from, so a run under another policy, or with other guards, has its own.
+    """What the policy has on of a phase, in order; bound once for a policy and the guards that it is run
+    with.
+    """
+    # The memo hangs on the value that it follows from, so a run under another policy, or with other guards,
+    # has its own.
     kept = state.setup.checks
     guards = [watch.guard for watch in state.guards] if state.guards else []
     found = kept.get(phase)
@@ -269,7 +273,9 @@ def _after_a_wait(state: RunState) -> Phase:
 
 
 def _next(phase: Phase, state: RunState) -> Phase | None:
-    """After an answer whose calls were all refused the batch is complete; after a batch, and a turn to go on, ask."""
+    """After an answer whose calls were all refused the batch is complete; after a batch, and a turn to go on,
+    ask.
+    """
     if phase is Phase.RESPONSE and not state.overflowed:
         return Phase.ANSWER
     if phase in (Phase.ANSWER, Phase.APPROVAL) and state.answer is not None and state.answer.event.calls:

@@ -1,6 +1,7 @@
 """The request, and its reminders.
 
-Source: the pressure tiers of Utah and Hermes; that kept ones made models stop using tools is Hermes' own finding.
+Source: the pressure tiers of Utah and Hermes; that kept ones made models stop using tools is Hermes' own
+finding.
 """
 
 import hashlib
@@ -25,7 +26,9 @@ from refold.reducers.vocabulary import Cause, Role
 
 
 def progress(*, before_history: bool) -> Switched[Progress]:
-    """P6 or P8: every so many steps, how much time was used. Once a step, also where a summary came between."""
+    """P6 or P8: every so many steps, how much time was used. Once a step, also where a summary came
+    between.
+    """
 
     def knob(policy: Policy) -> Progress | None:
         found = policy.progress
@@ -65,7 +68,9 @@ Reminder = Callable[[RunState], Iterable[RequestText]]
 
 
 def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
-    """P9, those that are on, in this order: progress, the hint after an overflow, what guards say, the nudge, pressure."""
+    """P9, those that are on, in this order: progress, the hint after an overflow, what guards say, the nudge,
+    pressure.
+    """
     found: list[Reminder] = []
     if policy.progress is not None and not policy.progress.kept:
         found.append(partial(_progress, policy.progress))
@@ -170,9 +175,11 @@ def _request(said: Sequence[Reminder], flow: Flow) -> bool:
 
 
 def request_again(flow: Flow) -> bool:
-    """After a back-off: the next attempt at the same step, or at the same grace request, shown the same texts.
+    """After a back-off: the next attempt at the same step, or at the same grace request, shown the same
+    texts.
 
-    Each in the words of the policy in force; but for those of a guard that an amendment took out, and its words with it.
+    Each in the words of the policy in force; but for those of a guard that an amendment took out, and its
+    words with it.
     """
     state = flow.state
     assert state.backoff is not None
@@ -206,7 +213,9 @@ def request_grace(state: RunState) -> ModelRequested:
 
 
 def model_next(state: RunState) -> str:
-    """The model of the next request, "" for the run's own: a success returns to that one, unless the policy stays."""
+    """The model of the next request, "" for the run's own: a success returns to that one, unless the policy
+    stays.
+    """
     fallback, answer = state.policy.retry.fallback, state.answer
     failed = state.failure is not None or (answer is not None and answer.silent)
     return state.model if failed or (fallback is not None and fallback.sticky) else ""
@@ -255,8 +264,8 @@ def view_digest(
 ) -> str:
     """A digest of all that the next request shows: the window, the tools offered, the model and its settings.
 
-    It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which are
-    salted where they are not the harness's own: views compare within a lineage, and in replays.
+    It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which
+    are salted where they are not the harness's own: views compare within a lineage, and in replays.
     """
     setup, seen = state.setup, state.window.digest
     offer = setup.offer

@@ -1,1 +1,4 @@
-"""Exports: logs in the shapes that other programs read. Each takes events in order, and holds no more than a turn of them."""
+"""Exports: logs in the shapes that other programs read.
+
+Each takes events in order, and holds no more than a turn of them.
+"""

@@ -1,7 +1,7 @@
 """A run for an incident ticket, in Markdown.
 
-Nothing that a log says is ever markup: it stands in code, between fences longer than any in it, with what cannot be seen or
-moves a cursor shown as its escape. Long texts are cut, and say where the rest is.
+Nothing that a log says is ever markup: it stands in code, between fences longer than any in it, with what
+cannot be seen or moves a cursor shown as its escape. Long texts are cut, and say where the rest is.
 """
 
 import re
@@ -29,7 +29,10 @@ _SAID = {LimitUnit.NANOSECONDS: "s", LimitUnit.NANO_USD: "USD"}
 
 
 class Checks(Follower[Iterator[tuple[str, str]]]):
-    """What a log goes by, beside the audit of `auditor`, which is to follow it too. `code` makes a text code within a line."""
+    """What a log goes by, beside the audit of `auditor`, which is to follow it too.
+
+    `code` makes a text code within a line.
+    """
 
     def __init__(self, auditor: Auditor, code: Callable[[str], str]) -> None:
         self._auditor, self._code = auditor, code
@@ -107,10 +110,11 @@ _TICKS = re.compile("`+")
 async def markdown(
     store: Store, run: str, upto: int | None, harmless: Harmless, registry: Registry = BUILTIN
 ) -> tuple[RunSummary, AsyncIterator[str]]:
-    """What a run is up to event `upto` (None: the last), and the text of its ticket, in pieces that end lines.
+    """What a run is up to event `upto` (None: the last), and the text of its ticket, in pieces that end
+    lines.
 
-    Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that ends.
-    Raises `UnknownRun`, `NewerLog`, and `Damaged` where that is nothing.
+    Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that
+    ends. Raises `UnknownRun`, `NewerLog`, and `Damaged` where that is nothing.
     """
     ticket, auditor = Ticket(harmless), Auditor(run, registry)
     decisive, checks = Decisive(ticket), Checks(auditor, ticket.code)
@@ -138,7 +142,9 @@ async def _written(
 
 
 class Decisive(Follower[Iterator[str]]):
-    """The events that made the run what it was: stops, refusals, failures, prunes, and what the source recorded of such."""
+    """The events that made the run what it was: stops, refusals, failures, prunes, and what the source
+    recorded of such.
+    """
 
     def __init__(self, ticket: "Ticket") -> None:
         self._ticket = ticket
@@ -174,7 +180,9 @@ class Decisive(Follower[Iterator[str]]):
                 yield f"- {count - 1} more of {self._ticket.code(odd)}, the last at event {last}\n"
 
     def _again(self, seq: int, odd: str) -> bool:
-        """Whether this was found before: a source may be odd in one way hundreds of times, and the rest would drown."""
+        """Whether this was found before: a source may be odd in one way hundreds of times, and the rest would
+        drown.
+        """
         if odd not in self._odd and len(self._odd) >= MOST_DECISIVE:
             return False
         count = self._odd.get(odd, (0, 0))[0] + 1

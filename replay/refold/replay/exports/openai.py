@@ -1,7 +1,7 @@
 """The conversation as OpenAI chat messages.
 
-All messages in the order in which they joined, those too that were pruned later; as they were said, not as they were shown
-shorter. What the model saw at one request is another question: `refold view RUN@t7`.
+All messages in the order in which they joined, those too that were pruned later; as they were said, not as
+they were shown shorter. What the model saw at one request is another question: `refold view RUN@t7`.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -53,8 +53,9 @@ class Trail:
             return None
 
     def fresh(self) -> tuple[int, tuple[Message, ...]] | None:
-        """What the request that is under way shows behind what the one before showed: how many messages that was, and the new
-        ones. 0 and the whole view where that is not how it begins, and at the first. None where some of it was erased.
+        """What the request that is under way shows behind what the one before showed: how many messages that
+        was, and the new ones. 0 and the whole view where that is not how it begins, and at the first. None
+        where some of it was erased.
         """
         shown, self._shown = self._shown, self.state.window.chunks
         if not shown or not _begins(self._shown, shown):
@@ -76,7 +77,9 @@ class Trail:
         return before, (*told, *once)
 
     def joined(self) -> list[Message]:
-        """The messages that joined the conversation since this was asked last, in the order of their numbers."""
+        """The messages that joined the conversation since this was asked last, in the order of their
+        numbers.
+        """
         if self.state.window is self._window:
             return []
         self._window = self.state.window
@@ -87,7 +90,9 @@ class Trail:
         return [self._message(ref) for ref in new]
 
     def pending(self) -> list[Message]:
-        """The results that wait for the others of their batch: at the end of a log, messages that never joined."""
+        """The results that wait for the others of their batch: at the end of a log, messages that never
+        joined.
+        """
         batch = self.state.batch
         return [
             self._message(call.result) for call in (batch.calls if batch else ()) if call.result is not None
@@ -104,7 +109,10 @@ class Trail:
 
 
 def _begins(now: Chunks, then: Chunks) -> bool:
-    """Whether a window begins with all of an earlier one. Chunks that nothing was added to are the same objects."""
+    """Whether a window begins with all of an earlier one.
+
+    Chunks that nothing was added to are the same objects.
+    """
     return len(now) >= len(then) and all(
         mine is theirs or mine.refs[: len(theirs)] == theirs.refs
         for mine, theirs in zip(now, then, strict=False)
@@ -117,8 +125,8 @@ _ENCODER = msgspec.json.Encoder()
 async def openai_messages(store: Store, run: str, upto: int | None = None) -> AsyncIterator[str]:
     """One JSON object, in pieces; the last one ends its line.
 
-    `{"id", "model", "messages", "tools", "metadata": {"events", "state", "reason"}}`; of an imported run `source_end`
-    and `source_says`, too. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
+    `{"id", "model", "messages", "tools", "metadata": {"events", "state", "reason"}}`; of an imported run
+    `source_end` and `source_says`, too. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
     """
     trail = Trail()
     between = ""
@@ -136,7 +144,10 @@ async def openai_messages(store: Store, run: str, upto: int | None = None) -> As
 
 
 def of_message(message: Message) -> dict[str, Any]:
-    """One message as the chat API takes it. Reasoning is `reasoning_content`, as providers that show it write it."""
+    """One message as the chat API takes it.
+
+    Reasoning is `reasoning_content`, as providers that show it write it.
+    """
     made: dict[str, Any] = {"role": str(message.role), "content": message.text}
     if message.role is Role.ASSISTANT:
         if message.reasoning:

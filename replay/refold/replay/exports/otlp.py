@@ -1,10 +1,11 @@
-"""Spans by OpenTelemetry's GenAI conventions, as OTLP/JSON: what a collector, or a viewer of traces, takes in.
+"""Spans by OpenTelemetry's GenAI conventions, as OTLP/JSON: what a collector, or a viewer of traces, takes
+in.
 
-A run is an `invoke_agent` span; under it a `chat` span for each request that ended and an `execute_tool` span for each result.
-Decisions (guards, prunes, refusals, retries) are events of the span that follows them. Ids are digests of the run and the event,
-so that the same log is the same trace wherever and however often it is exported.
-Source: opentelemetry-proto `trace.proto` in its JSON encoding (ids in hex, 64-bit integers as text), and the conventions of
-`gen_ai.*`; what is in no convention is under `refold.*`.
+A run is an `invoke_agent` span; under it a `chat` span for each request that ended and an `execute_tool` span
+for each result. Decisions (guards, prunes, refusals, retries) are events of the span that follows them. Ids
+are digests of the run and the event, so that the same log is the same trace wherever and however often it is
+exported. Source: opentelemetry-proto `trace.proto` in its JSON encoding (ids in hex, 64-bit integers as
+text), and the conventions of `gen_ai.*`; what is in no convention is under `refold.*`.
 """
 
 import hashlib
@@ -38,9 +39,11 @@ Attributes = dict[str, Any]
 async def otlp_spans(
     store: Store, run: str, upto: int | None = None, *, content: bool = True, prompts: bool = False
 ) -> AsyncIterator[str]:
-    """One `resourceSpans` entry, in pieces: join those of several runs by commas. Without `content` no word that was said.
+    """One `resourceSpans` entry, in pieces: join those of several runs by commas. Without `content` no word
+    that was said.
 
-    Of what a request showed, what the one before had not; with `prompts` all of it, each time: the square of a long run.
+    Of what a request showed, what the one before had not; with `prompts` all of it, each time: the square of
+    a long run.
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
@@ -57,7 +60,9 @@ async def otlp_spans(
 
 
 class Spans:
-    """Takes the steps of a run, and makes its spans. It holds one turn's decisions and the calls under way."""
+    """Takes the steps of a run, and makes its spans. It holds one turn's decisions and the calls under
+    way.
+    """
 
     def __init__(self, run: str, *, content: bool = True, prompts: bool = False) -> None:
         self.trail = Trail()

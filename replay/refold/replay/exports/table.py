@@ -2,8 +2,9 @@
 
 Body and content are the stored bytes, so that the hash chain can be checked of the lines alone.
 
-What a column means is what the row's field means (`refold.replay.queries.rows`); what an event does not have is null. Lists are
-reduced to what a query asks for: the first name (in `tool`, in `guard`, of all else in `what`), the first call; all stand in the body.
+What a column means is what the row's field means (`refold.replay.queries.rows`); what an event does not have
+is null. Lists are reduced to what a query asks for: the first name (in `tool`, in `guard`, of all else in
+`what`), the first call; all stand in the body.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -30,7 +31,8 @@ _HEX = ("hash", "salt", "content_digest")
 class EventLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line. `hash`, `salt` and `content_digest` are hex; `at` is nanoseconds since the Unix epoch.
 
-    An event that said nothing has neither `content` nor `content_digest`; one whose content was erased has the digest.
+    An event that said nothing has neither `content` nor `content_digest`; one whose content was erased has
+    the digest.
     """
 
     run: str
@@ -138,9 +140,10 @@ COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
 )
 """The columns in order, each with its type.
 
-`recorded_at` is nanoseconds since the Unix epoch (in a file an instant without a zone: UTC), null where a transcript told none,
-and so is every time of such a run; `elapsed` and `duration` are seconds, `cost` US dollars. `says` is the event in one line, of a call its
-tool and main argument; `body` and `content` are its JSON text. `format` and `source` name, in an imported run, the transcript's format and file.
+`recorded_at` is nanoseconds since the Unix epoch (in a file an instant without a zone: UTC), null where a
+transcript told none, and so is every time of such a run; `elapsed` and `duration` are seconds, `cost` US
+dollars. `says` is the event in one line, of a call its tool and main argument; `body` and `content` are its
+JSON text. `format` and `source` name, in an imported run, the transcript's format and file.
 """
 
 TableRow = Mapping[str, str | int | float | bool | None]
@@ -158,7 +161,9 @@ _NANO = frozenset({"elapsed", "cost", "duration"})
 
 
 class Table:
-    """Makes the rows of one run's steps, in order. It remembers what its first event says of the whole run."""
+    """Makes the rows of one run's steps, in order. It remembers what its first event says of the whole
+    run.
+    """
 
     def __init__(self, *, content: bool = True) -> None:
         self._content, self._place = content, START
@@ -217,7 +222,10 @@ _INT64 = 1 << 63
 
 
 class ParquetFile:
-    """Writes rows into an open file; as a context manager, its end too. Raises `WrongUse` where pyarrow is not installed."""
+    """Writes rows into an open file; as a context manager, its end too.
+
+    Raises `WrongUse` where pyarrow is not installed.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         arrow, parquet = _loaded()

@@ -1,11 +1,13 @@
 """What a person reads of a call, and what the call asks to change.
 
-Tools name their arguments alike, whoever made them: what is run, looked for, fetched or opened goes by one of a few dozen names. So
-the main argument is the first of these names that the arguments have; without one, the first text among them; without a text, what
-the first thing in a list of things says, and how many more there are; else all of them, as they were written. What is no JSON object is its own main argument. Nothing here is made harmless: whoever shows it does that.
+Tools name their arguments alike, whoever made them: what is run, looked for, fetched or opened goes by one of
+a few dozen names. So the main argument is the first of these names that the arguments have; without one, the
+first text among them; without a text, what the first thing in a list of things says, and how many more there
+are; else all of them, as they were written. What is no JSON object is its own main argument. Nothing here is
+made harmless: whoever shows it does that.
 
-Known are tools of common agents by their names, shells by the commands that they are given, and tools that were declared read-only.
-Of any other tool it is unknown: its name proves nothing.
+Known are tools of common agents by their names, shells by the commands that they are given, and tools that
+were declared read-only. Of any other tool it is unknown: its name proves nothing.
 """
 
 import re
@@ -50,18 +52,25 @@ ERASED = "(erased)"
 
 
 def main_argument(arguments: str) -> str:
-    """The main argument of a call, whole; `arguments` is the JSON text that the model wrote. Pure; never raises."""
+    """The main argument of a call, whole; `arguments` is the JSON text that the model wrote.
+
+    Pure; never raises.
+    """
     return _main(arguments, nested=True)[0]
 
 
 def command_argument(arguments: str) -> str | None:
-    """The command that a call runs, whole; None where none of its arguments is called so. Pure; never raises."""
+    """The command that a call runs, whole; None where none of its arguments is called so. Pure; never
+    raises.
+    """
     said, is_command = _main(arguments, nested=True)
     return said if is_command else None
 
 
 def begun_argument(arguments: str) -> str:
-    """The main argument of a call that is still written, as far as it is there; "" where nothing can be read yet."""
+    """The main argument of a call that is still written, as far as it is there; "" where nothing can be read
+    yet.
+    """
     begun = arguments[:_BEGUN]
     closed, comma = _closed(begun)
     for text in (closed, _closed(begun[:comma])[0]):
@@ -72,7 +81,9 @@ def begun_argument(arguments: str) -> str:
 
 
 def _closed(begun: str) -> tuple[str, int]:
-    """The beginning of a JSON object with all closed that is open in it, and the place of its own last comma."""
+    """The beginning of a JSON object with all closed that is open in it, and the place of its own last
+    comma.
+    """
     ends, comma, quoted, escaped = list[str](), 0, False, False
     for place, character in enumerate(begun):
         if quoted:
@@ -120,7 +131,9 @@ def elided(text: str, most: int) -> str:
 
 
 def shown_argument(arguments: str, most: int) -> str:
-    """The main argument of a call as one line of at most `most` characters; a command of several lines as one with `; `."""
+    """The main argument of a call as one line of at most `most` characters; a command of several lines as one
+    with `; `.
+    """
     said, is_command = _main(arguments, nested=True)
     if is_command and "\n" in said and (parts := commands.split(said)):
         line = "".join(joint + text for joint, text in parts)
@@ -129,7 +142,9 @@ def shown_argument(arguments: str, most: int) -> str:
 
 
 def brief(text: str | None, most: int) -> str:
-    """The beginning of a text as one line, white space made single; `(erased)` where it is not there any more."""
+    """The beginning of a text as one line, white space made single; `(erased)` where it is not there any
+    more.
+    """
     if text is None:
         return ERASED
     line = " ".join(text[: _LONG * most].split())
@@ -144,7 +159,9 @@ def called(name: str, arguments: str | None, most: int) -> str:
 
 
 def called_with(name: str, arguments: str | None, most: int) -> str:
-    """A call in a line with all that it is called with, each shortened to `most` characters: for whoever decides about it."""
+    """A call in a line with all that it is called with, each shortened to `most` characters: for whoever
+    decides about it.
+    """
     given = None if arguments is None else _given(arguments)
     main = main_argument(arguments or "")
     if arguments is None or not given or main == arguments.strip():
@@ -196,7 +213,9 @@ def _with_path(first: str, found: dict[str, str]) -> str:
 
 
 def _things(value: object) -> str:
-    """What the first of some things says, as of a list of tasks, and how many more there are; "" of anything else."""
+    """What the first of some things says, as of a list of tasks, and how many more there are; "" of anything
+    else.
+    """
     things = cast("list[object]", value if isinstance(value, list) else [value])
     first = cast("dict[str, object]", things[0]) if things and isinstance(things[0], dict) else {}
     names = (*_NAMES, *_OF_A_THING, *(first if isinstance(value, list) else ()))
@@ -206,7 +225,10 @@ def _things(value: object) -> str:
 
 
 def _said(value: object) -> str:
-    """What is a text, or a list of nothing else, as one; "" of anything else. Of what a shell is to run, only that."""
+    """What is a text, or a list of nothing else, as one; "" of anything else.
+
+    Of what a shell is to run, only that.
+    """
     if isinstance(value, str):
         return value if value.strip() else ""
     if not isinstance(value, list) or not value:
@@ -263,9 +285,11 @@ _HARMFUL_WORDS = frozenset(
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call asks to change. `what` names it, in order: `Edit`, `git push`, `> notes.txt`; empty unless it `changes`.
+    """What a call asks to change. `what` names it, in order: `Edit`, `git push`, `> notes.txt`; empty unless
+    it `changes`.
 
-    `changes`: surely, if it ran. `none`: nothing outside of the conversation. `unknown`: nothing known says either.
+    `changes`: surely, if it ran. `none`: nothing outside of the conversation. `unknown`: nothing known says
+    either.
     """
 
     kind: EffectKind
@@ -277,8 +301,8 @@ UNKNOWN = Effect(kind="unknown")
 
 
 def effect_of(name: str, arguments: str | None, *, read_only: bool = False) -> Effect:
-    """What a call of the tool `name` asks to change. `arguments` is JSON text, None where they were erased; `read_only`: it was
-    declared so. Pure; never raises.
+    """What a call of the tool `name` asks to change. `arguments` is JSON text, None where they were erased;
+    `read_only`: it was declared so. Pure; never raises.
     """
     if read_only:
         return NONE
@@ -297,7 +321,8 @@ def effect_of(name: str, arguments: str | None, *, read_only: bool = False) -> E
 
 
 def is_harmful(what: str) -> bool:
-    """Whether a change reaches outside of the project or destroys something: `git push`, `rm`, `npm install`, `git checkout --`.
+    """Whether a change reaches outside of the project or destroys something: `git push`, `rm`, `npm install`,
+    `git checkout --`.
 
     `what` is one of an effect's. Such a change is named before all others, and never folded.
     """

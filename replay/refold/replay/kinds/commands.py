@@ -1,7 +1,8 @@
-"""Shell commands as text: their parts, the verb of each, whether it changes anything, and a short form that keeps every verb.
+"""Shell commands as text: their parts, the verb of each, whether it changes anything, and a short form that
+keeps every verb.
 
-Nothing here runs or expands anything. Quotes, escapes and here-documents are respected as far as a shell's grammar needs it to find
-where a command ends; `$(...)` is not looked into.
+Nothing here runs or expands anything. Quotes, escapes and here-documents are respected as far as a shell's
+grammar needs it to find where a command ends; `$(...)` is not looked into.
 """
 
 import re
@@ -10,7 +11,8 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
-# White space is one token up to what may belong to a joint: tried again at each blank, a long run of it would cost its square.
+# White space is one token up to what may belong to a joint: tried again at each blank, a long run of it would
+# cost its square.
 _TOKEN = re.compile(
     r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<joint>[ \t]*(?:&&|\|\|?&?|;;?|(?<![>&<])&(?![&>\d]))[ \t]*|\s*\n\s*)"""
     r"""|[^'"\\&|;\s]+|\s+(?<![ \t])|[ \t]+|.""",
@@ -114,7 +116,8 @@ class Part(NamedTuple):
 
 
 def split(line: str) -> list[Part]:
-    """The commands of a command line, split at `&&`, `||`, `|`, `;`, `&` and newlines outside of quotes. Pure; never raises.
+    """The commands of a command line, split at `&&`, `||`, `|`, `;`, `&` and newlines outside of quotes.
+    Pure; never raises.
 
     A newline joins as `; `. Comments and the text of a here-document belong to no part.
     """
@@ -122,7 +125,9 @@ def split(line: str) -> list[Part]:
 
 
 def split_text(line: str) -> list[Part]:
-    """As `split`, for a text of one line that may be no command: a sign joins where a command line has space around it."""
+    """As `split`, for a text of one line that may be no command: a sign joins where a command line has space
+    around it.
+    """
     parts = split(line)
     spaced = all(part.joint in ("&&", "||") or part.joint.endswith(" ") for part in parts[1:])
     return parts if spaced else [Part("", line)]
@@ -142,7 +147,9 @@ def _parts(line: str) -> Iterator[Part]:
 
 
 def _behind_document(line: str, joint: re.Match[str]) -> int:
-    """Where the next command begins: behind the here-document that the line before a newline opens, if it opens one."""
+    """Where the next command begins: behind the here-document that the line before a newline opens, if it
+    opens one.
+    """
     here = "\n" in joint[0] and _HERE.search(line, line.rfind("\n", 0, joint.start()) + 1, joint.start())
     if not here:
         return joint.end()
@@ -156,7 +163,9 @@ def words(part: str) -> list[str]:
 
 
 def command_of(part: str) -> list[str]:
-    """The words of one command from its program on: without assignments and programs that only start another."""
+    """The words of one command from its program on: without assignments and programs that only start
+    another.
+    """
     told, begin = words(part), 0
     while begin < len(told) and (told[begin] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(told[begin])):
         starter, begin = told[begin], begin + 1
@@ -189,9 +198,11 @@ def _emptied(quoted: re.Match[str]) -> str:
 
 
 def changed_by(part: str) -> str | None:
-    """What one command changes outside of itself: its verb, `git push`, or `> FILE`; None: nothing; "": unknown.
+    """What one command changes outside of itself: its verb, `git push`, or `> FILE`; None: nothing; "":
+    unknown.
 
-    Known are common programs only. One that starts another program, as an interpreter or a build tool, is unknown.
+    Known are common programs only. One that starts another program, as an interpreter or a build tool, is
+    unknown.
     """
     told = command_of(part)
     if (file := _WRITES_FILE.search(_QUOTED.sub(_emptied, part))) and not file[1].startswith(("/dev/", "&")):
@@ -215,9 +226,11 @@ def _named(said: str, rest: Sequence[str]) -> str:
 
 
 def shorten(parts: Sequence[Part], most: int) -> str:
-    """A command line of at most `most` characters in which each command keeps its verb; what does not fit is `…`.
+    """A command line of at most `most` characters in which each command keeps its verb; what does not fit is
+    `…`.
 
-    Where there is no room for that, the options behind the verbs give way first, then commands that only read, then those of the middle.
+    Where there is no room for that, the options behind the verbs give way first, then commands that only
+    read, then those of the middle.
     """
     kept, least = list(range(len(parts))), _least
     if _needed(parts, kept, least) > most:
@@ -236,7 +249,9 @@ def shorten(parts: Sequence[Part], most: int) -> str:
 
 
 def _most_telling(changing: Sequence[int], reading: Sequence[int], count: int) -> list[int]:
-    """The numbers of `count` commands: all that change something and the first that read, or the first and last that change."""
+    """The numbers of `count` commands: all that change something and the first that read, or the first and
+    last that change.
+    """
     if count >= len(changing):
         return sorted([*changing, *reading[: count - len(changing)]])
     return [*changing[: (count + 1) // 2], *changing[len(changing) - count // 2 :]]
@@ -259,7 +274,9 @@ def _needed(parts: Sequence[Part], kept: Sequence[int], least: Callable[[str], i
 
 
 def _head(text: str) -> str:
-    """What a short form keeps of one command: its verb, and the options right behind it, as in `git reset --hard`."""
+    """What a short form keeps of one command: its verb, and the options right behind it, as in `git reset
+    --hard`.
+    """
     said, told = verb(text), command_of(text)
     last = said.rpartition(" ")[2]
     place = next((n for n, word in enumerate(told) if word.rpartition("/")[2] == last), len(told))

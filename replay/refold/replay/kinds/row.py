@@ -1,7 +1,8 @@
 """The contract of a row, and what an event says in names, codes and numbers.
 
-A row is literal: a word where the kind alone decides, a pure function of the event where it does not. Listings, the page, exports
-and counts ask rows, so that a new kind is one row more in the table and nothing else here.
+A row is literal: a word where the kind alone decides, a pure function of the event where it does not.
+Listings, the page, exports and counts ask rows, so that a new kind is one row more in the table and nothing
+else here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -108,7 +109,9 @@ Weight = Literal["routine", "plain", "decisive"]
 """`routine`: a short list leaves it out. `decisive`: it made the run what it was."""
 
 MarkedTurn = Literal["", "this", "next"]
-"""The turn whose row in a listing of turns has a word about it: the one under way, the one that the next request opens, none."""
+"""The turn whose row in a listing of turns has a word about it: the one under way, the one that the next
+request opens, none.
+"""
 
 Sign = Literal["", "guard", "prune"]
 """What an event is in a timeline, beside what failed."""
@@ -119,16 +122,18 @@ E = TypeVar("E", bound=ev.Event)
 class Kind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     """A kind of event as people are told of it.
 
-    `says` is what it says in one line without its kind, in words of ours and the log's names and numbers; `quotes` are the words of
-    somebody else that the line goes on with, in an excerpt, "" without any. Neither is harmless yet: whoever shows it sees to that.
-    `marks` is the turn that has a word about it, and `mark` this word where `says` would not do there.
+    `says` is what it says in one line without its kind, in words of ours and the log's names and numbers;
+    `quotes` are the words of somebody else that the line goes on with, in an excerpt, "" without any. Neither
+    is harmless yet: whoever shows it sees to that. `marks` is the turn that has a word about it, and `mark`
+    this word where `says` would not do there.
 
-    `texts` are the ways to what was said in it, in order: `content.text`, `reason`. `speaker` is who says that, "" where
-    nobody does. `details` are its names, codes and numbers, given the tools of the last answer's calls. `counts` is the member of
-    `Stats` in which it counts, and under which word.
+    `texts` are the ways to what was said in it, in order: `content.text`, `reason`. `speaker` is who says
+    that, "" where nobody does. `details` are its names, codes and numbers, given the tools of the last
+    answer's calls. `counts` is the member of `Stats` in which it counts, and under which word.
 
-    Comparing two runs: `compared` says whether it counts; `named` that it is aligned by its name too; `tells` that the model was
-    shown it or said it; `ignores` are fields that no second run can have alike, beside those that no kind has alike.
+    Comparing two runs: `compared` says whether it counts; `named` that it is aligned by its name too; `tells`
+    that the model was shown it or said it; `ignores` are fields that no second run can have alike, beside
+    those that no kind has alike.
     """
 
     of: type[E]

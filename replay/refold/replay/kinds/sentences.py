@@ -72,7 +72,9 @@ def calls(event: ev.ModelResponded, most: int = SHOWN) -> Iterator[str]:
 
 
 def said(event: ev.ModelResponded) -> Iterator[str]:
-    """All of an answer as a person reads it: its text, its thoughts, and each call with its main argument, whole."""
+    """All of an answer as a person reads it: its text, its thoughts, and each call with its main argument,
+    whole.
+    """
     if (content := event.content) is not None:
         yield from (content.text, content.reasoning)
         for call, arguments in zip(event.calls, content.arguments, strict=False):

@@ -198,7 +198,9 @@ def sentence(event: ev.Event) -> str:
 
 
 def remark(event: ev.Event) -> str:
-    """What an event says where its kind does not stand beside it, in a few words of ours; "" for what is no remark."""
+    """What an event says where its kind does not stand beside it, in a few words of ours; "" for what is no
+    remark.
+    """
     row = kind_for(event)
     return (row.mark or row.says)(event) if row.marks else ""
 
@@ -212,7 +214,9 @@ def details_of(event: ev.Event, tools: Tools) -> EventDetails:
 
 
 def texts_of(event: ev.Event) -> Iterator[str]:
-    """What was said in an event, one text after the other, empty ones left out: its content, the sentences of its body."""
+    """What was said in an event, one text after the other, empty ones left out: its content, the sentences of
+    its body.
+    """
     said = event.fact if isinstance(event, ev.LateResult) else event
     for way in kind_for(said).texts:
         value: object = event

@@ -1,8 +1,8 @@
 r"""`blame`: which event last changed a field of the state, and which did before that.
 
-A field is one of the names that questions know, or a path into the state as `changes` writes them: `window.ranges`,
-`guards.repetition.own`, `spent.tally.a\.b`; a member of a list may be meant by its place, too. What is compared is the
-value's JSON text.
+A field is one of the names that questions know, or a path into the state as `changes` writes them:
+`window.ranges`, `guards.repetition.own`, `spent.tally.a\.b`; a member of a list may be meant by its place,
+too. What is compared is the value's JSON text.
 """
 
 from collections import deque
@@ -31,7 +31,9 @@ _NAMED, _NAME = 40, 60
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What reads a field off a state: `pick` takes its value, `text` writes it as JSON, "" where there is nothing."""
+    """What reads a field off a state: `pick` takes its value, `text` writes it as JSON, "" where there is
+    nothing.
+    """
 
     pick: Callable[[RunState], object]
     text: Callable[[Any], str]
@@ -42,7 +44,9 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
-    """That event `seq` changed a field, at the instant `at`: its value before and after, as JSON text, "" for nothing."""
+    """That event `seq` changed a field, at the instant `at`: its value before and after, as JSON text, "" for
+    nothing.
+    """
 
     seq: int
     kind: str
@@ -53,7 +57,8 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """What a field of a run is after its event `events`, and the last events that changed it, the newest first.
+    """What a field of a run is after its event `events`, and the last events that changed it, the newest
+    first.
 
     `count` counts all changes. The first event of a log changes what is not as in a state of nothing.
     """
@@ -74,7 +79,10 @@ async def blame(
     registry: Registry = BUILTIN,
     most: int = MOST,
 ) -> Blame:
-    """Which events changed the field, up to event `upto`. Raises `BadQuestion`, `UnknownRun`, `DamagedLog`, `NewerLog`."""
+    """Which events changed the field, up to event `upto`.
+
+    Raises `BadQuestion`, `UnknownRun`, `DamagedLog`, `NewerLog`.
+    """
     # What guards remember is in the state: no other field of it asks them.
     guards = registry if field.startswith("guards") else NO_GUARDS
     return await found_by(Blamer(run, field, look_of(field), most), store, run, upto, guards)
@@ -95,7 +103,8 @@ class Blamer(Follower[Blame]):
         """Take one event. Raises as `Step.after`."""
         stored, self._state = step.stored, step.after
         picked = self._look.pick(self._state)
-        # What did not change is the same object, and a window is as long as the run: it is not written out for nothing.
+        # What did not change is the same object, and a window is as long as the run: it is not written out
+        # for nothing.
         if picked is self._picked:
             return
         self._picked, value = picked, self._look.text(picked)
@@ -226,7 +235,10 @@ def _shape(kind: shapes.Type, step: str) -> list[shapes.Type]:
 
 
 def _refuse_unknown(state: RunState, field: str) -> None:
-    """Refuse what a run never had beside things that it has, as a guard by another name. Raises `BadQuestion`."""
+    """Refuse what a run never had beside things that it has, as a guard by another name.
+
+    Raises `BadQuestion`.
+    """
     value, at = cast("object", state), 1
     for step in steps(field):
         parts = _parts(value, step)

@@ -57,8 +57,8 @@ class BadQuestion(WrongUse):
 class Field(msgspec.Struct, frozen=True):
     """What can be asked about by a name: `digits` of a number's value stand after the point.
 
-    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing for ever.
-    `rises`: in a log that can be folded it never falls; once true, it stays true.
+    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing
+    for ever. `rises`: in a log that can be folded it never falls; once true, it stays true.
     """
 
     kind: FieldKind
@@ -131,7 +131,9 @@ class Fits(msgspec.Struct, frozen=True):
 
 
 class Between(msgspec.Struct, frozen=True):
-    """The number is in the range, ends included, None: without an end; in nano-dollars and nanoseconds where it is such."""
+    """The number is in the range, ends included, None: without an end; in nano-dollars and nanoseconds where
+    it is such.
+    """
 
     field: str
     low: int | None
@@ -139,7 +141,9 @@ class Between(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """The number stands so to another field, times `factor`: a decimal number, its digits and how many stand after the point."""
+    """The number stands so to another field, times `factor`: a decimal number, its digits and how many stand
+    after the point.
+    """
 
     field: str
     order: Order
@@ -179,7 +183,8 @@ Node = Test | Not | Every | Some
 
 
 def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
-    """Whether it is so of what `read` reads; None: nobody knows, for it hangs on a text that is hidden (read as None).
+    """Whether it is so of what `read` reads; None: nobody knows, for it hangs on a text that is hidden (read
+    as None).
 
     Any other field that is not there fits nothing.
     """

@@ -1,11 +1,12 @@
 """`diff`: in what two runs differ; `bisect --when`: since when something is true.
 
-Events are aligned by turn, kind, tool and place: the second result of `bash` in turn 7 stands beside the second result of
-`bash` in turn 7, whatever came between. So one event more shifts nothing, and both logs are read once, a turn at a time.
+Events are aligned by turn, kind, tool and place: the second result of `bash` in turn 7 stands beside the
+second result of `bash` in turn 7, whatever came between. So one event more shifts nothing, and both logs are
+read once, a turn at a time.
 
-The state of a run is folded from its log, so every event before the one that is sought must be read. Of a question
-that stays true once it is, most answers are known all the same: it is asked once in a stretch of events, and in the
-stretch in which it became true by halving. Of any other, each state is asked.
+The state of a run is folded from its log, so every event before the one that is sought must be read. Of a
+question that stays true once it is, most answers are known all the same: it is asked once in a stretch of
+events, and in the stretch in which it became true by halving. Of any other, each state is asked.
 """
 
 from bisect import bisect_left
@@ -31,8 +32,9 @@ MOST = 100
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """An event that is otherwise in the other run, or not in it at all.
 
-    `left` and `right` are its numbers in the two runs, None where one lacks it; `turn` counts requests from 1, 0 before the
-    first. `name` is the call, guard or pass that it is about. `fields` is empty where a run lacks it.
+    `left` and `right` are its numbers in the two runs, None where one lacks it; `turn` counts requests from
+    1, 0 before the first. `name` is the call, guard or pass that it is about. `fields` is empty where a run
+    lacks it.
     """
 
     turn: int
@@ -44,7 +46,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. `elapsed` is in nanoseconds, `tokens` input and output, each None where it is not known; `code` None while it goes on."""
+    """What a run came to.
+
+    `elapsed` is in nanoseconds, `tokens` input and output, each None where it is not known; `code` None while
+    it goes on.
+    """
 
     run: str
     events: int
@@ -59,10 +65,11 @@ class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs side by side. `differing` counts the events that differ, `differences` has the first in their order.
+    """Two runs side by side. `differing` counts the events that differ, `differences` has the first in their
+    order.
 
-    `kinds` counts them by kind, `compared` all that were looked at. `said` is the first that changed what the model is
-    shown, or what it said. `unknown` counts events whose words are gone on one side.
+    `kinds` counts them by kind, `compared` all that were looked at. `said` is the first that changed what the
+    model is shown, or what it said. `unknown` counts events whose words are gone on one side.
     """
 
     left: RunTotals
@@ -104,7 +111,9 @@ async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
 
 
 class _LogReader:
-    """Reads a run a turn at a time, folding it as it goes. A turn begins with the first attempt of a request."""
+    """Reads a run a turn at a time, folding it as it goes. A turn begins with the first attempt of a
+    request.
+    """
 
     def __init__(self, store: Store, run: str) -> None:
         self._run, self._steps = run, Steps(stored_events(store, run), folds=True)
@@ -234,10 +243,12 @@ How = Literal["halving", "every event"]
 
 
 class FirstTrue(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the question `when` was first answered with yes: after event `seq`, of this kind, recorded at the instant `at`.
+    """Where the question `when` was first answered with yes: after event `seq`, of this kind, recorded at the
+    instant `at`.
 
-    `seq` None: never, up to the log's event `events`. `how` says whether the question was halved, `asked` how often it
-    was asked. `fields` are those that it asks for, with their values as JSON before and after the event.
+    `seq` None: never, up to the log's event `events`. `how` says whether the question was halved, `asked` how
+    often it was asked. `fields` are those that it asks for, with their values as JSON before and after the
+    event.
     """
 
     run: str
@@ -253,7 +264,8 @@ class FirstTrue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def bisect(store: Store, run: str, question: Question[RunState]) -> FirstTrue:
-    """The first event after which the question is answered with yes. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
+    """The first event after which the question is answered with yes. Raises `UnknownRun`, `DamagedLog`,
+    `NewerLog`.
 
     A log is read up to there, or to its end.
     """

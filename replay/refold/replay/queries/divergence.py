@@ -1,14 +1,15 @@
 """`bisect --versus`: the first event at which two logs part; and when two events say the same.
 
-What no second run can have in common with the first does not count: ids, instants, durations, salts and digests, what
-a provider charged, the numbers of other events. Nor does what has no effect: annotations, and digests of the state. A call
-is known by its tool and its place in the answer, for an id counts the calls before it. Where the words were erased on
-one side only, it is not known whether they were the same.
+What no second run can have in common with the first does not count: ids, instants, durations, salts and
+digests, what a provider charged, the numbers of other events. Nor does what has no effect: annotations, and
+digests of the state. A call is known by its tool and its place in the answer, for an id counts the calls
+before it. Where the words were erased on one side only, it is not known whether they were the same.
 
-Two copies of a log, or a fork and its parent, are halved by their chains: equal hashes say that everything before is
-equal. Logs that were written apart have no hash in common, but the digests of their states may still agree, where they are of
-the same facts at the same instants. From there on events are compared one after the other, not turn by
-turn as `diff` aligns them: this begins in the middle of a log, and the first event that is another is all that is asked for.
+Two copies of a log, or a fork and its parent, are halved by their chains: equal hashes say that everything
+before is equal. Logs that were written apart have no hash in common, but the digests of their states may
+still agree, where they are of the same facts at the same instants. From there on events are compared one
+after the other, not turn by turn as `diff` aligns them: this begins in the middle of a log, and the first
+event that is another is all that is asked for.
 """
 
 from bisect import bisect_left
@@ -42,10 +43,11 @@ _SIZES = frozenset({"size", "partial", "blank", "hollow", "preview", "output_byt
 
 
 class FieldDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A field in which two events differ. Of either value, as it was said or as JSON text, what stands around `place`.
+    """A field in which two events differ. Of either value, as it was said or as JSON text, what stands around
+    `place`.
 
-    `place` is the first character that differs, counted from 0; `start` how many characters were left out before.
-    `erased`: on one side it is gone, so that it is not known.
+    `place` is the first character that differs, counted from 0; `start` how many characters were left out
+    before. `erased`: on one side it is gone, so that it is not known.
     """
 
     field: str
@@ -71,7 +73,9 @@ def calls_of(event: ev.ModelResponded) -> dict[str, str]:
 
 
 class ComparedEvent(msgspec.Struct, frozen=True):
-    """An event that is compared: its record, what it says, and what the calls of the last answer are known by."""
+    """An event that is compared: its record, what it says, and what the calls of the last answer are known
+    by.
+    """
 
     stored: Stored
     event: ev.Event
@@ -84,7 +88,8 @@ class ComparedEvent(msgspec.Struct, frozen=True):
 
 
 class Compared(AsyncIterator[ComparedEvent]):
-    """The events of a log that are compared, in order: what has no effect is passed by. `answer` is the last before the first.
+    """The events of a log that are compared, in order: what has no effect is passed by. `answer` is the last
+    before the first.
 
     No generator, as `Records` is none.
     """
@@ -207,9 +212,10 @@ By = Literal["hashes", "digests", "nothing"]
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first events at which two logs say something else.
 
-    `seqs` are their numbers, None where that log has ended, `kinds` their kinds, "" there; `fields` is what differs,
-    and empty if the logs say the same to their ends. Up to event `same` the logs are equal, by the `hashes` of their chains or in
-    their states, by `digests`, found in so many `looks`; what follows was compared event by event.
+    `seqs` are their numbers, None where that log has ended, `kinds` their kinds, "" there; `fields` is what
+    differs, and empty if the logs say the same to their ends. Up to event `same` the logs are equal, by the
+    `hashes` of their chains or in their states, by `digests`, found in so many `looks`; what follows was
+    compared event by event.
     """
 
     left: str
@@ -223,7 +229,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Divergence:
-    """The first event at which two logs part, one after the other. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
+    """The first event at which two logs part, one after the other. Raises `UnknownRun`, `DamagedLog` and
+    `NewerLog`.
 
     `refold.replay.queries.divergence` says what of an event counts. `stores` may be the same one twice.
     """
@@ -323,7 +330,9 @@ def _call(told: ComparedEvent) -> str:
 
 
 class _Halver:
-    """Looks for the last event up to which two logs are the same, in as few looks as there are bits in its number."""
+    """Looks for the last event up to which two logs are the same, in as few looks as there are bits in its
+    number.
+    """
 
     def __init__(self, logs: tuple[_ReadLog, _ReadLog]) -> None:
         self._logs = logs

@@ -36,8 +36,8 @@ class Match(NamedTuple):
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     """What stands around the first place of a text that a filter asks for.
 
-    `start` and `end` are the place in `text`, both 0 where the filter does not ask for any; `before` and `after` say
-    that the text goes on there.
+    `start` and `end` are the place in `text`, both 0 where the filter does not ask for any; `before` and
+    `after` say that the text goes on there.
     """
 
     text: str
@@ -64,7 +64,10 @@ class Sieve:
         self.erased = 0
 
     def match(self, step: Step) -> Match | None:
-        """The next step, if it is meant. What was said is read only where the filter asks for it, or fits. Raises as `Step.event`."""
+        """The next step, if it is meant. What was said is read only where the filter asks for it, or fits.
+
+        Raises as `Step.event`.
+        """
         asks = "text" in self._asked.names
         event = step.event if asks else step.bare
         self._place = moved(self._place, step.stored.at, event)
@@ -96,13 +99,16 @@ class Matches(AsyncIterator[Match]):
 
 
 def grep(store: Store, run: str, asked: Question[FlatEvent], upto: int | None = None) -> Matches:
-    """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
+    """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and
+    `NewerLog`.
+    """
     return Matches(Steps(stored_events(store, run, upto)), asked)
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that was found, as it is told: its row without the text, what to show of that, and what it says in a line, and `at`, when it
-    was recorded: nanoseconds since 1970 UTC, 0 where its source told no time.
+    """An event that was found, as it is told: its row without the text, what to show of that, and what it
+    says in a line, and `at`, when it was recorded: nanoseconds since 1970 UTC, 0 where its source told no
+    time.
     """
 
     row: FlatEvent
@@ -116,7 +122,8 @@ def look_through(
 ) -> Iterator[tuple[str, Hit | Erased | int | RefoldError]]:
     """What a filter means in each run of a shard, `most` at most, with the run; then how many there were.
 
-    Before that comes what kept a log from being read to its end, or from being searched. Without `hits` nothing is told but that.
+    Before that comes what kept a log from being read to its end, or from being searched. Without `hits`
+    nothing is told but that.
     """
     asked = event_question(typed)
     for run, records in whole_logs(Path(shard.path), shard.runs):
@@ -143,7 +150,10 @@ def _told(asked: Question[FlatEvent], match: Match) -> Hit:
 
 
 def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
-    """What to show of an event that was found. What a filter finds in a call is shown as a person reads it, if it is there."""
+    """What to show of an event that was found.
+
+    What a filter finds in a call is shown as a person reads it, if it is there.
+    """
     if isinstance(match.event, ModelResponded):
         found_ = excerpt(asked, "\n".join(said(match.event)))
         if found_ is not None and found_.end:
@@ -152,7 +162,9 @@ def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
 
 
 def excerpt(asked: Question[FlatEvent], text: str) -> Excerpt | None:
-    """What to show of a text: around the first place that the filter asks for, else its beginning; None: it is empty."""
+    """What to show of a text: around the first place that the filter asks for, else its beginning; None: it
+    is empty.
+    """
     spots = [spot for test in asked.sought if (spot := _spot(test, text))]
     start, end = min(spots, default=(0, 0))
     begin = max(0, start - _BEFORE) if start + _BEFORE > EXCERPT // 2 else 0

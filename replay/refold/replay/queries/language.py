@@ -1,4 +1,5 @@
-r"""The one language of questions: `type:tool name:bash error:true tokens>2000 or text:"rm -rf"`, `spent_usd > 1.0 and steps >= 3`.
+r"""The one language of questions: `type:tool name:bash error:true tokens>2000 or text:"rm -rf"`, `spent_usd >
+1.0 and steps >= 3`.
 
     question  = all { "or" all }
     all       = part { [ "and" ] part }
@@ -7,12 +8,14 @@ r"""The one language of questions: `type:tool name:bash error:true tokens>2000 o
     sign      = ":" | "~" | "==" | "!=" | "<" | "<=" | ">" | ">="
     value     = a word without white space and quotation marks, or "text" in which \" and \\ stand for " and \
 
-Parts side by side must all be so, with `and` between them or without; `or` binds less; `-` and `not` say the contrary. `:` and
-`==` compare words, ignoring case, and an unquoted `*` stands for anything; of numbers `:` takes a value or a range, `10..20`,
-`10..`, `..20`; of the text it looks for what stands there, ignoring case. `~` searches for a pattern (`refold.reducers.patterns`), line by line.
-A number is compared with a number or with another field, `window_tokens > 0.8*context`. About events, a value without a field is
-looked for in the text, and has no `-`: to type `rm -rf` is not to mean the contrary of `rf`. About a state, where nothing is
-said, a word alone is a flag. A field that is not there fits nothing; of a text that was erased nobody knows what it fits.
+Parts side by side must all be so, with `and` between them or without; `or` binds less; `-` and `not` say the
+contrary. `:` and `==` compare words, ignoring case, and an unquoted `*` stands for anything; of numbers `:`
+takes a value or a range, `10..20`, `10..`, `..20`; of the text it looks for what stands there, ignoring case.
+`~` searches for a pattern (`refold.reducers.patterns`), line by line. A number is compared with a number or
+with another field, `window_tokens > 0.8*context`. About events, a value without a field is looked for in the
+text, and has no `-`: to type `rm -rf` is not to mean the contrary of `rf`. About a state, where nothing is
+said, a word alone is a flag. A field that is not there fits nothing; of a text that was erased nobody knows
+what it fits.
 """
 
 import re
@@ -97,7 +100,10 @@ class Question(Generic[T]):
 
 
 def parse(text: str, about: Vocabulary[T]) -> Question[T]:
-    """The question that a person typed; "" means everything. Raises `BadQuestion` with the place of what is wrong."""
+    """The question that a person typed; "" means everything.
+
+    Raises `BadQuestion` with the place of what is wrong.
+    """
     if len(text) > MOST_CHARACTERS:
         raise BadQuestion(text, MOST_CHARACTERS + 1, f"more than {MOST_CHARACTERS} characters")
     return Question(text.strip(), _Parser(text, about.fields).whole(), about)
@@ -251,7 +257,9 @@ class _Parser:
         return Beside(name, "==" if sign == "!=" else cast("Order", sign), factor, match[2])
 
     def _value(self) -> str:
-        """The value that begins here. In parentheses, a `)` that has no `(` in the value is not part of it."""
+        """The value that begins here. In parentheses, a `)` that has no `(` in the value is not part of
+        it.
+        """
         match = _VALUE.match(self._text, self._place)
         raw = match[0] if match else ""
         if self._text.startswith('"', self._place):

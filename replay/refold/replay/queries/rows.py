@@ -1,10 +1,11 @@
 """An event as one flat record, and what can be asked of a state by name.
 
-A record has the same names whatever the event is. What an event does not have is left out of it: 0 is a number, and
-nothing is not. Instants are not in it, only the time since the run began: a page's numbers are exact up to 2**53.
+A record has the same names whatever the event is. What an event does not have is left out of it: 0 is a
+number, and nothing is not. Instants are not in it, only the time since the run began: a page's numbers are
+exact up to 2**53.
 
-Numbers are integers. Money and time have nine digits after the point, so that nothing of a nano-dollar or a nanosecond
-is lost: `spent_usd` is written in dollars and compared in nano-dollars.
+Numbers are integers. Money and time have nine digits after the point, so that nothing of a nano-dollar or a
+nanosecond is lost: `spent_usd` is written in dollars and compared in nano-dollars.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,11 +29,13 @@ Side = Literal["fact", "decision", "note"]
 
 
 class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
-    """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is enough.
+    """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is
+    enough.
 
-    `elapsed` and `duration` are nanoseconds, None where no time was taken, `cost` nano-dollars, `size` bytes. `state` is the agent's after the event,
-    `turn` the number of the last request up to it, 0 before the first; a person's message begins the next. `text` is all that was said in it, the parts
-    separated by newlines, None where that was erased; "" also where it was not read.
+    `elapsed` and `duration` are nanoseconds, None where no time was taken, `cost` nano-dollars, `size` bytes.
+    `state` is the agent's after the event, `turn` the number of the last request up to it, 0 before the
+    first; a person's message begins the next. `text` is all that was said in it, the parts separated by
+    newlines, None where that was erased; "" also where it was not read.
     """
 
     run: str
@@ -136,7 +139,10 @@ def moved(place: LogPlace, at: int, event: ev.Event) -> LogPlace:
 
 
 def row_of(stored: Stored, event: ev.Event, place: LogPlace, *, text: bool = True) -> FlatEvent:
-    """The row of an event, without what was said unless `text`. `place` is its own: that which `moved` gave for it."""
+    """The row of an event, without what was said unless `text`.
+
+    `place` is its own: that which `moved` gave for it.
+    """
     details = details_of(event, place.tools)
     return FlatEvent(
         run=stored.run,
@@ -176,7 +182,8 @@ class StateField(Field, Generic[T], frozen=True, kw_only=True):
     of: Callable[[RunState], T]
 
 
-# What may be given back or taken out does not rise: a step after an overflow, messages and tokens of the window.
+# What may be given back or taken out does not rise: a step after an overflow, messages and tokens of the
+# window.
 _RISING = frozenset((
     "seq", "elapsed", "requests", "calls", "spent_usd", "unpriced", "tokens",
     "input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens", "downtime", "ended",
@@ -277,7 +284,10 @@ STATES: Vocabulary[RunState] = Vocabulary(STATE_FIELDS, lambda state, name: STAT
 
 
 def state_question(text: str) -> Question[RunState]:
-    """The question about a state that a person typed. Raises `BadQuestion`, of an empty one too: nothing is no question."""
+    """The question about a state that a person typed.
+
+    Raises `BadQuestion`, of an empty one too: nothing is no question.
+    """
     question = parse(text, STATES)
     if not question.names:
         raise BadQuestion(text, 1, "expected a condition, as steps>3")

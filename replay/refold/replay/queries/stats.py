@@ -1,8 +1,9 @@
 """`stats`: what was done, how it ended, how long it took and what it cost, counted over any number of runs.
 
-Counts of disjoint runs add up: `merge` is associative and commutative, and what was counted in pieces is what was
-counted at once. Latencies are kept as counts in buckets of about 3 % width, so that quantiles can be merged too (in the
-manner of DDSketch, Masson et al. 2019, in integers): a quantile is at most so much above the true one, and never below.
+Counts of disjoint runs add up: `merge` is associative and commutative, and what was counted in pieces is what
+was counted at once. Latencies are kept as counts in buckets of about 3 % width, so that quantiles can be
+merged too (in the manner of DDSketch, Masson et al. 2019, in integers): a quantile is at most so much above
+the true one, and never below.
 
 A fork begins with events of its parent's log. To count both is to count each event once: see `Counter`.
 """
@@ -40,7 +41,9 @@ Counts = dict[str, int]
 
 
 class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Durations: how many fell into each bucket, by its number. `total` and `longest` are exact, nanoseconds."""
+    """Durations: how many fell into each bucket, by its number. `total` and `longest` are exact,
+    nanoseconds.
+    """
 
     buckets: Counts = {}  # JSON's keys are texts
     total: int = 0
@@ -59,7 +62,9 @@ class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.longest = max(self.longest, duration)
 
     def quantile(self, share: int, of: int = 100) -> int | None:
-        """Which duration `share` of `of` do not exceed, nanoseconds, at most 3 % too long; None if there is none."""
+        """Which duration `share` of `of` do not exceed, nanoseconds, at most 3 % too long; None if there is
+        none.
+        """
         rank, seen = -(-self.count * share // of), 0
         for bucket in sorted(map(int, self.buckets)):
             seen += self.buckets[str(bucket)]
@@ -71,8 +76,8 @@ class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
 class ToolStats(msgspec.Struct, kw_only=True):
     """One tool: results, of which `errors` by class went wrong; refused calls; bytes before the cap.
 
-    Of `unmarked` results nobody knows whether they went wrong: their source does not say. `not_recorded` calls have no
-    result in their source, and count as none.
+    Of `unmarked` results nobody knows whether they went wrong: their source does not say. `not_recorded`
+    calls have no result in their source, and count as none.
     """
 
     returned: int = 0
@@ -95,9 +100,11 @@ class ModelStats(msgspec.Struct, kw_only=True):
 class Stats(msgspec.Struct, kw_only=True):
     """Any number of runs, counted. Merging leaves what is merged as it was.
 
-    `ends` counts runs by state and code, `source_ends` imported ones by how their source ended them, `kinds` events, `failures` requests that failed by class, `trips` what limits and
-    guards said as `guard: verdict`, `refusals` refused calls by guard, `prunes` by pass. Tokens and cost are None
-    where none were counted; `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known. `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
+    `ends` counts runs by state and code, `source_ends` imported ones by how their source ended them, `kinds`
+    events, `failures` requests that failed by class, `trips` what limits and guards said as `guard: verdict`,
+    `refusals` refused calls by guard, `prunes` by pass. Tokens and cost are None where none were counted;
+    `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known.
+    `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
     `elapsed` is how long runs took, each from the first event of its own.
     """
 
@@ -140,7 +147,10 @@ async def stats(store: Store, run: str) -> Stats:
 
 
 def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, RefoldError]]:
-    """The runs of a shard, counted: each event once, though forks have it in common, if `typed` means it. Before a run comes what kept it from its end."""
+    """The runs of a shard, counted: each event once, though forks have it in common, if `typed` means it.
+
+    Before a run comes what kept it from its end.
+    """
     asked, shared = event_question(typed), dict[str, int]()
     total = Stats()
     for run, records in whole_logs(Path(shard.path), shard.runs):
@@ -170,9 +180,9 @@ def merge(all_: Iterable[Stats]) -> Stats:
 class Counter(Follower[Stats]):
     """Counts one run. Of the calls it knows the names of the last answer's, no more.
 
-    Counters of several runs that are given the same `shared` count each event once, though forks have it in common. It
-    says up to which event each run's own log is counted; they add to it. With a question `asked`, events count that it means;
-    how runs ended and how long they took is told of the whole.
+    Counters of several runs that are given the same `shared` count each event once, though forks have it in
+    common. It says up to which event each run's own log is counted; they add to it. With a question `asked`,
+    events count that it means; how runs ended and how long they took is told of the whole.
     """
 
     def __init__(

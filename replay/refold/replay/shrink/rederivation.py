@@ -1,7 +1,8 @@
 """A log made anew of some of the facts of another, and what it is to show.
 
-A fact that nothing asks for any more (the result of a call that is not made) is left out, never forced in. What a fact
-says of other events is set right: to which request it answers, at which event a fork begins, which messages stayed.
+A fact that nothing asks for any more (the result of a call that is not made) is left out, never forced in.
+What a fact says of other events is set right: to which request it answers, at which event a fork begins,
+which messages stayed.
 """
 
 from collections import Counter
@@ -66,7 +67,9 @@ class ShrinkSource(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A log: the facts that it was made of, its events, and the origins of its messages, by number (from 1)."""
+    """A log: the facts that it was made of, its events, and the origins of its messages, by number (from
+    1).
+    """
 
     told: tuple[Told, ...]
     events: tuple[Written, ...]
@@ -85,8 +88,8 @@ def rederived(
 ) -> Log:
     """The log that these facts give, in their order; those that have no place in it are left out.
 
-    `whole` is the log of all the facts of which these are some: where a fact names messages, it names those of `whole`.
-    None: these are all of them.
+    `whole` is the log of all the facts of which these are some: where a fact names messages, it names those
+    of `whole`. None: these are all of them.
     """
     state, kept, events, origins = NEW, list[Told](), list[Written](), list[ShrinkSource]()
     for each in told:
@@ -150,10 +153,11 @@ def _origins(place: int, messages: int, steps: Iterable[_RecordedStep]) -> Itera
 def _renumbered(
     fact: ev.ContextObserved, place: int, before: Sequence[ShrinkSource], now: Sequence[ShrinkSource]
 ) -> ev.ContextObserved:
-    """The fact with the numbers that its messages have now. `before` are the origins in the log that it comes from.
+    """The fact with the numbers that its messages have now. `before` are the origins in the log that it comes
+    from.
 
-    Of those that stayed, some may be gone; a message that was not there, and so was never dropped, stays. What joins
-    behind one that is gone stands behind the one before it.
+    Of those that stayed, some may be gone; a message that was not there, and so was never dropped, stays.
+    What joins behind one that is gone stands behind the one before it.
     """
     if [*before[: len(now)]] == [*now]:
         return fact
@@ -219,7 +223,8 @@ _HOLDER = "refold shrink"
 
 
 async def write(store: Store, log: Log, note: str) -> str:
-    """Write the log, and a note behind it that says what it is. The id of its run; of a fork, the runs behind it too.
+    """Write the log, and a note behind it that says what it is. The id of its run; of a fork, the runs behind
+    it too.
 
     The store has none of these runs. Raises what `Store.append` raises.
     """
@@ -268,7 +273,8 @@ def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Cal
 
 
 class Parted(NamedTuple):
-    """The first decision of a log that does not follow: on which fact, how it parts from what does, the kinds recorded there.
+    """The first decision of a log that does not follow: on which fact, how it parts from what does, the kinds
+    recorded there.
 
     As a `Twist` it does the same to other decisions.
     """
@@ -301,7 +307,10 @@ class Parted(NamedTuple):
 
 
 def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> Parted | None:
-    """The first decision of a log that does not follow from its facts; None: there is none. Raises as `evolve`."""
+    """The first decision of a log that does not follow from its facts; None: there is none.
+
+    Raises as `evolve`.
+    """
     state, facts = NEW, 0
     starts = [place for place, event in enumerate(events) if not isinstance(event, ev.Decision)]
     for start, end in pairwise([*starts, len(events)]):
@@ -322,7 +331,9 @@ def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> P
 
 
 def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
-    """Whether the first decision that does not follow parts in the same way: the same kind, in the same fields."""
+    """Whether the first decision that does not follow parts in the same way: the same kind, in the same
+    fields.
+    """
     marks = _marks(wanted)
 
     def shows(log: Log) -> bool:

@@ -1,11 +1,12 @@
 """The smallest log that still shows something, by delta debugging.
 
-Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002: `ddmin`, of which only
-the complements are tried, for what begins a log is rarely to be had without. What is tried is derived anew, so it is a
-valid log whatever is left out; what is found is 1-minimal: without any single one of its facts it shows nothing.
-Then what was said is cut short, wherever that makes no difference.
+Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002: `ddmin`, of
+which only the complements are tried, for what begins a log is rarely to be had without. What is tried is
+derived anew, so it is a valid log whatever is left out; what is found is 1-minimal: without any single one of
+its facts it shows nothing. Then what was said is cut short, wherever that makes no difference.
 
-Pure: a generator yields logs and is told of each whether it shows what is looked for. Asking may take a process.
+Pure: a generator yields logs and is told of each whether it shows what is looked for. Asking may take a
+process.
 """
 
 from array import array
@@ -32,7 +33,8 @@ AnyFact = TypeVar("AnyFact", bound=ev.Fact)
 def shortened(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact | None:
     """The fact with its texts cut as short as they can be; None if there is nothing to cut.
 
-    `policy` is the one in force: by its estimator a message is measured, with its words a summary is shown. Arguments of calls stay: tools and guards tell calls apart by them.
+    `policy` is the one in force: by its estimator a message is measured, with its words a summary is shown.
+    Arguments of calls stay: tools and guards tell calls apart by them.
     """
     if getattr(fact, "content", None) is None:
         return None
@@ -100,7 +102,10 @@ class ShowsNothing(WrongUse):
 
 
 async def told_of(store: Store, run: str) -> list[Told]:
-    """The facts of a run, with their salts; all of it is in memory. Raises `UnknownRun`, `DamagedLog`, `NewerLog`."""
+    """The facts of a run, with their salts; all of it is in memory.
+
+    Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
+    """
     found = list[Told]()
     async for stored, event in events(store, run):
         if isinstance(event, ev.Fact):
@@ -162,7 +167,8 @@ class _Trial:
         self.kept: Indices = ()
 
     def shows(self, wanted: Indices, changed: dict[int, Told] | None = None) -> Generator[Log, bool, bool]:
-        """Whether the log of these facts shows it; if so, it is the smallest so far. What is asked first is the whole.
+        """Whether the log of these facts shows it; if so, it is the smallest so far. What is asked first is
+        the whole.
 
         Never so where no more logs may be tried.
         """
@@ -194,7 +200,9 @@ def _mark(facts: Indices) -> bytes:
 
 
 def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
-    """`ddmin`: leave out ever smaller pieces, until no single fact can be left out, or no more may be tried."""
+    """`ddmin`: leave out ever smaller pieces, until no single fact can be left out, or no more may be
+    tried.
+    """
     pieces = 2
     while len(facts) > 1 and trial.left:
         size = -(-len(facts) // pieces)

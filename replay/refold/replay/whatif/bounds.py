@@ -1,10 +1,10 @@
 """The two runs at both bounds of what a record does not say: unknown is never zero.
 
-An engine counts what it uses, offers what it has, and knows when. A transcript of another agent may lack the tools, the
-tokens, the prices, the times, the context, which calls failed or why responses stopped. Its facts are the lower bound:
-so many tokens were used, or more; so late it was, or later. So both runs are followed over the recorded facts, and again
-over facts at the upper bound. Where both come to the same, so does all that lies between. Else the verdict is
-inconclusive.
+An engine counts what it uses, offers what it has, and knows when. A transcript of another agent may lack the
+tools, the tokens, the prices, the times, the context, which calls failed or why responses stopped. Its facts
+are the lower bound: so many tokens were used, or more; so late it was, or later. So both runs are followed
+over the recorded facts, and again over facts at the upper bound. Where both come to the same, so does all
+that lies between. Else the verdict is inconclusive.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,9 @@ _FAILED = "the record does not say which calls failed"
 
 
 class Bounds:
-    """Follows the worst cases beside the two runs, each until it comes to something else; `doubt` is told what that leaves."""
+    """Follows the worst cases beside the two runs, each until it comes to something else; `doubt` is told
+    what that leaves.
+    """
 
     def __init__(
         self, near: RunPair, change: Change, registry: Registry, doubt: Callable[[Uncertainty], None]
@@ -54,7 +56,9 @@ class Bounds:
             case.pass_by(seq, event)
 
     def _follow(self, fact: ev.Fact) -> None:
-        """Follow the worst cases of what this fact lacks, or one before it did, from where a rule reads it."""
+        """Follow the worst cases of what this fact lacks, or one before it did, from where a rule reads
+        it.
+        """
         near, before = self._near, set(self._lost)
         state = near.recorded.state
         if not (state.seq or isinstance(fact, ev.RunStarted)):
@@ -154,7 +158,9 @@ class Bounds:
         return "rests" if self._may_warn(case) else _end_by(found, kind)
 
     def _may_warn(self, case: WorstCase) -> bool:
-        """Whether of some failures a guard may warn, and so show something else, where of all of them it would stop."""
+        """Whether of some failures a guard may warn, and so show something else, where of all of them it
+        would stop.
+        """
         readings = [reading_of(watch.guard) for watch in self._near.derived.state.guards]
         return any(
             kind in reading.monotone and reading.warns for kind in case.unknown for reading in readings
@@ -185,7 +191,8 @@ def _end_by(found: DivergencePoint, kind: Unknown) -> Effect:
     if found.verdict is not Verdict.STOPS and not (kind is Unknown.TIME and _is_out_of_time(found)):
         return "asks"
     timeout = found.other.policy.call_timeout
-    # What was begun a little before its time was over is cut off, and tried again, a little later than at either bound.
+    # What was begun a little before its time was over is cut off, and tried again, a little later than at
+    # either bound.
     return "rests" if kind is Unknown.TIME and (timeout.nanoseconds or timeout.whole_seconds) else "stops"
 
 
@@ -196,7 +203,9 @@ def _is_at_once(fact: ev.Fact, state: RunState) -> bool:
 
 
 def _is_out_of_time(found: DivergencePoint) -> bool:
-    """Whether something would have been cut off by a limit of time that is looked at before anything else is asked."""
+    """Whether something would have been cut off by a limit of time that is looked at before anything else is
+    asked.
+    """
     policy = found.other.policy
     limits = [limit for limit in policy.limits if isinstance(limit, TimeLimit)]
     return (

@@ -1,8 +1,9 @@
 """`whatif`: what would another policy have decided over the same facts, and how far is that evidence?
 
-Two runs are folded side by side: the recorded one, and one that is derived from the same facts under the other policy. As
-long as both ask the same of the world, the next recorded fact is what the world would have answered. Where the other run
-ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
+Two runs are folded side by side: the recorded one, and one that is derived from the same facts under the
+other policy. As long as both ask the same of the world, the next recorded fact is what the world would have
+answered. Where the other run ends, it ends exactly there. Where it asks for something else nobody knows the
+answer: what follows is no evidence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,10 +47,11 @@ async def whatif(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> WhatIf:
-    """What another policy would have decided over a run's facts. A function changes whatever policy was in force.
+    """What another policy would have decided over a run's facts. A function changes whatever policy was in
+    force.
 
-    `prices` are for answers of which the record has none, `contexts` for a model whose context it does not say. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that
-    are not known here.
+    `prices` are for answers of which the record has none, `contexts` for a model whose context it does not
+    say. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that are not known here.
     """
     (found,) = await side_by_side(store, run, (policy,), registry, prices=prices, contexts=contexts)
     return found
@@ -85,7 +87,8 @@ def ask_all(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> Iterator[tuple[str, tuple[WhatIf, ...] | RefoldError]]:
-    """`side_by_side` of each run of a shard of a store, or why there is nothing to be said of one: a policy, too, may be wrong.
+    """`side_by_side` of each run of a shard of a store, or why there is nothing to be said of one: a policy,
+    too, may be wrong.
 
     What a fork shares with a run that came before it in the shard counts there.
     """
@@ -158,7 +161,9 @@ class Comparison(Follower[WhatIf]):
         return 0 if found is None else found.fact
 
     def take(self, step: Step) -> None:
-        """Take one event. Raises `DamagedLog` where it cannot stand, `NewerLog` for rules that are not known."""
+        """Take one event. Raises `DamagedLog` where it cannot stand, `NewerLog` for rules that are not
+        known.
+        """
         seq, event = step.stored.seq, step.event
         if seq != self.recorded.state.seq + len(self._group) + (self._fact is not None) + 1:
             raise DamagedLog(self._run, seq, "an event before it is missing")

@@ -1,12 +1,13 @@
 """A recorded fact as it would stand in the log of the other policy's run.
 
-A policy hides secrets, words errors and caps outputs before they are recorded. Where the record has the whole of what was
-said, what would stand there instead is known to the letter, and nothing has happened yet: the runs part when somebody is
-shown it, and not if nobody ever is. Where it has not, they part there.
+A policy hides secrets, words errors and caps outputs before they are recorded. Where the record has the whole
+of what was said, what would stand there instead is known to the letter, and nothing has happened yet: the
+runs part when somebody is shown it, and not if nobody ever is. Where it has not, they part there.
 
-What the world said is the same. What a log adds to it follows from the policy and is made anew: to which request it
-answers, what it weighs by the policy's estimator, what a preview of it would show. And a policy has a say before a fact is
-recorded: it caps outputs, words errors, hides secrets, and tells an overflow by its patterns.
+What the world said is the same. What a log adds to it follows from the policy and is made anew: to which
+request it answers, what it weighs by the policy's estimator, what a preview of it would show. And a policy
+has a say before a fact is recorded: it caps outputs, words errors, hides secrets, and tells an overflow by
+its patterns.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +47,10 @@ class ChangedFact(NamedTuple):
 def reword_response(
     fact: ev.ModelResponded, said: ev.Answer, new: Policy
 ) -> ev.Fact | ChangedFact | Mismatch:
-    """An answer with what the other policy's patterns hide of it. Calls of other names and arguments are other calls."""
+    """An answer with what the other policy's patterns hide of it.
+
+    Calls of other names and arguments are other calls.
+    """
     redactor = Redactor(patterns=new.redact, known=False)
     names = (fact.stop_raw, *(call.name for call in fact.calls))
     if any(REDACTED in text for text in (said.text, said.reasoning, *said.arguments, *names)):
@@ -61,7 +65,9 @@ def reword_response(
 def reword_result(
     fact: ev.ToolReturned, output: str, derived: RunState, old: Policy
 ) -> ev.Fact | ChangedFact | Mismatch:
-    """A result of which the whole is recorded, in the words, with the secrets hidden and under the cap of the other policy."""
+    """A result of which the whole is recorded, in the words, with the secrets hidden and under the cap of the
+    other policy.
+    """
     new = derived.policy
     said = _reword_output(fact.error, output, old, new)
     if isinstance(said, Mismatch):

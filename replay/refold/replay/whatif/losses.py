@@ -1,14 +1,15 @@
 """What a record lost of its source, and where the other policy would have needed it.
 
-Unknown quantities are bounded in `bounds`. This module handles unknowns that have no bound. What is in no fact may have
-been anything: only limits that add up are known to come no later for it. How long another agent waited before it tried
-again is not recorded: only the failure is, and what came next. A result that the source does not have may have had any
-length, and been an error or not: rules that read results are judged up to there. A call that is known by its result only
-may have been any call: rules that read calls are judged up to there.
+Unknown quantities are bounded in `bounds`. This module handles unknowns that have no bound. What is in no
+fact may have been anything: only limits that add up are known to come no later for it. How long another agent
+waited before it tried again is not recorded: only the failure is, and what came next. A result that the
+source does not have may have had any length, and been an error or not: rules that read results are judged up
+to there. A call that is known by its result only may have been any call: rules that read calls are judged up
+to there.
 
-A gate may not know whether a tool is sensitive. A pattern may be unfit, where somebody edited the log that the policy is
-from. And arguments that are no JSON object, as where they were cut off, end a call of ours before any rule is asked; another
-agent may have run it all the same, with arguments that nobody here knows.
+A gate may not know whether a tool is sensitive. A pattern may be unfit, where somebody edited the log that
+the policy is from. And arguments that are no JSON object, as where they were cut off, end a call of ours
+before any rule is asked; another agent may have run it all the same, with arguments that nobody here knows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,18 +52,23 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "code_interpreter_call": "code_interpreter",
     }
 )
-"""Items that only the provider runs, and the tool that each is a call of. Of other items nobody here knows who ran them."""
+"""Items that only the provider runs, and the tool that each is a call of.
+
+Of other items nobody here knows who ran them.
+"""
 
 
 def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str | None:
-    """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if nobody knows what it was.
+    """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if nobody
+    knows what it was.
 
-    A policy cannot refuse what the provider ran. If the policies differ in rules over arguments only, such a call is no
-    loss where no rule is about its tool, or none finds its pattern in what was recorded of it.
+    A policy cannot refuse what the provider ran. If the policies differ in rules over arguments only, such a
+    call is no loss where no rule is about its tool, or none finds its pattern in what was recorded of it.
     """
     item = _item(event)
     name = _NAMES.get(str(item.get("type")))
-    # A guard brings texts along: they tell the model something, and have nothing to do with what a provider ran.
+    # A guard brings texts along: they tell the model something, and have nothing to do with what a provider
+    # ran.
     if name is None or replace(other, guards=one.guards, texts=one.texts) != one:
         return None
     changed = [
@@ -111,11 +117,17 @@ _IN_PLACE = frozenset(
         SUBAGENT_ROWS,
     }
 )
-"""Diagnoses that stand where in a run something is missing. Of others, as of a line that is no JSON, nobody knows where."""
+"""Diagnoses that stand where in a run something is missing.
+
+Of others, as of a line that is no JSON, nobody knows where.
+"""
 
 
 class Losses:
-    """Follows two runs, and remembers what of the source was lost. `more`: behind the place where the two parted."""
+    """Follows two runs, and remembers what of the source was lost.
+
+    `more`: behind the place where the two parted.
+    """
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
@@ -145,7 +157,9 @@ class Losses:
             self._lost = self._lost or gone
 
     def _weigh_remarks(self) -> None:
-        """Take what the source remarked of calls that no fact has; of some it is no loss to the other policy."""
+        """Take what the source remarked of calls that no fact has; of some it is no loss to the other
+        policy.
+        """
         one, other = self._near.recorded.state, self._near.derived.state
         for event in self._remarks:
             why = find_objection(event, one.policy, other.policy) if event.what == HOSTED else None
@@ -216,7 +230,9 @@ class Losses:
             self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
 
     def _rule_of_any_call(self, seq: int) -> Effect:
-        """What is in doubt where approvals that treat every call alike have stepped in: only whether that came no earlier."""
+        """What is in doubt where approvals that treat every call alike have stepped in: only whether that
+        came no earlier.
+        """
         found, policy = self._near.found, self._near.derived.state.policy
         chain = policy.approvals.chain if policy.approvals else ()
         if found is None or found.fact != seq or policy.guards or not _treats_alike(chain):
@@ -224,7 +240,9 @@ class Losses:
         return "stops" if found.verdict is Verdict.STOPS else "asks"
 
     def _reads_result_of(self, fact: ev.ToolReturned) -> bool:
-        """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output was."""
+        """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output
+        was.
+        """
         if Unknown.RESULT not in fact.unknown:
             return False
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
@@ -245,13 +263,17 @@ class Losses:
         return same and plain and all(limit in one.limits or limit.monotone for limit in other.limits)
 
     def _hurries(self) -> bool:
-        """Whether other retries seem to come as soon as those that were recorded: how soon that was no source says."""
+        """Whether other retries seem to come as soon as those that were recorded: how soon that was no source
+        says.
+        """
         one, other = self._near.recorded.state, self._near.derived.state
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
 
     def _has_credit(self) -> bool:
-        """Whether the other run ended by a time limit that leaves out waits between attempts: it may have had longer."""
+        """Whether the other run ended by a time limit that leaves out waits between attempts: it may have had
+        longer.
+        """
         state = self._near.derived.state
         hit = state.limit
         return hit is not None and any(
@@ -312,7 +334,9 @@ class UnjudgedCalls:
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
     def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
-        """A gate may let a call run of which it does not know whether it is sensitive: each tool is reported once."""
+        """A gate may let a call run of which it does not know whether it is sensitive: each tool is reported
+        once.
+        """
         state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
         if approvals is None or approvals == recorded.policy.approvals:

@@ -1,10 +1,11 @@
 """Whether two runs ask the same of the world, and at what time.
 
-Event and message numbers differ between them, estimates do, digests, and who in the policy asked for a text: none of it
-is seen by the model, by a tool or by a person. What they would see is compared, and nothing else.
+Event and message numbers differ between them, estimates do, digests, and who in the policy asked for a text:
+none of it is seen by the model, by a tool or by a person. What they would see is compared, and nothing else.
 
-A recorded run shows when each thing happened, and nothing of a policy changes how long a model or a tool takes. So a
-deadline of the other policy that falls between two facts is exact; one that falls after the fact it was for is none.
+A recorded run shows when each thing happened, and nothing of a policy changes how long a model or a tool
+takes. So a deadline of the other policy that falls between two facts is exact; one that falls after the fact
+it was for is none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,10 @@ MismatchKind = Literal[
     "view", "texts", "tools", "model", "output_limit", "request", "summary", "calls", "child", "question",
     "wait", "end", "clock", "cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown",
 ]  # fmt: skip
-"""In what two runs part first: what is asked of the world, how the run ends, or the fact itself. `unknown` is no parting."""
+"""In what two runs part first: what is asked of the world, how the run ends, or the fact itself.
+
+`unknown` is no parting.
+"""
 OF_CALLS = frozenset({"calls", "question", "request"})
 OF_THE_FACT = frozenset({"cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown"})
 
@@ -102,7 +106,10 @@ class Windows:
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """In what two runs differ for the world, and one sentence on it. `stops`: the other run ends there, with that `code`."""
+    """In what two runs differ for the world, and one sentence on it.
+
+    `stops`: the other run ends there, with that `code`.
+    """
 
     kind: MismatchKind
     why: str
@@ -111,7 +118,9 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 def find_mismatch(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Mismatch | None:
-    """The first thing in which the two differ for the world: how the other ends, or what it asks; None: nothing."""
+    """The first thing in which the two differ for the world: how the other ends, or what it asks; None:
+    nothing.
+    """
     one, other = recorded.state, derived.state
     blind = [watch for watch in other.guards if watch.blind and watch.blind != FAILED]
     if blind:
@@ -253,7 +262,9 @@ def _question_key(state: RunState) -> tuple[Any, ...]:
 
 
 class UnobservedChanges:
-    """Facts that another policy would have had recorded in other words (`words`), by their numbers in the other run."""
+    """Facts that another policy would have had recorded in other words (`words`), by their numbers in the
+    other run.
+    """
 
     def __init__(self) -> None:
         self._facts: dict[int, Mismatch] = {}
@@ -269,7 +280,9 @@ class UnobservedChanges:
         self._facts[seq] = apart
 
     def find_reader(self, state: RunState) -> Mismatch | None:
-        """In what the runs part because somebody besides the model learns of one: who asked for the run, or is asked in it."""
+        """In what the runs part because somebody besides the model learns of one: who asked for the run, or
+        is asked in it.
+        """
         if not self._facts:
             return None
         outcome = state.outcome
@@ -285,7 +298,10 @@ class UnobservedChanges:
         return next((self._facts[ref.seq] for ref in refs(state.window) if ref.seq in self._facts), apart)
 
     def list_first(self, origins: Mapping[int, int], most: int) -> tuple[tuple[int, str], ...]:
-        """The first of them, by their recorded numbers, with what makes each another. `origins`: what those are, if others."""
+        """The first of them, by their recorded numbers, with what makes each another.
+
+        `origins`: what those are, if others.
+        """
         first = islice(self._facts.items(), most)
         return tuple((origins.get(seq, seq), apart.why) for seq, apart in first)
 
@@ -293,7 +309,8 @@ class UnobservedChanges:
 def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
     """The first instant before `at` for which only the other run waits; None: there is none.
 
-    For an instant that both wait for the record says what came first. At one and the same instant the fact is first.
+    For an instant that both wait for the record says what came first. At one and the same instant the fact is
+    first.
     """
     known = _wait_instants(recorded)
     return min(
@@ -308,7 +325,8 @@ def time_before(fact: ev.Fact) -> int:
 
 
 def is_attended(state: RunState, fact: ev.Fact, instant: int) -> bool:
-    """Whether an engine was surely there at an instant before the fact, or it makes no difference that none was.
+    """Whether an engine was surely there at an instant before the fact, or it makes no difference that none
+    was.
 
     Where a run waits for a person, whoever takes it up again applies a deadline that has passed all the same.
     """
@@ -320,7 +338,8 @@ def is_attended(state: RunState, fact: ev.Fact, instant: int) -> bool:
 def find_cut_off(
     recorded: RunState, derived: RunState, at: int, fact: ev.Fact | None = None
 ) -> Mismatch | None:
-    """Whether what is under way would not have lasted until the instant `at`, or longer than it did; None: as recorded.
+    """Whether what is under way would not have lasted until the instant `at`, or longer than it did; None: as
+    recorded.
 
     `fact` is what came then.
     """

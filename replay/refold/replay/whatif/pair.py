@@ -1,7 +1,8 @@
 """Two runs over the same facts, followed until they part, and what is in doubt of them.
 
-As long as both ask the same of the world, the next recorded fact is what the world would have answered. Where the other
-run ends, it ends exactly there. Where it asks for something else nobody knows the answer: what follows is no evidence.
+As long as both ask the same of the world, the next recorded fact is what the world would have answered. Where
+the other run ends, it ends exactly there. Where it asks for something else nobody knows the answer: what
+follows is no evidence.
 """
 
 from collections.abc import Sequence
@@ -54,8 +55,8 @@ _NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody i
 class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where two runs part, by event number, in what, and how the other one stands there.
 
-    `counted`: of what the recorded run spent, what the other would have, too; `exact`: to the token. `doubted`: it is no
-    verdict, for want of what the record does not say.
+    `counted`: of what the recorded run spent, what the other would have, too; `exact`: to the token.
+    `doubted`: it is no verdict, for want of what the record does not say.
     """
 
     verdict: Verdict
@@ -110,7 +111,10 @@ class RunPair:
         return self.recorded.state.policy != self.derived.state.policy
 
     def pass_by(self, seq: int, event: ev.Event) -> None:
-        """Take an event that changes nothing but the place in the log. Raises `DamagedLog` where it cannot stand."""
+        """Take an event that changes nothing but the place in the log.
+
+        Raises `DamagedLog` where it cannot stand.
+        """
         self.follow(seq, event)
         if self.found is None:
             self.derived.fold(event, self._registry)
@@ -151,7 +155,9 @@ class RunPair:
             self.before = spend_of(self.recorded.state)
 
     def _offer_more(self, fact: ev.Fact) -> None:
-        """A tool that was called existed, whether or not the source lists it: it is judged as one that was offered."""
+        """A tool that was called existed, whether or not the source lists it: it is judged as one that was
+        offered.
+        """
         if isinstance(fact, ev.RunStarted):
             self._tools = fact.tools
         setup = self.derived.state.setup if self.derived.state.seq else None
@@ -171,7 +177,9 @@ class RunPair:
             side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
 
     def _charge(self, fact: ev.Fact) -> None:
-        """What was under way when a clock stopped the run counts as spent, to the end that the record knows."""
+        """What was under way when a clock stopped the run counts as spent, to the end that the record
+        knows.
+        """
         found = self.found
         # Whoever takes up a run that waited for a person ends it a little later than its clock would have.
         if (
@@ -184,7 +192,10 @@ class RunPair:
         self.found = replace(found, counted=spent, exact=False)
 
     def _pass_time(self, fact: ev.Fact) -> bool:
-        """Let the time pass until the fact: a clock that only the other policy set rings first. False: they part there."""
+        """Let the time pass until the fact: a clock that only the other policy set rings first.
+
+        False: they part there.
+        """
         before = None
         while (instant := next_ring(self.recorded.state, self.derived.state, time_before(fact))) is not None:
             cut = find_cut_off(self.recorded.state, self.derived.state, instant)
@@ -305,8 +316,9 @@ def _spend_until(spent: Spend, other: Spend) -> Spend:
 
 
 Effect = Literal["stops", "asks", "rests"]
-"""What may be otherwise: the run may have ended by then; or something else have been asked of the world; or else what was
-derived rests on it, and is no proof of anything."""
+"""What may be otherwise: the run may have ended by then; or something else have been asked of the world; or
+else what was derived rests on it, and is no proof of anything.
+"""
 
 
 class Uncertainty(msgspec.Struct, frozen=True):

@@ -1,12 +1,13 @@
 """Some rules of another policy over a run's own, and verdicts that come from defaults.
 
-A whole policy is a whole loop: it words its nudges otherwise, shortens the history otherwise, and so parts from most runs at
-the first request. Its rules alone can be asked about. Everything else stays as it was recorded, and so do all words that the
-recorded policy has: a rule that spoke in the run, and would have spoken too, said the same.
+A whole policy is a whole loop: it words its nudges otherwise, shortens the history otherwise, and so parts
+from most runs at the first request. Its rules alone can be asked about. Everything else stays as it was
+recorded, and so do all words that the recorded policy has: a rule that spoke in the run, and would have
+spoken too, said the same.
 
-A policy file is a whole loop: what it does not name has a default, and a recorded loop mostly had another value. A user who
-writes one guard asks about that guard. So the run is asked about again with only the named keys changed; where the verdict
-is another then, the defaults caused it.
+A policy file is a whole loop: what it does not name has a default, and a recorded loop mostly had another
+value. A user who writes one guard asks about that guard. So the run is asked about again with only the named
+keys changed; where the verdict is another then, the defaults caused it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,7 +28,8 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 
 RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        # With how a limit bounds what is under way, who is warned before it, and what is done once it is reached.
+        # With how a limit bounds what is under way, who is warned before it, and what is done once it is
+        # reached.
         "limits": ("limits", "call_timeout", "near", "grace", "fallback"),
         "guards": ("guards", "premature_end"),
         "approvals": ("approvals",),
@@ -37,7 +39,8 @@ RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def replace_rules(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
-    """The change that puts another policy's rules of these kinds in place of a policy's own, whichever is in force.
+    """The change that puts another policy's rules of these kinds in place of a policy's own, whichever is in
+    force.
 
     Raises `WrongUse` for a kind that there is not, or for none.
     """
@@ -51,14 +54,17 @@ def replace_rules(kinds: Iterable[str], other: Policy, registry: Registry = BUIL
 
 
 def replace_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
-    """The change that puts another policy's values of these keys in place of a policy's own, whichever is in force."""
+    """The change that puts another policy's values of these keys in place of a policy's own, whichever is in
+    force.
+    """
     keys = list(keys)
 
     def change(policy: Policy) -> Policy:
         taken: dict[str, Any] = {key: getattr(other, key) for key in keys}
         mixed = replace(policy, **taken)
         if mixed.pressure is not None and mixed.pressure.of not in ("step", *map(name_of, mixed.limits)):
-            # Of a limit that is not there any more nothing is said; of steps it is the default, and may stand without one.
+            # Of a limit that is not there any more nothing is said; of steps it is the default, and may stand
+            # without one.
             mixed = replace(mixed, pressure=None)
         gone = _text_keys(policy, registry) - _text_keys(mixed, registry)
         texts = {key: text for key, text in policy.texts.items() if key not in gone}
@@ -109,7 +115,9 @@ class NamedPolicy(msgspec.Struct, frozen=True):
         return replace_keys(self.keys, self.policy, registry)
 
     def defaults(self, found: WhatIf, alone: WhatIf) -> tuple[str, ...]:
-        """The settings outside the file that cause the verdict `found`, given that of the named keys `alone`."""
+        """The settings outside the file that cause the verdict `found`, given that of the named keys
+        `alone`.
+        """
         if found.verdict is Verdict.AGREE or _place(found) == _place(alone):
             return ()
         key = _cause(found)

@@ -1,7 +1,9 @@
-"""What a caller knows that a record does not say, prices and context lengths, and the fields that recorded calls show.
+"""What a caller knows that a record does not say, prices and context lengths, and the fields that recorded
+calls show.
 
-Unknown stays unknown: without a count of tokens, or with one that is surely only a part, there is no price. So it is for
-a failed request, of which nobody knows what its provider charged, and for another run that a call started.
+Unknown stays unknown: without a count of tokens, or with one that is surely only a part, there is no price.
+So it is for a failed request, of which nobody knows what its provider charged, and for another run that a
+call started.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +22,14 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
 
 _PER_TOKEN = 10
-"""No token has more characters than that on average: where more was written than so many for each, not all were counted."""
+"""No token has more characters than that on average: where more was written than so many for each, not all
+were counted.
+"""
 
 
 class PriceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a price hangs on: the model that answered, the address it was asked at ("" unknown), when, and its tokens.
+    """What a price hangs on: the model that answered, the address it was asked at ("" unknown), when, and its
+    tokens.
 
     `at` is nanoseconds since the epoch, 0 where nobody says.
     """
@@ -36,7 +41,10 @@ class PriceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """A table of prices. `name` says which, and which version of it; `cost` is nano-dollars, None where it has no price."""
+    """A table of prices.
+
+    `name` says which, and which version of it; `cost` is nano-dollars, None where it has no price.
+    """
 
     name: str
     cost: Callable[[PriceQuery], int | None]
@@ -72,7 +80,9 @@ def add_price(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
 
 
 def close_price(fact: Fact, state: RunState) -> Fact:
-    """The fact, whose price is a gap of the record where no limit of the run asked after it: one that did could not begin without."""
+    """The fact, whose price is a gap of the record where no limit of the run asked after it: one that did
+    could not begin without.
+    """
     asked = any(isinstance(limit, CostLimit) and insists(limit) for limit in state.policy.limits)
     if fact.unknown != (Unknown.UNPRICED,) or asked:
         return fact
@@ -92,7 +102,8 @@ def _is_counted(fact: ModelResponded | SummaryReturned) -> bool:
 class Contexts(msgspec.Struct, frozen=True):
     """A table of context lengths. `name` says which, and which version of it.
 
-    `length` is tokens, of a model asked at an address (each "" if unknown), None where the table does not say.
+    `length` is tokens, of a model asked at an address (each "" if unknown), None where the table does not
+    say.
     """
 
     name: str
@@ -125,7 +136,9 @@ class ArgumentSchemas:
         self._left = _MOST_FIELDS
 
     def take(self, event: Event, policy: Policy) -> None:
-        """Take an event; of calls that no rule of the policy looked into, and of such as were erased, nothing is known."""
+        """Take an event; of calls that no rule of the policy looked into, and of such as were erased, nothing
+        is known.
+        """
         if not isinstance(event, ModelResponded) or self._left < 0:
             return
         texts = event.content.arguments if event.content and looks_into_fields(policy) else ()

@@ -1,7 +1,7 @@
 """What a record may lack, with the upper bound of each: the one table of unknowns, `UNKNOWNS`.
 
-What is recorded is the lower bound. A policy is judged by an incomplete record where it comes to the same at both
-bounds. What has no bound is in `losses`.
+What is recorded is the lower bound. A policy is judged by an incomplete record where it comes to the same at
+both bounds. What has no bound is in `losses`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,12 +40,16 @@ _HEAVIEST: Mapping[str, float] = MappingProxyType(
         "bpe:cl100k_base": _CHARS,
     }  # so much for each tool, and each has one token at least; a tokenizer of bytes makes no more tokens than bytes
 )
-"""What estimators make of one token of a tool at most; the others count a quarter of its characters, rounded up."""
+"""What estimators make of one token of a tool at most; the others count a quarter of its characters, rounded
+up.
+"""
 _Charged = ev.ModelResponded | ev.SummaryReturned | ev.ModelFailed | ev.ChildEnded
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """What a bound depends on: the two policies, the guards there are, and why a response ended that does not say it."""
+    """What a bound depends on: the two policies, the guards there are, and why a response ended that does not
+    say it.
+    """
 
     recorded: Policy
     other: Policy
@@ -54,12 +58,13 @@ class Assumption(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """How a record lacks something, who reads it, the most of it that there can have been, and the words for it.
+    """How a record lacks something, who reads it, the most of it that there can have been, and the words for
+    it.
 
-    `is_lost`: whether a fact lacks it. `is_read`: whether the second policy decides by it, over a run under the first.
-    `fill` returns the fact with the most of it, `raise_before` the state before which there was the most of it.
-    `limit` is the type and the measure of the limits that count it. `words` says what is lacking in a state: a sentence
-    if limits count it, else what follows "the record does not say".
+    `is_lost`: whether a fact lacks it. `is_read`: whether the second policy decides by it, over a run under
+    the first. `fill` returns the fact with the most of it, `raise_before` the state before which there was
+    the most of it. `limit` is the type and the measure of the limits that count it. `words` says what is
+    lacking in a state: a sentence if limits count it, else what follows "the record does not say".
     """
 
     is_lost: Callable[[ev.Fact], bool]
@@ -84,7 +89,9 @@ def lacks_price(fact: ev.Fact) -> bool:
 
 
 def lacks_time(fact: ev.Fact) -> bool:
-    """Whether it may have happened later than it says: nobody knows when, but that what stands before it was before."""
+    """Whether it may have happened later than it says: nobody knows when, but that what stands before it was
+    before.
+    """
     return Unknown.TIME in fact.unknown or (isinstance(fact, ev.RunStarted) and not fact.at)
 
 
@@ -213,11 +220,16 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
         ),
     }
 )
-"""What is judged by two bounds; in their order the bounds are followed. Of a result that is lacking there is no bound."""
+"""What is judged by two bounds; in their order the bounds are followed.
+
+Of a result that is lacking there is no bound.
+"""
 
 
 def without_known_limits(policy: Policy, unknown: Collection[Unknown], in_force: Sequence[Limit]) -> Policy:
-    """The policy without the limits that go by what is known: the record tells of those that were `in_force`."""
+    """The policy without the limits that go by what is known: the record tells of those that were
+    `in_force`.
+    """
     limits = (
         replace(limit, value=None)
         if (limit in in_force and limit.reads in unknown) or (needs(limit) and not insists(limit))
@@ -228,7 +240,9 @@ def without_known_limits(policy: Policy, unknown: Collection[Unknown], in_force:
 
 
 def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
-    """Why an answer may have ended so that the policy makes a difference of it: our reason, and a provider's word or ""."""
+    """Why an answer may have ended so that the policy makes a difference of it: our reason, and a provider's
+    word or "".
+    """
     cut = policy.truncation is not None and policy.truncation.max > 0
     words = policy.overflow.stops if policy.overflow is not None else ()
     return (

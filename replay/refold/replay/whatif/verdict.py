@@ -38,9 +38,9 @@ ENDED_BY: Mapping[str, str] = MappingProxyType(
 class Subject(msgspec.Struct, frozen=True):
     """The first call that a rule found: its id, the tool, its main argument as `show` shortens it.
 
-    `rule` is the place of the rule in the policy, as `guards[0]` or `approvals.chain[1]`, behind its name if it has one:
-    `no-push (guards[0])`. `pattern` and `unless` are its patterns, "" for a rule without one, or where it is not known
-    which link of the chain it was.
+    `rule` is the place of the rule in the policy, as `guards[0]` or `approvals.chain[1]`, behind its name if
+    it has one: `no-push (guards[0])`. `pattern` and `unless` are its patterns, "" for a rule without one, or
+    where it is not known which link of the chain it was.
     """
 
     call: str
@@ -87,7 +87,9 @@ class LatestCalls:
                 pass
 
     def subject(self, policy: Policy, decisions: Sequence[ev.Decision]) -> Subject | None:
-        """Return the first call that a guard refused, or asks a person about, in these decisions under this policy."""
+        """Return the first call that a guard refused, or asks a person about, in these decisions under this
+        policy.
+        """
         for decision in decisions:
             match decision:
                 case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
@@ -107,7 +109,9 @@ class LatestCalls:
 
 
 def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None] | None:
-    """Return the place and the pattern of the rule that a guard of this name, or this link of the chain, stands for."""
+    """Return the place and the pattern of the rule that a guard of this name, or this link of the chain,
+    stands for.
+    """
     for place, config in enumerate(policy.guards):
         if (config.get("name") or config["guard"]) == name:
             searches = config["guard"] == _MATCHED
@@ -141,8 +145,8 @@ class Verdict(StrEnum):
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
     """What was used up: steps, tokens as the provider counted them, nano-dollars, nanoseconds.
 
-    `unpriced` counts answers without a known price: where there are any, the cost is only the least that it was. `waited`
-    is the part of `duration` in which a person was waited for: nobody's machine was busy.
+    `unpriced` counts answers without a known price: where there are any, the cost is only the least that it
+    was. `waited` is the part of `duration` in which a person was waited for: nobody's machine was busy.
     """
 
     steps: int = 0
@@ -162,7 +166,9 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):
-    """A guard or a limit that did not simply allow, under the other policy, after the fact at event `fact`."""
+    """A guard or a limit that did not simply allow, under the other policy, after the fact at event
+    `fact`.
+    """
 
     fact: int
     who: str
@@ -173,23 +179,25 @@ class Intervention(msgspec.Struct, frozen=True, kw_only=True):
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """A run under another policy, as far as its record is evidence.
 
-    `began` is when the run did, in nanoseconds since the epoch (0: unknown), and `task` the beginning of its task, None where
-    it was erased.
-    `fact` is the last event that both runs share, `seq` where they part (of the recorded log, 0: nowhere), in `turn`.
-    `kind` says in what, `why` in a sentence; `subject` is the call that a rule of either policy found there. `recorded` and `derived` are the decisions that part, JSON text, None
-    where that side has none. `agent_state` and `code` are how the other run stands then, `recorded_state` and
-    `recorded_code` how the recorded one ends; `state` is the other run's state there, JSON text, "" where both agree.
-    `until` was spent by then and `saved` after it: of a run that stops, what the other policy would not have spent.
-    `exact`: that is so to the token; else something was under way when it stopped, and counts as spent. `fired` are the
-    first guards and limits that spoke, `more` counts the others. `unknown` names what could not be judged.
-    `shared` is the last event that is counted with another run, of which this one is a fork (0: none), and `again` the
-    part of `saved` that lies before it: see `Totals`. `prices` names the table that was used where the record has no price,
-    and `priced` counts the answers that it had one for; `contexts` names that of context lengths, and `context` is what it
-    says where the record does not. `unseen` are facts of a run that agrees, by their event and
-    in a sentence, that the other policy would have had recorded in other words: nobody was shown them to the record's end.
-    `tools` is how many tools the run is known to have, `unfit` are names in the other policy of tools that the run lacks, and of fields that neither its tools nor its calls have:
-    such a rule says nothing. `defaults` are settings that the other policy's file does not name and that cause this verdict,
-    as `end_of_turn: complete`; only `refold whatif` knows the file, elsewhere there are none.
+    `began` is when the run did, in nanoseconds since the epoch (0: unknown), and `task` the beginning of its
+    task, None where it was erased. `fact` is the last event that both runs share, `seq` where they part (of
+    the recorded log, 0: nowhere), in `turn`. `kind` says in what, `why` in a sentence; `subject` is the call
+    that a rule of either policy found there. `recorded` and `derived` are the decisions that part, JSON text,
+    None where that side has none. `agent_state` and `code` are how the other run stands then,
+    `recorded_state` and `recorded_code` how the recorded one ends; `state` is the other run's state there,
+    JSON text, "" where both agree. `until` was spent by then and `saved` after it: of a run that stops, what
+    the other policy would not have spent. `exact`: that is so to the token; else something was under way when
+    it stopped, and counts as spent. `fired` are the first guards and limits that spoke, `more` counts the
+    others. `unknown` names what could not be judged. `shared` is the last event that is counted with another
+    run, of which this one is a fork (0: none), and `again` the part of `saved` that lies before it: see
+    `Totals`. `prices` names the table that was used where the record has no price, and `priced` counts the
+    answers that it had one for; `contexts` names that of context lengths, and `context` is what it says where
+    the record does not. `unseen` are facts of a run that agrees, by their event and in a sentence, that the
+    other policy would have had recorded in other words: nobody was shown them to the record's end. `tools` is
+    how many tools the run is known to have, `unfit` are names in the other policy of tools that the run
+    lacks, and of fields that neither its tools nor its calls have: such a rule says nothing. `defaults` are
+    settings that the other policy's file does not name and that cause this verdict, as `end_of_turn:
+    complete`; only `refold whatif` knows the file, elsewhere there are none.
     """
 
     run: str
@@ -229,7 +237,9 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saves(self) -> bool:
-        """Whether the other policy would have cut the run short: a task that is done sooner is another thing."""
+        """Whether the other policy would have cut the run short: a task that is done sooner is another
+        thing.
+        """
         return self.verdict is Verdict.STOPS and self.agent_state not in SUCCESSFUL and self.saved != Spend()
 
 
@@ -256,15 +266,16 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over runs under one policy. `Totals()` is that of none.
 
     `unfit` counts runs that agree and have a rule that fits nothing in them.
-    `cut_short` counts runs that were cut short, by the code that ends them; `done` those that would have been over with an
-    answer where the record goes on, which saves nothing: whoever asked had more to ask. `saved` is of those cut short
-    exactly, `at_least` of the `inexact` ones, where something was under way. Of runs that diverge nothing is saved.
-    `fired` counts what guards and limits said as long as the runs were one, of runs that diverge too, `in_runs` in how
-    many runs they did; `parted` in what runs diverge first, `in_turn` in which turn. `unknown` counts runs of which
-    something could not be judged.
+    `cut_short` counts runs that were cut short, by the code that ends them; `done` those that would have been
+    over with an answer where the record goes on, which saves nothing: whoever asked had more to ask. `saved`
+    is of those cut short exactly, `at_least` of the `inexact` ones, where something was under way. Of runs
+    that diverge nothing is saved. `fired` counts what guards and limits said as long as the runs were one, of
+    runs that diverge too, `in_runs` in how many runs they did; `parted` in what runs diverge first, `in_turn`
+    in which turn. `unknown` counts runs of which something could not be judged.
 
-    What a fork has of another run is counted there and not again: see `Prefixes`. `before` counts forks that part in what
-    they share. Such a one is in `runs` and `verdicts`, and what it spent on its own is saved; nothing else of it counts.
+    What a fork has of another run is counted there and not again: see `Prefixes`. `before` counts forks that
+    part in what they share. Such a one is in `runs` and `verdicts`, and what it spent on its own is saved;
+    nothing else of it counts.
     """
 
     runs: int = 0
@@ -289,7 +300,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prefixes:
-    """Which events of forks another run already counts. Take the runs in any order: each event is then counted once.
+    """Which events of forks another run already counts. Take the runs in any order: each event is then
+    counted once.
 
     A fork's log has the events of the runs behind it, up to where each was left (`Store.lineage`).
     """

@@ -45,10 +45,12 @@ class NoEvidence(CannotJudge):
 
 
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of one of the two requests, or of both. `number` is its number in the run that shows it, 0: once only.
+    """A message of one of the two requests, or of both. `number` is its number in the run that shows it, 0:
+    once only.
 
-    `where`: shown by `both` alike; by both, and `changed` (then `message` is as the other policy would have shown it); only
-    `recorded`; only `derived`. `why` names what makes the difference. `message` is None where its words were erased.
+    `where`: shown by `both` alike; by both, and `changed` (then `message` is as the other policy would have
+    shown it); only `recorded`; only `derived`. `why` names what makes the difference. `message` is None where
+    its words were erased.
     """
 
     number: int
@@ -59,7 +61,8 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
-    """A request under another policy, beside the recorded one. `asked`: the other policy would have made it at all.
+    """A request under another policy, beside the recorded one. `asked`: the other policy would have made it
+    at all.
 
     `found` is how the two runs stand there. `tokens` are the two estimates, recorded and derived.
     """
@@ -84,7 +87,8 @@ async def hypothesis(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> Hypothesis:
-    """The request made at event `upto`, as the other policy would have made it, and as it was; tables as in `whatif`.
+    """The request made at event `upto`, as the other policy would have made it, and as it was; tables as in
+    `whatif`.
 
     Raises `NoEvidence` where the two runs parted before, and as `whatif`.
     """
@@ -114,7 +118,9 @@ async def hypothesis(
 
 
 def _is_behind(comparison: Comparison, found: WhatIf) -> bool:
-    """Whether the two parted before the request: at an earlier fact, or in the very fact that it follows from."""
+    """Whether the two parted before the request: at an earlier fact, or in the very fact that it follows
+    from.
+    """
     if comparison.diverged_after == comparison.last_fact:
         # The other run never took this fact: its window is of the time before.
         return found.kind in OF_THE_FACT or found.kind == "clock"
@@ -126,7 +132,9 @@ async def _read_words(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int
 
 
 async def _other_words(store: Store, run: str, comparison: Comparison) -> dict[int, Event]:
-    """The words of the other run's messages: of facts as they were recorded, of the harness as it would have said them."""
+    """The words of the other run's messages: of facts as they were recorded, of the harness as it would have
+    said them.
+    """
     wanted = {seq: comparison.origins.get(seq, seq) for seq in needed(comparison.derived.state)}
     said = comparison.derived.harness
     facts = {seq: origin for seq, origin in wanted.items() if seq not in said}
@@ -171,7 +179,9 @@ _Texts = dict[tuple[str, str], tuple[int, Message | None]]
 
 
 class _MessageOrigins:
-    """What the messages of a run come from: a recorded fact, or words of the harness, the n-th time that it said them."""
+    """What the messages of a run come from: a recorded fact, or words of the harness, the n-th time that it
+    said them.
+    """
 
     def __init__(self, side: ComparedRun, origins: Mapping[int, int]) -> None:
         said = Counter[tuple[str, str]]()

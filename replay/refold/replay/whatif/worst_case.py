@@ -133,10 +133,11 @@ TimeOwner = Literal["agent", "person", "anybody"]
 
 
 class WorstCaseClock(WorstCase):
-    """The two runs as late as may be: a fact that has no time comes at the next instant that is known, or never.
+    """The two runs as late as may be: a fact that has no time comes at the next instant that is known, or
+    never.
 
-    What passed was `whose` time, as far as a person was waited for. `first`: so that the time since a first response is
-    the longest, or the shortest for a person; else since the beginning.
+    What passed was `whose` time, as far as a person was waited for. `first`: so that the time since a first
+    response is the longest, or the shortest for a person; else since the beginning.
     """
 
     def __init__(

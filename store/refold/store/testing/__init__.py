@@ -1,4 +1,5 @@
-"""What every store must do, as tests. Inherit, say how to open an empty store and how its time passes, run pytest:
+"""What every store must do, as tests. Inherit, say how to open an empty store and how its time passes, run
+pytest:
 
     class TestMyStore(StoreConformance):
         def open_store(self) -> AbstractAsyncContextManager[Store]:
@@ -7,8 +8,8 @@
         def pass_time(self, seconds: float) -> None:
             my_clock.advance(seconds)
 
-The tests run on anyio's pytest plugin; its fixture `anyio_backend` says on which event loops. For failures that show
-the values, call `pytest.register_assert_rewrite("refold.store.testing")` in a conftest.
+The tests run on anyio's pytest plugin; its fixture `anyio_backend` says on which event loops. For failures
+that show the values, call `pytest.register_assert_rewrite("refold.store.testing")` in a conftest.
 """
 
 from refold.store.testing.conformance import StoreConformance

@@ -17,7 +17,9 @@ class ClaimPromises(Promises):
     """Leases, taking over, waking, waiting."""
 
     async def test_a_lease_keeps_others_out(self, store: Store) -> None:
-        """While one has the run, another gets `Held`, which says who has it, under which token and for how long."""
+        """While one has the run, another gets `Held`, which says who has it, under which token and for how
+        long.
+        """
         lease = await store.lease("r", holder="one")
         with pytest.raises(Held) as caught:
             await store.lease("r", holder="other")
@@ -45,7 +47,9 @@ class ClaimPromises(Promises):
         assert (1, 7) == (len(got), len(held))
 
     async def test_taking_over_a_lease_that_ran_out(self, store: Store) -> None:
-        """Who let its lease run out is fenced out by the next: it appends nothing, though the number is right."""
+        """Who let its lease run out is fenced out by the next: it appends nothing, though the number is
+        right.
+        """
         old = await store.lease("r", holder="one")
         await store.append("r", 0, old, records(2))
         self.pass_time(LATER)
@@ -155,7 +159,9 @@ class ClaimPromises(Promises):
 
     @pytest.mark.parametrize("after", [None, 60.0])
     async def test_waking_a_run_that_is_held(self, store: Store, after: float | None) -> None:
-        """It is not due while it is held, and is at once when it is let go, whatever its holder meant to wait for."""
+        """It is not due while it is held, and is at once when it is let go, whatever its holder meant to wait
+        for.
+        """
         await append(store, "r", records(1))
         lease = await take(store, "r")
         await store.wake("r")
@@ -209,7 +215,9 @@ class ClaimPromises(Promises):
         await store.lease("r", holder="other")
 
     async def test_waiting_over_a_clock_that_was_set_back(self, store: Store) -> None:
-        """Who waits, and who is abandoned, is due no later than it would have been, counted from the next look."""
+        """Who waits, and who is abandoned, is due no later than it would have been, counted from the next
+        look.
+        """
         await self._wait(store, "r")
         await self._wait(store, "s", after=5)
         await store.lease("r", holder="one")

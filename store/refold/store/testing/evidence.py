@@ -44,7 +44,9 @@ class EvidencePromises(Promises):
     """What may be taken away, what may be lost, and what is to be kept."""
 
     async def test_erasing(self, store: Store) -> None:
-        """Content and salt are gone, everything else is as it was, the notice is the last event, the chain holds."""
+        """Content and salt are gone, everything else is as it was, the notice is the last event, the chain
+        holds.
+        """
         await append(store, "r", records(6))
         before = await events(store, "r")
         head = await store.erase("r", 6, await take(store, "r"), [2, 4], NOTICE)
@@ -61,7 +63,9 @@ class EvidencePromises(Promises):
             previous = event
 
     async def test_erasing_again(self, store: Store) -> None:
-        """What is erased may be erased again, with a notice of its own; so may several at once, and one twice."""
+        """What is erased may be erased again, with a notice of its own; so may several at once, and one
+        twice.
+        """
         await append(store, "r", records(6))
         lease = await take(store, "r")
         await store.erase("r", 6, lease, [2], NOTICE)
@@ -71,7 +75,9 @@ class EvidencePromises(Promises):
 
     @pytest.mark.parametrize("bad", [0, 1, 7, -1, 2**40])
     async def test_what_cannot_be_erased(self, store: Store, bad: int) -> None:
-        """A number that the run lacks, and an event that never had content, are `WrongUse`; nothing is erased then."""
+        """A number that the run lacks, and an event that never had content, are `WrongUse`; nothing is erased
+        then.
+        """
         await append(store, "r", records(6))
         before = await events(store, "r")
         with pytest.raises(WrongUse):
@@ -94,7 +100,9 @@ class EvidencePromises(Promises):
         assert before == await events(store, "r")
 
     async def test_an_event_that_comes_erased(self, store: Store) -> None:
-        """A record with a digest for its content becomes the event that the whole one became, content and salt apart."""
+        """A record with a digest for its content becomes the event that the whole one became, content and
+        salt apart.
+        """
         whole = record(1, b'"a secret"')
         (wanted,) = extend("r", START, [whole])
         await append(
@@ -122,7 +130,9 @@ class EvidencePromises(Promises):
             await append(store, "r", [bad])
 
     async def test_snapshots(self, store: Store) -> None:
-        """The last one is given to who reads its version; one of an earlier event, or of none, changes nothing."""
+        """The last one is given to who reads its version; one of an earlier event, or of none, changes
+        nothing.
+        """
         old, new = (
             Snapshot(seq=3, version="1", data=b"\0old"),
             Snapshot(seq=5, version="1", data=b"new" * 9999),
@@ -245,7 +255,9 @@ class GroupPromises(Promises):
                 previous = event
 
     async def test_bad_appends_among_good_ones(self, store: Store) -> None:
-        """Those that conflict, and those under a lost lease, fail each with its own error; all others are written."""
+        """Those that conflict, and those under a lost lease, fail each with its own error; all others are
+        written.
+        """
         ended = dict[str, Head | StoreError]()
 
         async def one(store: Store, run: str, seq: int, lease: Lease) -> None:

@@ -29,7 +29,9 @@ class ForkPromises(Promises):
     """Beginning, reading, erasing, and what cannot be forked."""
 
     async def test_a_fork_is_read_from_event_1(self, store: Store) -> None:
-        """It has its parent's events up to the cut, under the parent's name, then its own; and its chain holds."""
+        """It has its parent's events up to the cut, under the parent's name, then its own; and its chain
+        holds.
+        """
         await append(store, "r", records(5))
         head = await fork(store, "r", 3, "f")
         await append(store, "r", records(1, 90))
@@ -132,7 +134,9 @@ class ForkPromises(Promises):
         ],
     )
     async def test_beginning_anywhere(self, store: Store, first: Record) -> None:
-        """A new run begins at event 1, or where its first record says that it was forked: else it is a conflict."""
+        """A new run begins at event 1, or where its first record says that it was forked: else it is a
+        conflict.
+        """
         await append(store, "r", records(5))
         with pytest.raises(Conflict):
             await store.append("x", 3, await take(store, "x"), [first])
@@ -159,7 +163,9 @@ class ForkPromises(Promises):
             await fork(store, f"r{MOST_ANCESTORS}", MOST_ANCESTORS + 1, "x")
 
     async def test_erasing_in_a_parent(self, store: Store) -> None:
-        """What is erased in the parent is erased in the fork, whose chain holds; its snapshots go with the parent's."""
+        """What is erased in the parent is erased in the fork, whose chain holds; its snapshots go with the
+        parent's.
+        """
         await append(store, "r", [record(content=b'"secret"'), *records(4)])
         await fork(store, "r", 3, "f")
         await store.save_snapshot("f", Snapshot(seq=5, version="v", data=b'"secret"'))

@@ -64,7 +64,10 @@ class Promises:
             yield opened
 
     def pass_time(self, seconds: float) -> None:
-        """Let so much time pass for the open store; if negative, its clock is set back. May edit what it keeps."""
+        """Let so much time pass for the open store; if negative, its clock is set back.
+
+        May edit what it keeps.
+        """
         raise NotImplementedError
 
 
@@ -337,7 +340,9 @@ class LogPromises(Promises):
     @pytest.mark.parametrize("size", [3, 300])
     @pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 20, 60, 200])
     async def test_an_append_cancelled_half_way(self, store: Store, moment: int, size: int) -> None:
-        """A cancelled append happened whole or not at all, the head says which for good, and the store goes on."""
+        """A cancelled append happened whole or not at all, the head says which for good, and the store goes
+        on.
+        """
         await append(store, "r", records(2))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(append, store, "r", records(size))

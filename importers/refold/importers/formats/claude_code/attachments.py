@@ -1,4 +1,5 @@
-"""What the harness of Claude Code put into the conversation beside what was typed: rows `attachment`, a type each.
+"""What the harness of Claude Code put into the conversation beside what was typed: rows `attachment`, a type
+each.
 
 The words are those that are recorded: what the harness puts around them is in no row. A name before them,
 `[file: a.py]`, says where they come from. A type that stands in no table here is not known to reach the
@@ -14,7 +15,8 @@ from refold.importers.fields import JSON, as_written, at, rows, text, word_of
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """Where a type has its words, the first path that has any, and what names them. `each`: a list, whose elements have them.
+    """Where a type has its words, the first path that has any, and what names them. `each`: a list, whose
+    elements have them.
 
     `bare`: the words stand alone; `by`: who put them there. `events`: only of these events of hooks it
     reaches the model.

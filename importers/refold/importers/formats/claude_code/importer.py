@@ -30,7 +30,9 @@ from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
 _LINKED = b'"parentUuid"'
 _BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
 _LOOK_AT = 40
-"""Rows in which a message, or what is kept beside messages, tells a session whose rows do not name their parents."""
+"""Rows in which a message, or what is kept beside messages, tells a session whose rows do not name their
+parents.
+"""
 
 
 class ClaudeCode:

@@ -1,4 +1,5 @@
-"""A first look over a Claude Code session: which rows each conversation is made of, and where each answer is complete.
+"""A first look over a Claude Code session: which rows each conversation is made of, and where each answer is
+complete.
 
 Rows point back at rows, answers are written in pieces with other rows between, and who went back to an
 earlier prompt left rows behind: none of it shows before the end of the file. So the file is read twice, and
@@ -35,7 +36,8 @@ _NAMELESS = -1  # no row says of which answer it is a piece: it may be the one f
 
 
 class Outline:
-    """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what each is.
+    """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what
+    each is.
 
     `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's;
     `parted`: it is. Else `agents` are those that wrote into it. `repeated`: rows that stand there once more;
@@ -106,7 +108,9 @@ class Outline:
                 tree.end(place, side=side)
 
     def _piece(self, found: Row, place: int, answers: dict[str, int]) -> int:
-        """Note of which answer a row is a piece: the place of the first; its own, if it is of none before it."""
+        """Note of which answer a row is a piece: the place of the first; its own, if it is of none before
+        it.
+        """
         if self.kinds[place] != "answer":
             self.bursts.end(found.value, self.kinds[place])
             return place
@@ -128,7 +132,10 @@ class Outline:
             self._kept.update(preserved(row)[0])
 
     def _join_cuts(self, tree: RowTree, numbers: Sequence[int]) -> None:
-        """Which conversation each cut is of, and which rows those are that it names. `numbers` has the rows' by their places."""
+        """Which conversation each cut is of, and which rows those are that it names.
+
+        `numbers` has the rows' by their places.
+        """
         self.forks = defaultdict[int, list[TreeBranch]](list)
         for branch in self.branches.heads.values():
             self.forks[branch.fork].append(branch)
@@ -168,7 +175,9 @@ class Outline:
             self._spoke.setdefault(is_side(row.value), row.at)
 
     def _join_typed(self) -> None:
-        """Words of the queue have no place in the tree: they are of the conversation of the message before them."""
+        """Words of the queue have no place in the tree: they are of the conversation of the message before
+        them.
+        """
         before = -1
         for place, found in enumerate(self.kinds if self.branches.heads else ()):
             if found != "other":
@@ -185,7 +194,9 @@ def read_outline(rows: Iterable[Row | Noise]) -> Outline:
 
 
 def _before(row: JSON, tree: RowTree, *, side: bool) -> str | int:
-    """What a compaction followed. Where it names a message that it keeps, that one is written anew behind it."""
+    """What a compaction followed. Where it names a message that it keeps, that one is written anew behind
+    it.
+    """
     named = text(row, "logicalParentUuid")
     last = tree.last(side=side)
     return last if named and named not in tree and last is not None else named
@@ -274,7 +285,9 @@ class OutlineEnding:
         return "limit:rate" if failed is FailureClass.RATE_LIMIT else "error", source
 
     def _finished(self) -> tuple[str, str]:
-        """Rows are written block by block: only a stop reason, or the harness's own word, says that no other was to come."""
+        """Rows are written block by block: only a stop reason, or the harness's own word, says that no other
+        was to come.
+        """
         over = self.over and not self.stop
         end, says = last_answer(self.stop, "finished" if over else "unknown")
         turn = "; then the turn was over" if over else ""
@@ -283,5 +296,7 @@ class OutlineEnding:
 
 
 def _ends_turn(row: JSON) -> bool:
-    """Whether the harness says by it that a turn is over: its `Stop` hooks ran, or it says how long the turn took."""
+    """Whether the harness says by it that a turn is over: its `Stop` hooks ran, or it says how long the turn
+    took.
+    """
     return text(row, "data", "hookEvent") == "Stop" or text(row, "subtype") in _OVER

@@ -1,4 +1,5 @@
-"""What a person typed while the agent worked: it waits in a queue, and the session tells how it left. And answers in bursts.
+"""What a person typed while the agent worked: it waits in a queue, and the session tells how it left. And
+answers in bursts.
 
 The words are those that are recorded: what the harness puts around them is in no row. A name before them,
 `[file: a.py]`, says where they come from. A type that stands in no table here is not known to reach the
@@ -55,13 +56,17 @@ class _Words:
 
 
 class Queue:
-    """The queue, row by row. `fates`, once `end` was called: what became of which words, by the place of a row."""
+    """The queue, row by row.
+
+    `fates`, once `end` was called: what became of which words, by the place of a row.
+    """
 
     def __init__(self) -> None:
         self.fates: dict[int, Fate] = {}
         self._all: deque[_Words] = deque()
         self._left: deque[_Words] = deque()
-        # Of each what waits and what was not heard again, in their order; what does not any more is dropped when it is met.
+        # Of each what waits and what was not heard again, in their order; what does not any more is dropped
+        # when it is met.
         self._waiting: defaultdict[str, deque[_Words]] = defaultdict(deque)
         self._unheard: defaultdict[str, deque[_Words]] = defaultdict(deque)
 
@@ -164,7 +169,10 @@ def is_iflow(session: str) -> bool:
 
 
 class Bursts:
-    """The answer to which each row of an answer belongs, row by row. Answers are known by the places of their first rows."""
+    """The answer to which each row of an answer belongs, row by row.
+
+    Answers are known by the places of their first rows.
+    """
 
     def __init__(self) -> None:
         self._open: dict[tuple[bool, str], tuple[int, str, JSON]] = {}
@@ -189,7 +197,9 @@ class Bursts:
         return first
 
     def end(self, row: JSON, found: Kind) -> None:
-        """Go on by a row that is no piece of an answer: its results end calls, and with it no answer streams."""
+        """Go on by a row that is no piece of an answer: its results end calls, and with it no answer
+        streams.
+        """
         if found == "other":
             return
         self._last = None
@@ -198,7 +208,9 @@ class Bursts:
 
 
 def _streams(before: Row, row: Row) -> bool:
-    """Whether both rows are states of one answer of iFlow's: below the same parent, less than a second apart."""
+    """Whether both rows are states of one answer of iFlow's: below the same parent, less than a second
+    apart.
+    """
     parent = text(row.value, "parentUuid")
     if not (is_iflow(text(row.value, "sessionId")) and parent and parent == text(before.value, "parentUuid")):
         return False

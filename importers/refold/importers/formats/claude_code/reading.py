@@ -107,7 +107,8 @@ class ClaudeResponse(Draft):
 
 
 CLEARED = "[Old tool result content cleared]"
-"""What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words."""
+"""What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words.
+"""
 
 
 class SessionReader:
@@ -260,7 +261,8 @@ class SessionReader:
 
     def _results(self, row: Row) -> None:
         rest = leftover(row)
-        # The key is the one that the agent's own file gives. Where a row has several results, nobody says of which it speaks.
+        # The key is the one that the agent's own file gives. Where a row has several results, nobody says of
+        # which it speaks.
         agent, session = text(row.value, "toolUseResult", "agentId"), text(row.value, "sessionId")
         returned = results(row.value)
         began = f"{session}/{agent}" if is_id(agent) and is_id(session) and len(returned) == 1 else ""

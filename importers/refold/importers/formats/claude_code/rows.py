@@ -22,8 +22,10 @@ from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
 Kind = Literal[
     "result", "interrupt", "summary", "command", "meta", "prompt", "answer", "synthetic", "failed", "other"
 ]
-"""What a row is: results of tools, a stop by the person, what a compaction wrote, a local command and its output, something
-that the harness put in, a prompt, a piece of an answer, the harness in the model's place (its words, its errors), the rest."""
+"""What a row is: results of tools, a stop by the person, what a compaction wrote, a local command and its
+output, something that the harness put in, a prompt, a piece of an answer, the harness in the model's place
+(its words, its errors), the rest.
+"""
 
 SYNTHETIC = "<synthetic>"
 
@@ -42,7 +44,8 @@ _COMMAND_NAME = re.compile(r"<command-name>\s*([^<\s]{1,80})")
 PARTS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
 """What the content of a message is made of."""
 
-# What a session keeps beside its messages: rows of other types may be of a version to come, or of another agent.
+# What a session keeps beside its messages: rows of other types may be of a version to come, or of another
+# agent.
 _KEPT = frozenset({
     "agent-name", "ai-title", "atis-latch", "attachment", "bridge-session", "custom-title",
     "file-history-snapshot", "frame-link", "last-prompt", "mode", "pr-link", "progress", "relocated", "result",
@@ -191,12 +194,16 @@ def refuser_of(row: JSON, result: JSON) -> Refuser | None:
 
 
 def unfailed(result: JSON) -> bool | None:
-    """False, for a call that did not fail, as where the key is missing; None where the key says something that is no answer."""
+    """False, for a call that did not fail, as where the key is missing; None where the key says something
+    that is no answer.
+    """
     return False if isinstance(at(result, "is_error"), bool | None) else None
 
 
 def is_message(row: JSON) -> bool:
-    """Whether a row is a message of a session, by its shape alone: some keep neither ids nor the session's name."""
+    """Whether a row is a message of a session, by its shape alone: some keep neither ids nor the session's
+    name.
+    """
     typed = text(row, "type") in ("user", "assistant") and isinstance(at(row, "message"), dict)
     known = at(row, "message", "content") is not None or text(row, "sessionId")
     return typed and bool(known) and at(row, "payload") is None
@@ -213,7 +220,9 @@ def is_kept(row: JSON) -> bool:
 
 
 def says(row: JSON) -> JSON:
-    """What tells one row from another that has its id: its message, or all but what each row says of the session."""
+    """What tells one row from another that has its id: its message, or all but what each row says of the
+    session.
+    """
     if not isinstance(at(row, "message"), dict):
         return {name: value for name, value in table(row).items() if name not in _ENVELOPE}
     return [at(row, "type"), *(at(row, "message", name) for name in ("id", "role", "content"))]
@@ -232,7 +241,9 @@ def command_name(row: JSON) -> str:
 
 
 def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
-    """Why a request failed: class, words and HTTP status, of an error in the model's place or a row `api_error`."""
+    """Why a request failed: class, words and HTTP status, of an error in the model's place or a row
+    `api_error`.
+    """
     error = at(row, "error")
     inner = at(error, "error", "error") or at(error, "error") or error
     status = number(row, "apiErrorStatus") or number(error, "status") or None
@@ -277,7 +288,9 @@ def preserved(row: JSON) -> tuple[list[str], bool]:
 
 
 def leftover(row: Row, model: str = "") -> str:
-    """What a message's row holds beside what an item takes of it; `model` is the one that its answer names."""
+    """What a message's row holds beside what an item takes of it; `model` is the one that its answer
+    names.
+    """
     found = kind(row.value)
     said: list[tuple[str, JSON]] = [("role", text(row.value, "type")), ("type", "message")]
     if found == "answer":  # of what else is said nobody asks which answer it is
@@ -300,7 +313,9 @@ def leftover(row: Row, model: str = "") -> str:
 
 
 def _block_left(block: JSON, of: Kind) -> JSON:
-    """What of a block no item takes: of an answer none takes results, and of anything else none takes thoughts and calls."""
+    """What of a block no item takes: of an answer none takes results, and of anything else none takes
+    thoughts and calls.
+    """
     if not isinstance(block, dict):
         return block
     known = {

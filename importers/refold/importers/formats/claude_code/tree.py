@@ -25,7 +25,8 @@ from refold.importers.session_rows import MOST_HELD, Noise, Row
 
 
 class TreeBranch(msgspec.Struct, frozen=True):
-    """A conversation that was left: its `number`, `above` that of the one from which it forks, 0 for the session's.
+    """A conversation that was left: its `number`, `above` that of the one from which it forks, 0 for the
+    session's.
 
     `fork` is the place of the row behind which it does, `first` that of its first row, `uuid` what names this
     one, `size` the bytes of all.
@@ -62,7 +63,10 @@ class Branches(msgspec.Struct, frozen=True):
             self.unanswered.add(place)
 
     def read(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[TreeBranch, Iterable[tuple[int, Row]]]]:
-        """Each with its rows, and with the first rows of those that fork from it. A large one is read while it is told."""
+        """Each with its rows, and with the first rows of those that fork from it.
+
+        A large one is read while it is told.
+        """
         for batch in _batches(sorted(self.heads.values(), key=lambda branch: branch.first)):
             if len(batch) == 1:
                 (branch,) = batch
@@ -101,10 +105,11 @@ _NONE = -1
 
 
 class _Line(msgspec.Struct):
-    """Rows that hang on each other: the places of the first and of what that hangs on, and the number of the line of that,
-    as far as all above it is known.
+    """Rows that hang on each other: the places of the first and of what that hangs on, and the number of the
+    line of that, as far as all above it is known.
 
-    `answered`: it has an answer of its own; `holds`: it or what forks from it has. `anew`: its prompt was asked in other words.
+    `answered`: it has an answer of its own; `holds`: it or what forks from it has. `anew`: its prompt was
+    asked in other words.
     """
 
     head: int
@@ -116,7 +121,10 @@ class _Line(msgspec.Struct):
 
 
 class RowTree:
-    """A tree of rows, filled in the order of their places. `pieces` of an answer are its other rows, with the place of the first."""
+    """A tree of rows, filled in the order of their places.
+
+    `pieces` of an answer are its other rows, with the place of the first.
+    """
 
     def __init__(self, kinds: Sequence[Kind], pieces: Mapping[int, int]) -> None:
         self._kinds, self._pieces = kinds, pieces
@@ -149,7 +157,9 @@ class RowTree:
             self._late[place] = parent
 
     def behind(self, uuid: str, parent: str | int) -> str | int:
-        """What a row hangs on that has the id of an earlier one: on that one, if both name the same parent."""
+        """What a row hangs on that has the id of an earlier one: on that one, if both name the same
+        parent.
+        """
         first = self._places.get(uuid, _NONE)
         named = parent if isinstance(parent, int) else self._places.get(parent, _NONE)
         return first if first != _NONE and named in (_NONE, self._parents[first]) else parent
@@ -200,7 +210,9 @@ class RowTree:
         return lines, of
 
     def _told(self, lines: Sequence[_Line], of: "array[int]") -> Branches:
-        """Lines that stay are of the conversation from which they fork; rows with which none ends are of their parents'."""
+        """Lines that stay are of the conversation from which they fork; rows with which none ends are of
+        their parents'.
+        """
         number_of, dropped = [0] * len(lines), [False] * len(lines)
         sizes, heads = Counter[int](), dict[int, tuple[int, int, int]]()
         for number, line in enumerate(lines):
@@ -234,7 +246,8 @@ class RowTree:
 
 
 class SubAgent(msgspec.Struct):
-    """One of them: its name in the session, the provider's id of the call that began it, "" if nothing says so, and its rows.
+    """One of them: its name in the session, the provider's id of the call that began it, "" if nothing says
+    so, and its rows.
 
     `reported`: its rows came wrapped into rows of the session that count as none.
     """

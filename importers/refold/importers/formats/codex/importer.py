@@ -1,4 +1,5 @@
-"""Codex rollouts: what the model said and saw (`response_item`), between what the screen showed (`event_msg`).
+"""Codex rollouts: what the model said and saw (`response_item`), between what the screen showed
+(`event_msg`).
 
 Everything visible is there twice; the items count, the events tell what items lack: tokens, aborts, policies,
 roll-backs. A response has no row of its own: it is the model's items up to the next thing from outside, and

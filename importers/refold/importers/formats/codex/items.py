@@ -1,4 +1,5 @@
-"""Rows of a Codex rollout: what the model said and saw in each, and what the events beside them say. Remembers nothing.
+"""Rows of a Codex rollout: what the model said and saw in each, and what the events beside them say.
+Remembers nothing.
 
 A row is `{timestamp, type, payload}`; the oldest versions wrote the payload bare. Failure has no field: an
 output says in its own head that it failed, in one of three wordings, or in JSON; one without an exit code
@@ -31,7 +32,9 @@ from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
 
 Kind = Literal["message", "answer", "reasoning", "call", "hosted", "result", "other"]
-"""A message from outside, the model's text, its thoughts, its calls, a call that the provider ran itself, a result."""
+"""A message from outside, the model's text, its thoughts, its calls, a call that the provider ran itself, a
+result.
+"""
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 _BESIDE = ("metadata", "execution", "internal_chat_message_metadata_passthrough")
@@ -176,8 +179,9 @@ def output(found: JSON) -> str:
 
 
 def failed_of(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
-    """Whether a result of the tool `name` says that it failed: Codex's own words, a code other than 0, an execution error,
-    `success: false`; None: it says nothing. A tool of another server, `server__tool`, may say what it likes.
+    """Whether a result of the tool `name` says that it failed: Codex's own words, a code other than 0, an
+    execution error, `success: false`; None: it says nothing. A tool of another server, `server__tool`, may
+    say what it likes.
     """
     words = output(found)
     if "__" not in name and (fixed := next((what for said, what in _FIXED if said.match(words)), None)):
@@ -239,7 +243,9 @@ def failure(payload: JSON) -> tuple[FailureClass, str, str]:
 
 
 def left_of(row: Row, found: JSON) -> str:
-    """JSON text of what is left of a row and of its item beside its type, which an item of ours says by what it is."""
+    """JSON text of what is left of a row and of its item beside its type, which an item of ours says by what
+    it is.
+    """
     take(found, "type")
     return row.rest()
 
@@ -259,7 +265,8 @@ _BESIDE_EVENTS = frozenset({
     "user_message", "warning", *TASK_EVENTS
 })  # fmt: skip
 _HOSTED = ("web_search_", "image_generation_")
-"""How types of events of calls begin that the provider ran: the item of such a call comes behind its event."""
+"""How types of events of calls begin that the provider ran: the item of such a call comes behind its event.
+"""
 _ITEMS = ("CommandExecution", "DynamicToolCall", "FileChange", "ImageView", "McpToolCall", "CollabToolCall")
 """Types of items of a turn that are calls, with the id of their call."""
 
@@ -277,7 +284,9 @@ def is_known(what: str) -> bool:
 
 
 def call_of(payload: JSON) -> str:
-    """The id of the call that an event tells of, "" where it tells of none, or of one that the provider ran."""
+    """The id of the call that an event tells of, "" where it tells of none, or of one that the provider
+    ran.
+    """
     if text(payload, "type").startswith(_HOSTED):
         return ""
     turn = text(payload, "item", "id") if text(payload, "item", "type") in _ITEMS else ""

@@ -99,14 +99,16 @@ def _items(source: Source) -> Iterator[Item | Noise]:
 
 
 class _Chat:
-    """One reading of a chat. `answered`: the results that were told, by their calls; `shown`: the keys of what the model is shown.
+    """One reading of a chat. `answered`: the results that were told, by their calls; `shown`: the keys of
+    what the model is shown.
 
     `resumed`: the chat was opened again, and nobody said anything since.
     """
 
     def __init__(self, begin: str) -> None:
         self.times, self.last = Times(), begin
-        # A call is written only once it has ended: an answer without one may have been cut off in its tool, or amid its words.
+        # A call is written only once it has ended: an answer without one may have been cut off in its tool,
+        # or amid its words.
         self.ending = Ending(silent="unknown", rule=_end_of_chat)
         self.spoken = self.resumed = False
         self.answered: dict[str, str] = {}
@@ -200,7 +202,9 @@ class _Chat:
         return self.answered.get(result.call) == result.text
 
     def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
-        """Results as they were sent: those that their calls have already are no news, and none is what a person said."""
+        """Results as they were sent: those that their calls have already are no news, and none is what a
+        person said.
+        """
         results = take_responses(message)
         said = take_said(message)
         for each in results:
@@ -216,7 +220,8 @@ class _Chat:
             yield place.with_counts(Counted(tool=1)).remark("sent", rest=_left_of(message))
 
     def _replaced(self, record: GeminiRecord, following: GeminiRecord | None) -> Item:
-        """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was opened again.
+        """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was
+        opened again.
 
         What is left of the messages in it is kept once: they are there each time. The chat may be compressed
         between the results of a batch and the request that sends them: then they are in the record that
@@ -314,7 +319,10 @@ def _left_of(message: JSON) -> str:
 
 
 def _take_usage(message: JSON) -> Usage | None:
-    """The usage of a model message. `output` leaves out the thoughts there, here it has them; `input` has the cached."""
+    """The usage of a model message.
+
+    `output` leaves out the thoughts there, here it has them; `input` has the cached.
+    """
     used = _TOKENS.take(message, "tokens")
     return used and msgspec.structs.replace(used, output=used.output + used.reasoning)
 

@@ -1,4 +1,5 @@
-"""Messages of Gemini CLI by their parts, the two ways in which it writes a chat, and how its shell ends a result.
+"""Messages of Gemini CLI by their parts, the two ways in which it writes a chat, and how its shell ends a
+result.
 
 In the log a message is written anew whenever it changes (a call gets its result, tokens arrive), under its
 id; its last version counts, in its first place. `$set` changes the header, or replaces what the model is
@@ -67,7 +68,9 @@ class GeminiRecord(msgspec.Struct, frozen=True):
     left: bool = False
 
     def messages(self) -> Iterator[JSON]:
-        """The messages in it, or the one that it is; of which all was taken are gone from it once the last was asked for."""
+        """The messages in it, or the one that it is; of which all was taken are gone from it once the last
+        was asked for.
+        """
         return take_each(self.value, "$set", "messages") if self.what == "replaced" else iter([self.value])
 
 
@@ -253,7 +256,8 @@ _BESIDE = (
 """Keys of a call in `toolCalls` that hold no arguments, once those were taken."""
 _RESPONSE = "functionResponse"
 _FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
-# The CLI's own words at the beginning of an error: the first that fits holds. Output of a tool never stands there alone.
+# The CLI's own words at the beginning of an error: the first that fits holds. Output of a tool never stands
+# there alone.
 _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
     (re.compile(r"Tool execution blocked: "), Refuser.HOOK),
     (re.compile(r"Tool execution (?:for \".{1,200}\" )?denied by policy\."), Refuser.RULE),
@@ -336,7 +340,9 @@ def _take_thoughts(message: JSON) -> str:
 
 
 def take_result(call: JSON) -> Message:
-    """What the model was shown of a result in `toolCalls`, which is taken out of the call with its name and its id."""
+    """What the model was shown of a result in `toolCalls`, which is taken out of the call with its name and
+    its id.
+    """
     id_, name = take_text(call, "id"), take_text(call, "name")
     result = at(call, "result")
     parts = take_each(call, "result") if isinstance(result, list) else [result]
@@ -382,7 +388,10 @@ def _take_response(part: JSON, call: str, name: str) -> str:
 
 
 def failed_of(status: str, result: Message) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it; None: nothing says so. A command that fails has the status `success`."""
+    """Whether a call failed, or how, or who refused it; None: nothing says so.
+
+    A command that fails has the status `success`.
+    """
     failed = _FAILED.get(status)
     if failed is False and result.name == TOOL:
         return shell_failed(result.text)

@@ -191,7 +191,10 @@ def _members(archive: Archive) -> Iterator[Found]:
 
 
 def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
-    """A document's header, its samples, and what is to be told beside them. Samples are decoded one at a time."""
+    """A document's header, its samples, and what is to be told beside them.
+
+    Samples are decoded one at a time.
+    """
     try:
         whole = msgspec.json.decode(source.whole(), type=dict[str, msgspec.Raw])
         parts = msgspec.json.decode(whole.pop("samples", msgspec.Raw(b"[]")), type=list[msgspec.Raw] | None)
@@ -228,7 +231,10 @@ def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
 
 
 def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterator[Item]:
-    """Each sample's items. What stands beside the samples is told with the first; each end waits for the next sample."""
+    """Each sample's items.
+
+    What stands beside the samples is told with the first; each end waits for the next sample.
+    """
     status = text(header, "status") or "started"
     waiting: RunEnded | None = None
     used = timed = False

@@ -98,7 +98,8 @@ _PREFIXED = frozenset({
     "llama-cpp-python", "meta", "mistral", "moonshot", "ollama", "openai", "openai-api", "openrouter", "perplexity", "sagemaker",
     "sambanova", "sglang", "together", "vllm",
 })  # fmt: skip
-"""Providers, the first part of a model's name, whose adapters put `Error: ` before the message of an error."""
+"""Providers, the first part of a model's name, whose adapters put `Error: ` before the message of an error.
+"""
 
 _Answer = tuple[tuple[str, ...], str]
 """The ids of an answer's calls, and its text without the white space around it."""
@@ -317,7 +318,10 @@ class SampleMessages:
         return self._sent[ours]
 
     def read(self, message: JSON, *, place: int | None = None, told: bool = False) -> Message:
-        """One message, which stays as it is; `place`: its own in a prompt. `told`: it is kept whole where it stands."""
+        """One message, which stays as it is; `place`: its own in a prompt.
+
+        `told`: it is kept whole where it stands.
+        """
         name = text(message, "id") or place  # old messages have no ids
         known = self._same.get(name) if name is not None else None
         if known is not None and known[0] == message:
@@ -352,7 +356,9 @@ def _range(ref: JSON, size: int) -> range:
 
 
 def results_of(messages: Iterable[JSON]) -> dict[str, JSON]:
-    """The messages that are results, by their own id and by their call's: the first, for later ones may be cleared."""
+    """The messages that are results, by their own id and by their call's: the first, for later ones may be
+    cleared.
+    """
     found: dict[str, JSON] = {}
     for message in messages:
         if text(message, "role") == "tool":
@@ -366,7 +372,9 @@ _CHOICES = ("output", "choices")
 
 
 def within(event: JSON) -> Counted:
-    """Count the calls of an event of a subagent, and of the events nested in it: those of its model, and tools that ran."""
+    """Count the calls of an event of a subagent, and of the events nested in it: those of its model, and
+    tools that ran.
+    """
     inner = nested(event)
     match text(event, "event"):
         case "model":
@@ -380,5 +388,7 @@ def within(event: JSON) -> Counted:
 
 
 def nested(event: JSON) -> Counted:
-    """Count the calls in the events that stand in an event, as those of a tool that asked a model, or of a subtask."""
+    """Count the calls in the events that stand in an event, as those of a tool that asked a model, or of a
+    subtask.
+    """
     return add_counts(map(within, rows(event, "events"))) or UNCOUNTED

@@ -1,4 +1,5 @@
-"""One sample of an Inspect log as a run: its events told in order, each prompt right before the answer that it got.
+"""One sample of an Inspect log as a run: its events told in order, each prompt right before the answer that
+it got.
 
 The conversation is that of the agents: what a scorer asked a model, and what an agent did inside another's
 tool call, is kept as a remark. Without events the sample's final messages are told instead.
@@ -165,7 +166,10 @@ class Sample:
         return self._owner(text(event, "span_id"))
 
     def _owner(self, span: str) -> str:
-        """Whose a span is, by the first span around it that says so. Each is asked once, however deep it lies."""
+        """Whose a span is, by the first span around it that says so.
+
+        Each is asked once, however deep it lies.
+        """
         walked: list[str] = []
         owner = ""
         while span in self.spans and span not in self.owners:
@@ -228,7 +232,9 @@ class Sample:
             yield from self._beside(event, place, kind, called=called)
 
     def _beside(self, event: JSON, place: Place, kind: str, *, called: bool) -> Iterator[Item]:
-        """An event that no message tells of; `called`: the agent may have called a tool, which did what the sandbox did."""
+        """An event that no message tells of; `called`: the agent may have called a tool, which did what the
+        sandbox did.
+        """
         yield place.remark(known_or(kind, _KINDS), event, known=kind in _KINDS)
         yield from diagnose_apart(place, "subagent", nested(event))
         ran = kind == "sandbox" and text(event, "action") == "exec"
@@ -237,7 +243,9 @@ class Sample:
             yield place.oddity(CALL_UNREAD, problem)
 
     def _untold(self) -> Iterator[Item]:
-        """Events that do not have the conversation; a call of theirs that no final message has is in no run."""
+        """Events that do not have the conversation; a call of theirs that no final message has is in no
+        run.
+        """
         asked = {text(call, "id") for message in self.final for call in rows(message, "tool_calls")}
         called = bool(asked) or not any(text(message, "role") == "assistant" for message in self.final)
         for index, event in enumerate(self.events):
@@ -324,7 +332,9 @@ class Sample:
         return where.result(call, output, name=name, failed=failed, duration=duration, rest=left)
 
     def _left(self) -> Iterator[Item]:
-        """Final messages that no event told: what was said behind the last answer, and any other as a remark."""
+        """Final messages that no event told: what was said behind the last answer, and any other as a
+        remark.
+        """
         messages = tuple(map(self.messages.read, self.final))
         for item in self._new(messages, f"{self.place}.messages", None):
             self.heard.add(_key(message_of(item)))
@@ -362,7 +372,10 @@ def _crashed(event: JSON) -> bool | None:
 
 
 def _same(one: Message, other: Message) -> bool:
-    """Whether two messages say the same, ids of calls included. An adapter may send white space around a text."""
+    """Whether two messages say the same, ids of calls included.
+
+    An adapter may send white space around a text.
+    """
     same = one.role is other.role and one.calls == other.calls
     return same and one.text.strip() == other.text.strip()
 

@@ -1,4 +1,5 @@
-"""Messages of OpenCode: a person's with its parts, and answers with their calls, each with its state and what came of it.
+"""Messages of OpenCode: a person's with its parts, and answers with their calls, each with its state and what
+came of it.
 
 OpenCode calls `invalid` where the model asked for a tool that is not there, or with arguments that do not
 fit, and later requests show that. Here the call is what the model asked for, and a cut says what was sent
@@ -97,7 +98,9 @@ DONE = ("completed", "error")
 
 
 def read_message(message: JSON, where: Place, session: str, *, overflowed: bool = False) -> Iterator[Item]:
-    """What a message of the session says. `overflowed`: what comes next says that its request was too long."""
+    """What a message of the session says. `overflowed`: what comes next says that its request was too
+    long.
+    """
     parts = rows(message, "parts")
     strange = sorted({text(part, "type") for part in parts} - {*_SAYS, *_BESIDE})
     if strange or not isinstance(at(message, "parts"), list):
@@ -248,7 +251,10 @@ def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
 
 
 def _take_call(part: JSON, meant: Mapping[str, str]) -> MessageCall:
-    """The call of a tool part, of which only the arguments are taken. While a model still writes them, they are not `input`."""
+    """The call of a tool part, of which only the arguments are taken.
+
+    While a model still writes them, they are not `input`.
+    """
     given, id_ = take(part, "state", "input"), text(part, "callID")
     name = meant.get(id_, text(part, "tool"))
     if not table(part, "state"):

@@ -50,7 +50,9 @@ def is_state(row: JSON) -> bool:
 
 
 class BaseState(msgspec.Struct, frozen=True):
-    """What a state says of the run: `usages` by the ids of responses; "" and nothing where there is no state."""
+    """What a state says of the run: `usages` by the ids of responses; "" and nothing where there is no
+    state.
+    """
 
     key: str = ""
     model: str = ""
@@ -86,7 +88,9 @@ STATES = {
     "rejected": "error",
     "stuck": "guardrail",
 }
-"""How a run in this state of the agent (V0) or of the execution (V1) ended; in any other it is still on its way."""
+"""How a run in this state of the agent (V0) or of the execution (V1) ended; in any other it is still on its
+way.
+"""
 
 _LIMITS = (
     ("maximum iteration", "limit:steps"),

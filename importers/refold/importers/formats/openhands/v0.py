@@ -233,7 +233,9 @@ def _observed(event: JSON, around: _Around, place: Place) -> Item:
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:
-    """The call of the action that an observation without metadata answers: the one that caused it, or the last."""
+    """The call of the action that an observation without metadata answers: the one that caused it, or the
+    last.
+    """
     cause = at(event, "cause")
     wanted = f"event-{cause}" if isinstance(cause, int) and cause >= 0 else next(reversed(names), "")
     return wanted if wanted in names and wanted.startswith("event-") else ""
@@ -258,7 +260,10 @@ def _said_by(event: JSON) -> str:
 
 
 def _left_of(event: JSON, around: _Around) -> str:
-    """JSON text of what is left of an event. What the metadata of an answer say in every event of it is told once."""
+    """JSON text of what is left of an event.
+
+    What the metadata of an answer say in every event of it is told once.
+    """
     whole = table(event, "tool_call_metadata")
     metadata = {**whole}
     for key in filter(None, (call_of(event), response_of(event))):

@@ -52,7 +52,9 @@ _NOTE_ENDS = "</NOTE>"
 
 
 def render_observation(seen: JSON, said: str) -> str:
-    """What the model is shown of an observation that says this: an error under its heading, a command with how it went."""
+    """What the model is shown of an observation that says this: an error under its heading, a command with
+    how it went.
+    """
     if isinstance(at(seen, "metadata"), dict) and "exit_code" in table(seen, "metadata"):
         said = _render_command(seen, said)
     return f"{ERROR}\n{said}" if at(seen, "is_error") is True else said
@@ -71,7 +73,9 @@ def _render_command(seen: JSON, said: str) -> str:
 
 
 def _clip(shown: str, folder: str) -> str:
-    """Head and tail of what is too long, and between them a note, which names the file that has all of it, if one does."""
+    """Head and tail of what is too long, and between them a note, which names the file that has all of it, if
+    one does.
+    """
     if len(shown) <= MOST_SHOWN:
         return shown
     head = (MOST_SHOWN - len(_CLIPPED + _NOTE_ENDS) + 1) // 2
@@ -87,7 +91,8 @@ def _clip(shown: str, folder: str) -> str:
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but the first.
+    """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but
+    the first.
 
     `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation
     `cut` says which events are left out, with those numbered within `between`, and `offset` is the place of
@@ -116,7 +121,10 @@ def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] 
 
 
 class EventConversation:
-    """The events of a run, told in their order. Each is numbered by its place; those of one answer by the place of the first."""
+    """The events of a run, told in their order.
+
+    Each is numbered by its place; those of one answer by the place of the first.
+    """
 
     def __init__(self, events: Sequence[RecordedEvent]) -> None:
         self._events = events
@@ -195,7 +203,10 @@ REMARKS = {
 
 
 _ACP = "ACPToolCallEvent"
-"""A call by an agent that OpenHands ran over ACP. Neither the name of its tool nor, always, its arguments are recorded."""
+"""A call by an agent that OpenHands ran over ACP.
+
+Neither the name of its tool nor, always, its arguments are recorded.
+"""
 
 
 def is_answer(event: JSON) -> bool:

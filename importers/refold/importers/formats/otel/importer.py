@@ -65,7 +65,9 @@ def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
 
 
 def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[Span, bool]:
-    """The agent that a span belongs to, and whether that is sure. An agent under no other belongs to itself."""
+    """The agent that a span belongs to, and whether that is sure. An agent under no other belongs to
+    itself.
+    """
     above, seen = by_id.get(span.parent), {id(span)}
     while above is not None and id(above) not in seen:
         if operation(above) == "agent":
@@ -135,7 +137,8 @@ def unsaid(tree: SpanTree) -> tuple[str, ...]:
 
 
 def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
-    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that happened.
+    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that
+    happened.
 
     `answers` by the identities of their spans.
     """
@@ -164,7 +167,9 @@ _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_p
 
 
 class OpenTelemetry:
-    """Spans in a SQLite database, in lists of the SDKs' exporters, in OTLP/JSON: whole documents or a value a line."""
+    """Spans in a SQLite database, in lists of the SDKs' exporters, in OTLP/JSON: whole documents or a value a
+    line.
+    """
 
     name = "otel"
 

@@ -1,4 +1,5 @@
-"""What the attributes of a span mean: the GenAI semantic conventions by their names of all years, and the AI SDK's own.
+"""What the attributes of a span mean: the GenAI semantic conventions by their names of all years, and the AI
+SDK's own.
 
 The names were renamed more often than their meanings: `gen_ai.system` to `gen_ai.provider.name`,
 `prompt_tokens` to `input_tokens`; contents stood in numbered attributes, then in an event a message, now in
@@ -79,7 +80,10 @@ _EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
 
 def operation(span: Span) -> Operation:
-    """What a span is of. An agent's run and the AI SDK's outer spans are `agent`, one request to a model is `chat`."""
+    """What a span is of.
+
+    An agent's run and the AI SDK's outer spans are `agent`, one request to a model is `chat`.
+    """
     named = _OPERATIONS.get(text(span.attributes, "gen_ai.operation.name"))
     if named:
         return named
@@ -97,12 +101,16 @@ def operation(span: Span) -> Operation:
 
 
 def names_tool(span: Span) -> bool:
-    """Whether the attributes of a span are of a tool, or of its call: what it is of may be a call of an unknown kind."""
+    """Whether the attributes of a span are of a tool, or of its call: what it is of may be a call of an
+    unknown kind.
+    """
     return any(_TOOL.search(name) for name in (*span.attributes, *table(span.left)))
 
 
 def is_outer(span: Span, inner: Span) -> bool:
-    """Whether an AI SDK's inner span can belong to an outer one: its name, and its time within the other's."""
+    """Whether an AI SDK's inner span can belong to an outer one: its name, and its time within the
+    other's.
+    """
     names = (
         text(span.attributes, "ai.operationId") or span.name,
         text(inner.attributes, "ai.operationId") or inner.name,
@@ -212,7 +220,9 @@ def _said(span: Span) -> tuple[Message, ...]:
 
 
 def _events(span: Span) -> list[tuple[str, JSON]]:
-    """The span's events, and those that older instrumentations put into an attribute `events`, as JSON text."""
+    """The span's events, and those that older instrumentations put into an attribute `events`, as JSON
+    text.
+    """
     own: list[tuple[str, JSON]] = [(event.name, {**event.attributes}) for event in span.events]
     listed = rows(unwrapped(span.attributes.get("events")))
     return own + [
@@ -227,5 +237,7 @@ def call_text(span: Span, names: Iterable[str]) -> str:
 
 
 def cost(span: Span) -> int | None:
-    """What a request cost, in nano-dollars, where an instrumentation priced it in dollars; None where none did."""
+    """What a request cost, in nano-dollars, where an instrumentation priced it in dollars; None where none
+    did.
+    """
     return nano_usd(first(span.attributes, ("gen_ai.usage.cost", "operation.cost")))

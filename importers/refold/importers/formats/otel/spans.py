@@ -52,7 +52,10 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One span. `start`, `end` in nanoseconds since the Unix epoch; `left` is what of its row has no field here."""
+    """One span.
+
+    `start`, `end` in nanoseconds since the Unix epoch; `left` is what of its row has no field here.
+    """
 
     position: str
     id: str
@@ -69,7 +72,10 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def spans(source: Source) -> Iterator[Span | Unread]:
-    """The spans of a JSON document, or of one JSON value a line. Raises `BadTranscript` where there is none at all."""
+    """The spans of a JSON document, or of one JSON value a line.
+
+    Raises `BadTranscript` where there is none at all.
+    """
     for value in values(source, (), ("resourceSpans", ANY, "scopeSpans", ANY, "spans")):
         if isinstance(value, Unread):
             yield value
@@ -201,7 +207,9 @@ def _take_time(row: JSON, *names: str) -> int | None:
 
 
 def moment(value: JSON) -> int | None:
-    """An instant as exporters write it: `[seconds, nanoseconds]`, nanoseconds (also as text), ISO 8601, milliseconds."""
+    """An instant as exporters write it: `[seconds, nanoseconds]`, nanoseconds (also as text), ISO 8601,
+    milliseconds.
+    """
     match value:
         case [int(seconds), int(nanos)] if 0 <= seconds < 1 << 33 and 0 <= nanos < NANO:
             return seconds * NANO + nanos
@@ -216,7 +224,9 @@ def moment(value: JSON) -> int | None:
 
 
 def stamp(nanoseconds: int) -> str:
-    """An instant in ISO 8601 and UTC: microseconds, rounded; milliseconds or seconds where that is all of it."""
+    """An instant in ISO 8601 and UTC: microseconds, rounded; milliseconds or seconds where that is all of
+    it.
+    """
     micros = (nanoseconds + 500) // 1000
     when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     part = "seconds" if micros % 1_000_000 == 0 else "milliseconds" if micros % 1000 == 0 else "microseconds"

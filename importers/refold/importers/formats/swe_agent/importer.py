@@ -125,7 +125,9 @@ def end_of(status: JSON) -> tuple[str, str]:
 
 
 def _counted(row: JSON, steps: Sequence[JSON]) -> Counted:
-    """As what a message of the history counts: no demonstration; results count with the steps, where there are any."""
+    """As what a message of the history counts: no demonstration; results count with the steps, where there
+    are any.
+    """
     role = "" if at(row, "is_demo") is True else text(row, "role")
     return Counted(
         user=int(role == "user"), tool=int(role == "tool"), results=int(role == "tool" and not steps)
@@ -209,7 +211,9 @@ class _SweAgentRun:
         return message
 
     def _left_of(self, turn: Turn, step: JSON) -> str:
-        """What an answer's step and message say beyond the items: state, whose it was, a thought that is not in the text."""
+        """What an answer's step and message say beyond the items: state, whose it was, a thought that is not
+        in the text.
+        """
         if turn.answer is None:
             return rest(step)
         answer = self.history[turn.answer]
@@ -219,7 +223,9 @@ class _SweAgentRun:
         return join_rests(rest(step), rest(answer))
 
     def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
-        """What came behind an answer: its result as the model was shown it, else as the step has it; then what was said."""
+        """What came behind an answer: its result as the model was shown it, else as the step has it; then
+        what was said.
+        """
         if not turn.following and waiting is not None and isinstance(at(step, "observation"), str):
             place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
             yield place.result(waiting, take_text(step, "observation"), duration=_take_duration(step))

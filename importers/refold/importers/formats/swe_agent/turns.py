@@ -14,11 +14,15 @@ SHELL = "bash"
 """The tool whose calls are text."""
 
 AHEAD = 64
-"""Steps that are looked through for the one that a message belongs to: requests that had to be repeated lie between."""
+"""Steps that are looked through for the one that a message belongs to: requests that had to be repeated lie
+between.
+"""
 
 
 class Turn(NamedTuple):
-    """An answer: its step, its message in the history, and the messages up to the next answer, all as indices."""
+    """An answer: its step, its message in the history, and the messages up to the next answer, all as
+    indices.
+    """
 
     step: int | None
     answer: int | None
@@ -68,7 +72,8 @@ class _Read(NamedTuple):
 
 
 class TurnConversation:
-    """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its result.
+    """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its
+    result.
 
     A prompt repeats most of the one before, which is read once; what of it no message of ours says is told
     once a run.
@@ -103,7 +108,9 @@ class TurnConversation:
         return _Read(row, message, waiting)
 
     def pass_by(self, messages: Sequence[JSON]) -> None:
-        """See that messages of a step are told, though no prompt has them: those that are not at their place in the last one."""
+        """See that messages of a step are told, though no prompt has them: those that are not at their place
+        in the last one.
+        """
         for place, row in enumerate(messages):
             if place >= len(self._read) or self._read[place].row != row:
                 self._keep(row)
@@ -166,7 +173,9 @@ def role_of(row: JSON) -> Role:
 
 
 def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
-    """What an answer asks for, taken out of it: its function calls, else its action as a command for the shell."""
+    """What an answer asks for, taken out of it: its function calls, else its action as a command for the
+    shell.
+    """
     if rows(row, "tool_calls"):
         return take_calls(row)
     if not text(row, "action").strip():
