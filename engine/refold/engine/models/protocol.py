@@ -1,9 +1,10 @@
 """What a model is to the engine, and the digest of a request.
 
     message = SHA-256(JSON of one message)
-    head    = SHA-256(head of the messages before its last group || message || …, of each message of that
-    group) offer   = SHA-256(JSON of [model, settings, tools]) rest    = SHA-256(offer || JSON of [max_output,
-    the messages of this request only]) sent    = SHA-256(framed(salt) || head || rest), in hex
+    head    = SHA-256(head of the messages before the last group || each message of that group)
+    offer   = SHA-256(JSON of [model, settings, tools])
+    rest    = SHA-256(offer || JSON of [max_output, the messages of this request only])
+    sent    = SHA-256(framed(salt) || head || rest), in hex
 
 JSON has its keys sorted and no spaces. Messages are taken in groups of 128 from the first, the last group may
 be shorter, and the head before the first group is 32 zero bytes. So where a conversation only grows, the head
