@@ -1,9 +1,9 @@
 """Play simulated schedules: one again, with its trace, or as many as fit in some seconds (`make soak`).
 
-    python tests/simulation/run.py --seed 123                                 one seed's schedule, step by step
+    python tests/simulation/run.py --seed 123                                 one schedule, step by step
     python tests/simulation/run.py --scenario tools --fault kill:append:7     one fault in a scenario by hand
     python tests/simulation/run.py --soak 60 [--from 1000]                    new seeds for 60 seconds
-    python tests/simulation/run.py --everything                               every fault at every place by hand
+    python tests/simulation/run.py --everything                               every fault at every place
 
 Exits with 0 if every promise was kept, 1 if not. Each broken one is printed with the command that plays it
 again.

@@ -4,7 +4,7 @@ story that holds together.
 `TESTIMONY` is the promise turned round: nothing else in a log can be edited without `verify` or `audit`
 saying so. Against an edit of what is in it a seal helps, or a line kept elsewhere.
 
-    python tests/support/testimony.py 2000      edit logs in 2,000 places, from a new seed; count what is missed
+    python tests/support/testimony.py 2000      edit logs in 2,000 places; count what is missed
 """
 
 import json
