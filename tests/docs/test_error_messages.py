@@ -4,5 +4,5 @@ from support.error_messages import PAGE, page
 
 
 def test_the_list_is_up_to_date() -> None:
-    """tests/messages.md has every message as the sources have it; write it with the script named on the page."""
+    """`tests/messages.md` has every message of the sources; the script named there writes it."""
     assert page() == PAGE.read_text(encoding="utf-8")
