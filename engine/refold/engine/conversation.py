@@ -28,7 +28,6 @@ from refold.reducers.views import (
     summary_view,
     view,
 )
-from refold.reducers.vocabulary import shared
 from refold.reducers.window import CHUNK, Chunks, MessageRef
 
 Asked = ModelRequested | SummaryRequested
@@ -48,8 +47,13 @@ def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest) -> S
 
 def offered(tools: Sequence[Manifest], names: tuple[str, ...] | None) -> tuple[ToolSchema, ...]:
     """The tools of these names as a model is told of them; None: all."""
-    told = [tool for tool in tools if names is None or tool.name in names]
-    return tuple([ToolSchema(**shared(tool, "name", "description", "schema")) for tool in told])
+    return tuple(
+        [
+            ToolSchema(name=tool.name, description=tool.description, schema=tool.schema)
+            for tool in tools
+            if names is None or tool.name in names
+        ]
+    )
 
 
 class Conversation:

@@ -24,15 +24,10 @@ from refold.reducers.pending import whole
 from refold.reducers.policy import Policy
 from refold.reducers.sizes import refuse_unmeasured_cuts, refuse_without_tokenizer
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import shared
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
 
 MADE_UP = "a person"
 """Who made up results and messages, where no name is given."""
-
-
-_AS_ANY = ("run", "rules", "tools", "seed", "labels", "versions", "worker")
-"""What a fork's first fact says as that of any run does."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,19 +105,25 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         settings = opened.settings or setup.settings
         return RunForked(
             at=0,
-            **shared(opened, *_AS_ANY),
+            run=opened.run,
+            rules=opened.rules,
             parent=parent,
             parent_seq=self.at,
             parent_hash=hashed.hex(),
             policy=self.policy,
             model=opened.model if another else None,
             settings=None if settings == setup.settings else settings,
+            tools=opened.tools,
+            seed=opened.seed,
+            labels=opened.labels,
+            versions=opened.versions,
             guards=versions_of(self.policy or state.policy, self.runtime.registry),
             address=opened.address if opened.address != setup.address else None,
             price=opened.price if opened.price != setup.price else None,
             context=opened.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),
+            worker=opened.worker,
         )
 
     def _result(self, call: str, text: str) -> Maker:
@@ -203,9 +204,10 @@ async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
                 store,
                 run,
                 make,
+                registry=runtime.registry,
+                salts=runtime.salts,
                 now=runtime.world.clock.now,
                 patience=_PATIENCE,
-                **shared(runtime, "registry", "salts"),
             )
     except BaseException as error:
         _LOGGER.warning(
