@@ -208,8 +208,7 @@ class _Writer:
                     member.write(data)
                     if stored.kind == "child_ended":
                         self.ended.append(stored)
-                    erased = stored.content is None and stored.content_digest is not None
-                    bare.take(stored.seq, stored.kind, stored.body, bare=erased)
+                    bare.take(stored.seq, stored.kind, stored.body, bare=stored.erased)
                     head = stored
         if not head.seq:
             raise UnknownRun(run)
