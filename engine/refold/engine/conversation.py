@@ -7,7 +7,7 @@ without some whole units: then nothing else is looked at. Any other window costs
 messages; only what is new in it is rendered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from refold.engine.models.protocol import (
     KeptMessages,
@@ -113,9 +113,7 @@ class Conversation:
             return False
         said = [message_of(state, ref, contents) for ref in added]
         made, results = _calls(said), _results(added)
-        if not _whole(made, results) or not self._names.keys().isdisjoint(made):
-            return False
-        if self._hidden and any(not ids.isdisjoint(made) for ids in self._hidden.values()):
+        if not _whole(made, results) or self._knows_any(made):
             return False
         if begin < end and not self._left(old[begin:end], base + begin, base + end):
             return False
@@ -123,6 +121,11 @@ class Conversation:
         for ref, message in zip(added, said, strict=True):
             self._add(ref, message, answered)
         return True
+
+    def _knows_any(self, calls: Collection[str]) -> bool:
+        """Whether one of these calls was made before, shown or hidden."""
+        hidden = (not ids.isdisjoint(calls) for ids in self._hidden.values())
+        return not self._names.keys().isdisjoint(calls) or any(hidden)
 
     def _left(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
         """Let go of these messages, from place `begin` to before `end`; False, and none of it, if they are no

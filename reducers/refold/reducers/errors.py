@@ -279,9 +279,9 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
     value = _at(data, path)
     if problem.startswith("invalid"):
         words = choices(model, path)
-        near = difflib.get_close_matches(value, words, 1) if isinstance(value, str) else []
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        return PolicyError(full, f"expected one of {', '.join(words)}, got {shown(value)}{meant}")
+        near = meant(value, words) if isinstance(value, str) else ""
+        asked = f"; did you mean {near!r}?" if near else ""
+        return PolicyError(full, f"expected one of {', '.join(words)}, got {shown(value)}{asked}")
     plain = _plainly(_GOT.sub("", problem)).removesuffix(".0")
     place, _, last = path.rpartition(".")
     if plain.startswith(_WHOLE) and takes_fractions(model, place, last, _texts(data, place)):

@@ -95,17 +95,14 @@ def _strange_field(
     """Complain of a field that no tool has that the rule is about."""
     keys = field.split(".")
     fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in rule.tools)]
-    own = [_schema(tool) for tool in fitting]
-    silent = [_has(schema, keys) is None for schema in own]
+    silent = [_has(_schema(tool), keys) is None for tool in fitting]
     schemas: list[Any] = [
-        called.get(tool.name) if unsaid else schema
-        for tool, schema, unsaid in zip(fitting, own, silent, strict=True)
+        called.get(tool.name) if unsaid else _schema(tool)
+        for tool, unsaid in zip(fitting, silent, strict=True)
     ]
     if not schemas or any(_has(schema, keys) is not False for schema in schemas):
         return
-    listed = [schema.get("properties") for schema in schemas]
-    kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
-    known = {key for fields in kept for key in fields}
+    known = set[str]().union(*map(_fields, schemas))
     what = "call" if any(silent) else "tool"
     said = f"{shown(field)} is a field of no {what} of this run that it is about"
     yield Complaint(f"{rule.path}.field", f"{said}{nearest(field, known)}", meant(field, known))
@@ -135,6 +132,11 @@ def _schema(tool: Manifest) -> Any:
         return msgspec.json.decode(tool.schema)
     except msgspec.DecodeError:  # as an imported run may say it: nothing is known of its fields
         return None
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterable[str]:
+    listed = schema.get("properties")
+    return cast("dict[str, Any]", listed) if isinstance(listed, dict) else ()
 
 
 def _has(schema: Any, path: Sequence[str]) -> bool | None:

@@ -299,12 +299,8 @@ _OWN = "its run is no import, and only the source of one can leave open what it 
 
 def _misstated(state: RunState, fact: ev.Fact) -> str:
     """What the fact says otherwise of the state in which it comes; "" if nothing."""
-    if (fact.unknown or getattr(fact, "unasked", False)) and not _imported(state, fact):
-        answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
-        if not answers or not UNMETERED.issuperset(fact.unknown):
-            return _OWN
-    if _refused(fact) and not _imported(state, fact):
-        return "it says that a call was refused by its own harness, and its run is no import"
+    if not _imported(state, fact) and (claimed := _only_of_imports(fact)):
+        return claimed
     match fact:
         case (
             ev.ModelResponded(unknown=unknown, usage=usage) | ev.SummaryReturned(unknown=unknown, usage=usage)
@@ -315,8 +311,6 @@ def _misstated(state: RunState, fact: ev.Fact) -> str:
             | ev.SummaryReturned(unknown=unknown, cost_nanousd=int())
         ) if Unknown.UNPRICED in unknown:
             return "it has a cost, and says that nobody knows it"
-        case ev.ContextObserved() if not _imported(state, fact):
-            return _OWN
         case ev.RunResumed(in_doubt=said):
             known = doubtful(state)
         case ev.RunForked(in_doubt=said):
@@ -328,6 +322,17 @@ def _misstated(state: RunState, fact: ev.Fact) -> str:
     if said != known:
         return f"the calls in doubt are {', '.join(known) or 'none'}, and it says {', '.join(said) or 'none'}"
     return "" if fact.downtime <= max(0, fact.at - state.at) else "its downtime is longer than there was time"
+
+
+def _only_of_imports(fact: ev.Fact) -> str:
+    """What the fact says that only the source of an import can; "" if nothing."""
+    if fact.unknown or getattr(fact, "unasked", False):
+        answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
+        if not answers or not UNMETERED.issuperset(fact.unknown):
+            return _OWN
+    if _refused(fact):
+        return "it says that a call was refused by its own harness, and its run is no import"
+    return _OWN if isinstance(fact, ev.ContextObserved) else ""
 
 
 def _refused(fact: ev.Fact) -> bool:
