@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
@@ -80,13 +81,17 @@ def strangers(
     names = [tool.name for tool in tools]
     for named in _tool_names(policy, registry) if tools else ():
         if not any(_fits(named, name) for name in names):
-            near = _in_any_case(named.text, names) or meant(named.text, names)
-            said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
-            approves = near and named.path.startswith("approvals.")
-            yield Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
+            yield _strange_name(named, names, policy)
     for rule in argument_rules(policy):
         if rule.field:
             yield from _strange_field(rule, rule.field, tools, called or {})
+
+
+def _strange_name(named: _Named, names: Sequence[str], policy: Policy) -> Complaint:
+    near = _in_any_case(named.text, names) or meant(named.text, names)
+    said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
+    approves = near and named.path.startswith("approvals.")
+    return Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
 
 
 def _strange_field(
@@ -94,7 +99,7 @@ def _strange_field(
 ) -> Iterator[Complaint]:
     """Complain of a field that no tool has that the rule is about."""
     keys = field.split(".")
-    fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in rule.tools)]
+    fitting = [tool for tool in tools if any(map(partial(fnmatchcase, tool.name), rule.tools))]
     silent = [_has(_schema(tool), keys) is None for tool in fitting]
     schemas: list[Any] = [
         called.get(tool.name) if unsaid else _schema(tool)

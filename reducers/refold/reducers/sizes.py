@@ -299,7 +299,7 @@ _OWN = "its run is no import, and only the source of one can leave open what it 
 
 def _misstated(state: RunState, fact: ev.Fact) -> str:
     """What the fact says otherwise of the state in which it comes; "" if nothing."""
-    if not _imported(state, fact) and (claimed := _only_of_imports(fact)):
+    if claimed := _only_of_imports(state, fact):
         return claimed
     match fact:
         case (
@@ -320,12 +320,15 @@ def _misstated(state: RunState, fact: ev.Fact) -> str:
         case _:
             return ""
     if said != known:
-        return f"the calls in doubt are {', '.join(known) or 'none'}, and it says {', '.join(said) or 'none'}"
+        in_doubt, recorded = (", ".join(calls) or "none" for calls in (known, said))
+        return f"the calls in doubt are {in_doubt}, and it says {recorded}"
     return "" if fact.downtime <= max(0, fact.at - state.at) else "its downtime is longer than there was time"
 
 
-def _only_of_imports(fact: ev.Fact) -> str:
-    """What the fact says that only the source of an import can; "" if nothing."""
+def _only_of_imports(state: RunState, fact: ev.Fact) -> str:
+    """What the fact of a run that is no import says, and only the source of one can; "" if nothing."""
+    if SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels):
+        return ""
     if fact.unknown or getattr(fact, "unasked", False):
         answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
         if not answers or not UNMETERED.issuperset(fact.unknown):
@@ -340,10 +343,6 @@ def _refused(fact: ev.Fact) -> bool:
     if isinstance(fact, ev.ModelResponded):
         return any(call.refused for call in fact.calls)
     return isinstance(fact, ev.ToolReturned) and fact.refused_by is not None
-
-
-def _imported(state: RunState, fact: ev.Fact) -> bool:
-    return SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels)
 
 
 _Pair = tuple[str, Any, Any]

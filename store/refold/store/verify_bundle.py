@@ -799,7 +799,9 @@ class Bundle:
             )
         if missing := [name for name in ("README.txt", "verify.py") if name not in there]:
             raise BundleChanged(f"{missing[0]} is missing")
-        files = sorted(name for name in there if name.startswith("runs/"))
+        self._match_runs(sorted(name for name in there if name.startswith("runs/")))
+
+    def _match_runs(self, files: Sequence[str]) -> None:
         if files != sorted(run.member for run in self.runs) or len(self._ids) != len(files):
             raise BundleChanged("the manifest's runs are not those that are there, one file each")
 

@@ -108,8 +108,9 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
             for call in _startable(state)
         }
         ended = any(word == "terminate" for _, word in heads.values())
+        refused = "terminate" if ended else "reject"
         for call, (link, word) in heads.items():
-            if word == "terminate" or (word == "reject" and not ended):
+            if word == refused:
                 yield self._refuse(call, link, word)
         waiting = [(link, call) for call, (link, word) in heads.items() if word == _ASK]
         if ended:
