@@ -10,6 +10,7 @@ import os
 import platform
 import sqlite3
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -80,9 +81,17 @@ def _options() -> argparse.Namespace:
 
 def _print_machine(rounds: int) -> None:
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.platform()},")
+    print(f"Python {_optimisation()},")
     print(
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; medians of {rounds} interleaved rounds, CPU time"
     )
+
+
+def _optimisation() -> str:
+    """How the interpreter was built: its times are not those of one built otherwise."""
+    told = str(sysconfig.get_config_var("CONFIG_ARGS"))
+    used = [flag for flag in ("--enable-optimizations", "--with-lto", "--with-pydebug") if flag in told]
+    return f"built with {' '.join(used)}" if used else "built without profile-guided optimisation and LTO"
 
 
 def _print_core(lengths: tuple[int, ...], rounds: int) -> None:

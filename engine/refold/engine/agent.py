@@ -63,7 +63,7 @@ from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
 from refold.reducers.sizes import refuse_without_tokenizer
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Replay, Role, shared
+from refold.reducers.vocabulary import Replay, Role
 from refold.store.protocol import LEASE_SECONDS, Store
 
 _LOGGER = logging.getLogger("refold.policy")
@@ -302,18 +302,18 @@ class Agent:
         )
 
     def _runtime(
-        self,
-        seed: int | None,
-        store: StoreSource | None = None,
-        clocks: Callable[[], Clock] | None = None,
+        self, seed: int | None, store: StoreSource | None = None, clocks: Callable[[], Clock] | None = None
     ) -> Runtime:
         clocks = clocks or self._clock
         return Runtime(
             world=World(
+                model=self.model,
+                tools=self.tools,
                 clock=clocks(),
+                models=self.models,
                 clocks=clocks,
                 repeatable=seed is not None,
-                **shared(self, "model", "models", "tools", "redactor"),
+                redactor=self.redactor,
             ),
             store=self.store if store is None else store,
             registry=self.registry,

@@ -7,7 +7,7 @@ without some whole units: then nothing else is looked at. Any other window costs
 messages; only what is new in it is rendered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from refold.engine.models.protocol import (
     KeptMessages,
@@ -28,7 +28,6 @@ from refold.reducers.views import (
     summary_view,
     view,
 )
-from refold.reducers.vocabulary import shared
 from refold.reducers.window import CHUNK, Chunks, MessageRef
 
 Asked = ModelRequested | SummaryRequested
@@ -48,8 +47,13 @@ def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest) -> S
 
 def offered(tools: Sequence[Manifest], names: tuple[str, ...] | None) -> tuple[ToolSchema, ...]:
     """The tools of these names as a model is told of them; None: all."""
-    told = [tool for tool in tools if names is None or tool.name in names]
-    return tuple([ToolSchema(**shared(tool, "name", "description", "schema")) for tool in told])
+    return tuple(
+        [
+            ToolSchema(name=tool.name, description=tool.description, schema=tool.schema)
+            for tool in tools
+            if names is None or tool.name in names
+        ]
+    )
 
 
 class Conversation:
@@ -109,9 +113,7 @@ class Conversation:
             return False
         said = [message_of(state, ref, contents) for ref in added]
         made, results = _calls(said), _results(added)
-        if not _whole(made, results) or not self._names.keys().isdisjoint(made):
-            return False
-        if self._hidden and any(not ids.isdisjoint(made) for ids in self._hidden.values()):
+        if not _whole(made, results) or self._knows_any(made):
             return False
         if begin < end and not self._left(old[begin:end], base + begin, base + end):
             return False
@@ -119,6 +121,11 @@ class Conversation:
         for ref, message in zip(added, said, strict=True):
             self._add(ref, message, answered)
         return True
+
+    def _knows_any(self, calls: Collection[str]) -> bool:
+        """Whether one of these calls was made before, shown or hidden."""
+        hidden = (not ids.isdisjoint(calls) for ids in self._hidden.values())
+        return not self._names.keys().isdisjoint(calls) or any(hidden)
 
     def _left(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
         """Let go of these messages, from place `begin` to before `end`; False, and none of it, if they are no

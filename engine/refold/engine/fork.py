@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -24,15 +25,12 @@ from refold.reducers.pending import whole
 from refold.reducers.policy import Policy
 from refold.reducers.sizes import refuse_unmeasured_cuts, refuse_without_tokenizer
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import shared
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
+
+T = TypeVar("T")
 
 MADE_UP = "a person"
 """Who made up results and messages, where no name is given."""
-
-
-_AS_ANY = ("run", "rules", "tools", "seed", "labels", "versions", "worker")
-"""What a fork's first fact says as that of any run does."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,22 +105,27 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     def _opening(self, state: RunState, parent: str, hashed: bytes) -> RunForked:
         opened, setup = self.opened, state.setup
         another = opened.model != setup.model
-        settings = opened.settings or setup.settings
         return RunForked(
             at=0,
-            **shared(opened, *_AS_ANY),
+            run=opened.run,
+            rules=opened.rules,
             parent=parent,
             parent_seq=self.at,
             parent_hash=hashed.hex(),
             policy=self.policy,
-            model=opened.model if another else None,
-            settings=None if settings == setup.settings else settings,
+            model=_changed(opened.model, setup.model),
+            settings=_changed(opened.settings or setup.settings, setup.settings),
+            tools=opened.tools,
+            seed=opened.seed,
+            labels=opened.labels,
+            versions=opened.versions,
             guards=versions_of(self.policy or state.policy, self.runtime.registry),
-            address=opened.address if opened.address != setup.address else None,
-            price=opened.price if opened.price != setup.price else None,
+            address=_changed(opened.address, setup.address),
+            price=_changed(opened.price, setup.price),
             context=opened.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),
+            worker=opened.worker,
         )
 
     def _result(self, call: str, text: str) -> Maker:
@@ -139,6 +142,10 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             return composition.received(state, fact, self.say, salt, self.runtime.world.redactor_of(state))
 
         return maker(InputReceived(at=0, by=self.by), complete)
+
+
+def _changed(now: T, before: T) -> T | None:
+    return None if now == before else now
 
 
 def _refuse_message(state: RunState) -> None:
@@ -203,9 +210,10 @@ async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
                 store,
                 run,
                 make,
+                registry=runtime.registry,
+                salts=runtime.salts,
                 now=runtime.world.clock.now,
                 patience=_PATIENCE,
-                **shared(runtime, "registry", "salts"),
             )
     except BaseException as error:
         _LOGGER.warning(

@@ -1,23 +1,12 @@
 """Effects under way, and how each ended."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import anyio
 from msgspec.structs import replace
 
 from refold.engine.clock import LateMaker, Maker, maker
-from refold.engine.models.protocol import (
-    FAILED,
-    REPLIED,
-    SPENT,
-    CallDelta,
-    Delta,
-    ModelError,
-    Reply,
-    SentHash,
-    TextDelta,
-)
+from refold.engine.models.protocol import CallDelta, Delta, ModelError, Reply, SentHash, TextDelta
 from refold.engine.result import words_in
 from refold.engine.world import Work
 from refold.reducers import composition
@@ -29,7 +18,7 @@ from refold.reducers.pending import unseen
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
 from refold.reducers.text import render, starts_over
-from refold.reducers.vocabulary import FailureClass, ToolError, Unknown, shared
+from refold.reducers.vocabulary import FailureClass, ToolError, Unknown
 
 _SERVED = (CallModel, RunTool, Reconcile)
 NEEDLESS = (WaitUntil, Reconcile, Settle)
@@ -157,18 +146,40 @@ def abandoned(request: int) -> Maker:
 
 def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
     """The model answered."""
-    answer = ev.Answer(**shared(reply, "text", "reasoning", "provider_data"))
+    answer = ev.Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
 
     def complete(state: RunState, fact: ev.ModelResponded, salt: bytes) -> ev.Fact:
         return composition.responded(state, replace(fact, sent=sent.digest(salt)), answer, reply.calls, salt)
 
-    fact = ev.ModelResponded(**_ended(work), **shared(reply, *REPLIED), **_told(reply))
-    return maker(replace(fact, starts_over=_starts_over(work, reply.text)), complete)
+    fact = ev.ModelResponded(
+        at=0,
+        request=work.effect.seq,
+        stop=reply.stop,
+        stop_raw=reply.stop_raw,
+        starts_over=_starts_over(work, reply.text),
+        usage=reply.usage or Usage(),
+        cost_nanousd=reply.cost_nanousd,
+        model=reply.model,
+        adapter=reply.adapter,
+        adapter_version=reply.adapter_version,
+        response_id=reply.response_id,
+        duration=work.stopwatch(),
+        unknown=_unmetered(reply),
+    )
+    return maker(fact, complete)
 
 
 def summary_returned(work: Work, reply: Reply) -> Maker:
     """The model wrote a summary."""
-    fact = ev.SummaryReturned(**_ended(work), **shared(reply, *SPENT), **_told(reply))
+    fact = ev.SummaryReturned(
+        at=0,
+        request=work.effect.seq,
+        usage=reply.usage or Usage(),
+        cost_nanousd=reply.cost_nanousd,
+        model=reply.model,
+        duration=work.stopwatch(),
+        unknown=_unmetered(reply),
+    )
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
 
@@ -177,13 +188,20 @@ def model_failed(
 ) -> Maker:
     """The request gave no answer; what had arrived of one is kept, and what one cost that was `refused`."""
     begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
-    usage, cost = (Usage(), None) if refused is None else (refused.usage or Usage(), refused.cost_nanousd)
-    fact = ev.ModelFailed(
-        **_ended(work), **shared(error, *FAILED), usage=usage, cost_nanousd=cost, partial_calls=begun
-    )
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
     partial = work.redactor.text(error.partial_text or text)
-    fact = replace(fact, starts_over=_starts_over(work, partial))
+    fact = ev.ModelFailed(
+        at=0,
+        request=work.effect.seq,
+        failure=error.failure,
+        status=error.status,
+        retry_after=error.retry_after,
+        partial_calls=begun,
+        starts_over=_starts_over(work, partial),
+        usage=(refused.usage if refused else None) or Usage(),
+        cost_nanousd=refused.cost_nanousd if refused else None,
+        duration=work.stopwatch(),
+    )
     return _failed(fact, work.redactor.text(error.message), partial)
 
 
@@ -235,16 +253,10 @@ def _returned(work: Work, fact: ev.ToolReturned, output: str, sha256: str | None
     )
 
 
-def _ended(work: Work) -> dict[str, Any]:
-    """What a log says of the end of any request."""
-    return {"at": 0, "request": work.effect.seq, "duration": work.stopwatch()}
-
-
-def _told(reply: Reply) -> dict[str, Any]:
-    """What a log says of the tokens of an answer, and of what nobody knows of it."""
+def _unmetered(reply: Reply) -> tuple[Unknown, ...]:
+    """Return which of token count and price nobody knows of a response."""
     lacks = {Unknown.UNCOUNTED: reply.usage is None, Unknown.UNPRICED: reply.cost_nanousd is None}
-    unknown = tuple(what for what, missing in lacks.items() if missing)
-    return {"usage": reply.usage or Usage(), "unknown": unknown}
+    return tuple(what for what, missing in lacks.items() if missing)
 
 
 def _starts_over(work: Work, text: str) -> bool:

@@ -13,10 +13,10 @@ from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, Usage
 from refold.reducers.meters import open_children
 from refold.reducers.pending import unknown_calls
-from refold.reducers.state import RunState, Spent
+from refold.reducers.state import Outcome, RunState, Spent
 from refold.reducers.text import render
 from refold.reducers.views import MissingContent, arguments_of, view
-from refold.reducers.vocabulary import NANO, shared
+from refold.reducers.vocabulary import NANO
 
 _SHOWN = 200  # characters of a text in the short form of a result
 
@@ -120,8 +120,6 @@ class LimitError(RefoldError):
 MessagesOf = Callable[[RunState, Mapping[int, Event]], Sequence[Message]]
 """(state, contents) -> what the model would see, as `view` tells."""
 
-_ENDED = ("code", "reason", "source", "step", "seq")
-
 
 def result_of(
     state: RunState,
@@ -174,20 +172,9 @@ def _arguments(state: RunState, call: str, contents: Mapping[int, Event]) -> str
 
 
 def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
-    ended, answer = state.outcome, state.answer
-    if ended is None:
-        text = words_in(contents, () if answer is None else (answer.seq,))
-    elif ended.source == "fallback":
-        values: dict[str, str | int] = {"max": plainly(state.limit)} if state.limit else {}
-        text = render(state.policy.fallback or "", values)
-    else:
-        text = words_in(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
-    if ended is not None:
-        failed = [
-            seq for seq, event in contents.items() if isinstance(event, ModelFailed) and seq < ended.seq
-        ]
-        error = provider_error(ended.code, _message(contents[max(failed)]) if failed else "")
-        return RunOutcome(text=text, where=ended.event.where, provider_error=error, **shared(ended, *_ENDED))
+    if state.outcome is not None:
+        return _final(state, state.outcome, contents)
+    text = words_in(contents, () if state.answer is None else (state.answer.seq,))
     return RunOutcome(
         code="waiting",
         reason=_waits(state),
@@ -198,8 +185,30 @@ def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
     )
 
 
-def _message(failed: Event) -> str:
-    return failed.content.message if isinstance(failed, ModelFailed) and failed.content else ""
+def _final(state: RunState, ended: Outcome, contents: Mapping[int, Event]) -> RunOutcome:
+    """Return how an ended run ended."""
+    if ended.source == "fallback":
+        values: dict[str, str | int] = {"max": plainly(state.limit)} if state.limit else {}
+        text = render(state.policy.fallback or "", values)
+    else:
+        text = words_in(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
+    return RunOutcome(
+        code=ended.code,
+        reason=ended.reason,
+        text=text,
+        source=ended.source,
+        step=ended.step,
+        seq=ended.seq,
+        where=ended.event.where,
+        provider_error=provider_error(ended.code, _last_failure(contents, ended.seq)),
+    )
+
+
+def _last_failure(contents: Mapping[int, Event], before: int) -> str:
+    """Return what the provider reported in the last failed request before an event, "" for nothing."""
+    failed = [seq for seq, event in contents.items() if isinstance(event, ModelFailed) and seq < before]
+    last = contents[max(failed)] if failed else None
+    return last.content.message if isinstance(last, ModelFailed) and last.content else ""
 
 
 def words_in(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:

@@ -187,10 +187,11 @@ async def _reply(model: Model, request: ModelRequest, seen: Callable[[Delta], No
 
 async def _called(work: Work) -> Maker:
     arguments, name = work.arguments, work.call.name
-    offered = sorted(tool.name for tool in work.state.setup.tools)
+    offered = [tool.name for tool in work.state.setup.tools]
     tool = work.world.tools.get(name) if name in offered else None
     if tool is None:
-        return tool_failed(work, ToolError.UNKNOWN_TOOL, tool=name, tools=", ".join(offered) or "none")
+        known = ", ".join(sorted(offered)) or "none"
+        return tool_failed(work, ToolError.UNKNOWN_TOOL, tool=name, tools=known)
     if not is_object(arguments):
         problem = "the arguments are not one complete JSON object"
         return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=problem)

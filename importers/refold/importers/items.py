@@ -23,19 +23,17 @@ from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.source_marks import CALL_UNREAD, HOSTED, SUBAGENT_ROWS
-from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError, shared
+from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError
 
 Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
-
 
 Tokens = tuple[int | None, int | None, int | None, int | None]
 """Input, read from the cache, written to it, output; None where the source does not say."""
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """As what an item counts: messages by whose they are, calls, results, failed ones, the tokens of a
-    request.
+    """Counts of an item: messages by role, calls, results, failed calls, and the tokens of a request.
 
     `beside`: messages to the model in rows that the rule of their format does not count.
     """
@@ -281,7 +279,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """
         return Answered(
             *self.common(rest),
-            **shared(message, "text", "reasoning", "calls"),
+            text=message.text,
+            reasoning=message.reasoning,
+            calls=message.calls,
             stop=stop_of(stop),
             stop_raw=stop,
             usage=usage or Usage(),

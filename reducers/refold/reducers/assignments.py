@@ -47,7 +47,7 @@ def is_random(value: str, *, code: bool, quoted: bool = False) -> bool:
         code: whether the value stands where code could stand; a type such as `Pkcs7Key` does not count then.
         quoted: whether it stood in quotes; it may hold any sign then.
     """
-    if len(value) < 12 or len(set(value)) < 8 or not has_digits_and_letters(value) or is_placeholder(value):
+    if not has_digits_and_letters(value) or not _is_varied(value, 12, 8):
         return False
     if code and value.lower().replace("_", "").replace("-", "").endswith(NAMES):
         return False
@@ -61,17 +61,22 @@ def is_random(value: str, *, code: bool, quoted: bool = False) -> bool:
     )
 
 
+def _is_varied(value: str, length: int, characters: int) -> bool:
+    """Whether it is as long as that, has that many different characters, and is no placeholder."""
+    return len(value) >= length and len(set(value)) >= characters and not is_placeholder(value)
+
+
 def is_chosen(value: str, *, code: bool) -> bool:
     """Whether a person chose the value as a password: 8 characters or more, with a digit or a sign."""
-    if len(value) < _SHORTEST or not _NO_LETTER.search(value) or len(set(value)) < 5 or is_placeholder(value):
+    if not _NO_LETTER.search(value) or not _is_varied(value, _SHORTEST, 5):
         return False
     if "/" in value or _has_words(value):
         return not _ADDRESS.match(value) and any(map(_is_mixed, _words(value)))
-    if any(sign in _SIGNS for sign in value) and any(map(str.isalpha, value)):
+    if not _SIGNS.isdisjoint(value) and any(map(str.isalpha, value)):
         return True
-    return has_digits_and_letters(value) and (
-        not code or ("." not in value and _is_strange(value, code=False))
-    )
+    if code and ("." in value or not _is_strange(value, code=False)):
+        return False
+    return has_digits_and_letters(value)
 
 
 def is_phrase(value: str) -> bool:
@@ -298,12 +303,18 @@ def _secret_behind(text: str, joint: re.Match[str]) -> tuple[int, int] | None:
         return None
     environment = name.environment and sign == "=" and text[place - 1] == "="
     extent = _extent(text, place, environment=environment, markup=markup)
+    code = not (extent.quoted or environment or "\n" in joint[0])
+    return _secret_in(text, extent, name.kind, code=code, blank=blank, environment=environment)
+
+
+def _secret_in(
+    text: str, extent: Extent, kind: Kind, *, code: bool, blank: bool, environment: bool
+) -> tuple[int, int] | None:
     if not extent.quoted and not environment and text[extent.end : extent.end + 1] in ("(", "[", "{"):
         return None  # a call
     said, key, _ = text[extent.begin : extent.end].partition("-----")  # a private key may follow
-    code = not (extent.quoted or environment or "\n" in joint[0])
     for value in dict.fromkeys(_candidates(said, quoted=extent.quoted)):
-        if value and _is_secret(value, name.kind, code=code, quoted=extent.quoted, blank=blank):
+        if value and _is_secret(value, kind, code=code, quoted=extent.quoted, blank=blank):
             long = value == said and len(said) == _LONGEST_VALUE and not key
             end = _end(_WORD, text, extent.end, len(text)) if long else extent.begin + len(value)
             return extent.begin, end
@@ -345,7 +356,10 @@ def _extent(text: str, place: int, *, environment: bool = False, markup: bool = 
     if quote is None:
         end = _end(_IN_ENVIRONMENT if environment else _IN_CODE, text, begin)
         return Extent(begin, end, quoted=False, open=end == len(text))
-    depth = len(opening[1])
+    return _quoted_extent(text, begin, quote, len(opening[1]))
+
+
+def _quoted_extent(text: str, begin: int, quote: str, depth: int) -> Extent:
     for stop in _compiled(_QUOTE_OR_LINE[quote]).finditer(text, begin, begin + _LONGEST_VALUE):
         if stop[1] is None:  # the end of the line
             break

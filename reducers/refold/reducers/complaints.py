@@ -4,7 +4,7 @@ warned.
 Pure: what a policy says by itself, and what it says of the messages with which a run begins.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -31,7 +31,7 @@ from refold.reducers.limits import (
 )
 from refold.reducers.named_tools import strangers, unfit, unsorted
 from refold.reducers.patterns import matches_empty, problem_of
-from refold.reducers.policy import At, Policy, passes_of
+from refold.reducers.policy import At, Policy, Tier, passes_of
 from refold.reducers.vocabulary import Role
 
 # Of a shorter window no model makes sense: a call, its result and what was said before are two or three.
@@ -85,11 +85,15 @@ def _names(policy: Policy) -> Iterator[Fault]:
         [(f"pressure.tiers[{place}]", tier.name) for place, tier in enumerate(tiers)],
     )
     for group in named:
-        for place, (path, name) in enumerate(group):
-            if not name.isprintable():
-                yield f"{path}.name", f"expected one line of printable text, got {shown(name)}"
-            if name in [other for _, other in group[:place]]:
-                yield f"{path}.name", f"{name!r} is taken by another one; give this one a name"
+        yield from _misnamed(group)
+
+
+def _misnamed(group: Sequence[tuple[str, str]]) -> Iterator[Fault]:
+    for place, (path, name) in enumerate(group):
+        if not name.isprintable():
+            yield f"{path}.name", f"expected one line of printable text, got {shown(name)}"
+        if name in [other for _, other in group[:place]]:
+            yield f"{path}.name", f"{name!r} is taken by another one; give this one a name"
 
 
 def _limits(policy: Policy) -> Iterator[Fault]:
@@ -126,8 +130,11 @@ def _pressure(policy: Policy) -> Iterator[Fault]:
         yield ("pressure.of", f"{pressure.of!r} limits time or money; expected steps, messages or tokens")
     if counted is None and pressure.of != "step":
         yield "pressure.of", f"there is no limit {shown(pressure.of)}{nearest(pressure.of, limits)}"
-    most = threshold(limits[pressure.of]) if pressure.of in limits else None
-    for place, (before, tier) in enumerate(pairwise(pressure.tiers), 1):
+    yield from _unordered(pressure.tiers, threshold(counted) if counted else None)
+
+
+def _unordered(tiers: Sequence[Tier], most: int | None) -> Iterator[Fault]:
+    for place, (before, tier) in enumerate(pairwise(tiers), 1):
         # Of tiers that begin by different ways the order is known only where the limit is.
         alike = (before.at.fraction is None) == (tier.at.fraction is None)
         if (most or alike) and _begins(tier.at, most or 1 << 53) <= _begins(before.at, most or 1 << 53):

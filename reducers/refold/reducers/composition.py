@@ -234,6 +234,15 @@ def approved(
     """
     asked = state.approval.event.calls if state.approval else ()
     _refuse_unasked(asked, answers)
+    _refuse_edits(answers, arguments)
+    edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
+    ordered = tuple(ev.ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
+    said = ev.Edits(arguments=edits, note=redactor.text(note))
+    made = replace(fact, by=label(redactor.text(fact.by)), answers=ordered)
+    return told(made, said, salt, state.policy)
+
+
+def _refuse_edits(answers: Mapping[str, Answer], arguments: Mapping[str, str]) -> None:
     edited = {call for call, answer in answers.items() if answer == "edit"}
     for call in sorted(edited ^ set(arguments)):
         way = "give its new arguments" if call in edited else "answer 'edit' for it"
@@ -241,11 +250,6 @@ def approved(
     for call, text in arguments.items():
         if not is_object(text):
             raise WrongUse(f"call {call}: expected new arguments as one JSON object, got {text[:80]!r}")
-    edits = {call: redactor.json(text) for call, text in sorted(arguments.items())}
-    ordered = tuple(ev.ApprovalAnswer(call=call, decision=answers[call]) for call in asked if call in answers)
-    said = ev.Edits(arguments=edits, note=redactor.text(note))
-    made = replace(fact, by=label(redactor.text(fact.by)), answers=ordered)
-    return told(made, said, salt, state.policy)
 
 
 def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> None:
@@ -258,6 +262,15 @@ def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> No
             )
         if answer not in ANSWERS:
             raise WrongUse(f"call {call}: expected one of {', '.join(ANSWERS)}, got {answer!r}")
+
+
+def _refuse_message(state: RunState) -> None:
+    if state.batch is not None:
+        calls = ", ".join(call.id for call in state.batch.calls if call.result is None)
+        raise WrongUse(
+            f"run {state.setup.run}: calls {calls} have no result at event {state.seq}, and a message cannot come before "
+            "it: fork where they have, or give their results"
+        )
 
 
 def forked(
@@ -279,12 +292,8 @@ def forked(
     )
     _refuse_results(state, fact.results)
     _refuse_refusals(state)
-    if text and state.batch is not None:
-        calls = ", ".join(call.id for call in state.batch.calls if call.result is None)
-        raise WrongUse(
-            f"run {state.setup.run}: calls {calls} have no result at event {state.seq}, and a message cannot come before "
-            "it: fork where they have, or give their results"
-        )
+    if text:
+        _refuse_message(state)
     fact = msgspec.structs.replace(
         fact,
         in_doubt=left_open(state, fact),

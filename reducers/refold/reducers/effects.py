@@ -83,13 +83,17 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
     # What was found out about one call while a person is asked waits until all is, and the run goes on.
     if state.batch is not None and state.asked_at is None:
         _run(state, state.batch, effects)
-    for waiting in (state.approval, state.backoff):
-        if waiting is not None and waiting.until is not None:
-            effects.append(WaitUntil(at=waiting.until))
-    instant = next_deadline(state) if state.setup.timed else None
-    if instant is not None:
-        effects.append(WaitUntil(at=instant))
+    effects += [WaitUntil(at=instant) for instant in _instants(state) if instant is not None]
     return tuple(effects)
+
+
+def _instants(state: RunState) -> tuple[int | None, ...]:
+    """Return when an approval, a back-off and the time of something end, None for each that does not."""
+    return (
+        state.approval.until if state.approval else None,
+        state.backoff.until if state.backoff else None,
+        next_deadline(state) if state.setup.timed else None,
+    )
 
 
 def doubtful(state: RunState) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ can name, but there is not enough evidence to say more. The console turns each i
 import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -259,6 +259,12 @@ def faults_of(part: object, path: str = "") -> list[Fault]:
     return faults
 
 
+def _none_of(words: Sequence[str], value: object) -> str:
+    near = meant(value, words) if isinstance(value, str) else ""
+    asked = f"; did you mean {near!r}?" if near else ""
+    return f"expected one of {', '.join(words)}, got {shown(value)}{asked}"
+
+
 def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str = "") -> PolicyError:
     """The error of a conversion of `data` to `model`, said in the words of the policy language."""
     match = _MESSAGE.match(str(error))
@@ -278,10 +284,7 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
         return PolicyError(full, f"it has a key that means nothing there: {problem.split()[-1]}")
     value = _at(data, path)
     if problem.startswith("invalid"):
-        words = choices(model, path)
-        near = difflib.get_close_matches(value, words, 1) if isinstance(value, str) else []
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        return PolicyError(full, f"expected one of {', '.join(words)}, got {shown(value)}{meant}")
+        return PolicyError(full, _none_of(choices(model, path), value))
     plain = _plainly(_GOT.sub("", problem)).removesuffix(".0")
     place, _, last = path.rpartition(".")
     if plain.startswith(_WHOLE) and takes_fractions(model, place, last, _texts(data, place)):

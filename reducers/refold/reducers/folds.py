@@ -21,7 +21,6 @@ from refold.reducers.guards.duty import watches
 from refold.reducers.pending import bare
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.state import NEW, RunState, Watch
-from refold.reducers.vocabulary import shared
 from refold.reducers.window import adds_up
 
 
@@ -165,8 +164,14 @@ def _packed(watch: Watch) -> _Watch:
     guard, own = _ENCODER.encode(watch.guard), _ENCODER.encode(watch.own)
     if watch.guard is not None and _own(own, watch.guard.start()) != watch.own:
         raise ValueError(f"the guard {watch.name!r} remembers what its own type cannot say")
-    same = shared(watch, "name", "kind", "version", "blind")
-    return _Watch(guard=msgspec.Raw(guard), own=msgspec.Raw(own), **same)
+    return _Watch(
+        name=watch.name,
+        kind=watch.kind,
+        version=watch.version,
+        guard=msgspec.Raw(guard),
+        own=msgspec.Raw(own),
+        blind=watch.blind,
+    )
 
 
 def _unpacked(packed: _Watch, fresh: Watch) -> Watch:

@@ -385,10 +385,11 @@ _RUNS = {
 
 def _by_character() -> Iterator[Sign]:
     for character in dict.fromkeys(character for row in SHAPES for character, _ in row.signs):
-        there = [(row, [rule for sign, rule in row.signs if sign == character]) for row in SHAPES]
-        rules = "|".join(f"(?:{'|'.join(group)})()" for _, group in there if group)
+        groups = ((row, [rule for sign, rule in row.signs if sign == character]) for row in SHAPES)
+        there = [(row, group) for row, group in groups if group]
+        rules = "|".join(f"(?:{'|'.join(group)})()" for _, group in there)
         pattern = f"{re.escape(character)}{_RUNS.get(character, '')}(?:{rules})"
-        yield Sign(character, pattern, tuple(row.pattern for row, group in there if group))
+        yield Sign(character, pattern, tuple(row.pattern for row, _ in there))
 
 
 SIGNS: tuple[Sign, ...] = tuple(_by_character())

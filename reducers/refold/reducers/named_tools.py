@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
@@ -80,13 +81,17 @@ def strangers(
     names = [tool.name for tool in tools]
     for named in _tool_names(policy, registry) if tools else ():
         if not any(_fits(named, name) for name in names):
-            near = _in_any_case(named.text, names) or meant(named.text, names)
-            said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
-            approves = near and named.path.startswith("approvals.")
-            yield Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
+            yield _strange_name(named, names, policy)
     for rule in argument_rules(policy):
         if rule.field:
             yield from _strange_field(rule, rule.field, tools, called or {})
+
+
+def _strange_name(named: _Named, names: Sequence[str], policy: Policy) -> Complaint:
+    near = _in_any_case(named.text, names) or meant(named.text, names)
+    said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
+    approves = near and named.path.startswith("approvals.")
+    return Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
 
 
 def _strange_field(
@@ -94,18 +99,15 @@ def _strange_field(
 ) -> Iterator[Complaint]:
     """Complain of a field that no tool has that the rule is about."""
     keys = field.split(".")
-    fitting = [tool for tool in tools if any(fnmatchcase(tool.name, glob) for glob in rule.tools)]
-    own = [_schema(tool) for tool in fitting]
-    silent = [_has(schema, keys) is None for schema in own]
+    fitting = [tool for tool in tools if any(map(partial(fnmatchcase, tool.name), rule.tools))]
+    silent = [_has(_schema(tool), keys) is None for tool in fitting]
     schemas: list[Any] = [
-        called.get(tool.name) if unsaid else schema
-        for tool, schema, unsaid in zip(fitting, own, silent, strict=True)
+        called.get(tool.name) if unsaid else _schema(tool)
+        for tool, unsaid in zip(fitting, silent, strict=True)
     ]
     if not schemas or any(_has(schema, keys) is not False for schema in schemas):
         return
-    listed = [schema.get("properties") for schema in schemas]
-    kept = [cast("dict[str, Any]", fields) for fields in listed if isinstance(fields, dict)]
-    known = {key for fields in kept for key in fields}
+    known = set[str]().union(*map(_fields, schemas))
     what = "call" if any(silent) else "tool"
     said = f"{shown(field)} is a field of no {what} of this run that it is about"
     yield Complaint(f"{rule.path}.field", f"{said}{nearest(field, known)}", meant(field, known))
@@ -135,6 +137,11 @@ def _schema(tool: Manifest) -> Any:
         return msgspec.json.decode(tool.schema)
     except msgspec.DecodeError:  # as an imported run may say it: nothing is known of its fields
         return None
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterable[str]:
+    listed = schema.get("properties")
+    return cast("dict[str, Any]", listed) if isinstance(listed, dict) else ()
 
 
 def _has(schema: Any, path: Sequence[str]) -> bool | None:

@@ -169,11 +169,9 @@ def unheard(environment: Mapping[str, str]) -> tuple[str, ...]:
         if text and _sets_nothing(each, text)
     ]
     names = {*(each.name for each in _VARIABLES), *READ_ELSEWHERE}
-    strange = sorted(name for name in environment if name.startswith(_OURS) and not name.startswith(_LIMIT))
-    return (
-        *unset,
-        *(f"{name}: nothing reads it{_near(name, names)}" for name in strange if name not in names),
-    )
+    unread = sorted(environment.keys() - names)
+    strange = [name for name in unread if name.startswith(_OURS) and not name.startswith(_LIMIT)]
+    return (*unset, *(f"{name}: nothing reads it{_near(name, names)}" for name in strange))
 
 
 def _sets_nothing(variable: "_Variable", text: str) -> bool:

@@ -166,18 +166,26 @@ def _canonical(policy: Policy, registry: Registry, kept: Collection[Any]) -> Pol
         approvals=None if approvals is None else resolved(approvals),
     )
     refuse(policy)
-    if approvals and approvals.preset in WITH_HANDOFF and "handoff" not in [one["guard"] for one in guards]:
+    kinds = {guard["guard"] for guard in guards}
+    if approvals and approvals.preset in WITH_HANDOFF and "handoff" not in kinds:
         guards.insert(0, _guard("approvals", {"guard": "handoff"}, registry))
-    own = {"premature_end": premature, "approvals": approvals}
-    kinds = {*[guard["guard"] for guard in guards], *[key for key, value in own.items() if value]}
-    texts = {**_texts_of_tiers(policy), **TEXTS, **_texts_of(kinds, {**registry, **OWN})}
+        kinds.add("handoff")
+    texts = _texts_for(policy, kinds, registry)
+    policy = msgspec.structs.replace(policy, guards=tuple(guards), texts=texts)
+    if kinds <= registry.keys():  # one that is not installed was only kept
+        policy.checked_with.append(registry)
+    return policy
+
+
+def _texts_for(policy: Policy, kinds: Collection[str], registry: Registry) -> dict[str, str]:
+    """Return all texts that a policy with guards of these kinds can show, its own instead of the built-in."""
+    own = {"premature_end": policy.premature_end, "approvals": policy.approvals}
+    named = {*kinds, *[key for key, value in own.items() if value]}
+    texts = {**_texts_of_tiers(policy), **TEXTS, **_texts_of(named, {**registry, **OWN})}
     for key in policy.texts:
         if key not in texts:
             raise PolicyError(f"texts.{key}", f"no such text{nearest(key, texts)}")
-    policy = msgspec.structs.replace(policy, guards=tuple(guards), texts={**texts, **policy.texts})
-    if all(guard["guard"] in registry for guard in guards):  # one that is not installed was only kept
-        policy.checked_with.append(registry)
-    return policy
+    return {**texts, **policy.texts}
 
 
 def _texts_of(kinds: set[str], registry: Registry) -> dict[str, str]:
@@ -260,16 +268,22 @@ _DEEPEST = 50
 _MOST = 2**63 - 1
 
 
+def _problem(value: object) -> str:
+    if isinstance(value, int) and not -_MOST <= value <= _MOST:
+        return f"expected a number of at most 64 bits, {_MOST}, or null for unlimited"
+    # JSON has no word for infinity, and would write null: unlimited is said as null, on purpose.
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"expected a finite number, or null for unlimited, got {value}"
+    if isinstance(value, str) and clean(value) != value:
+        return f"expected text, got half a character: {shown(value)}"
+    return ""
+
+
 def _sound(value: object, path: str, depth: int = 0) -> None:
     if depth > _DEEPEST:
         raise PolicyError(path, f"it is nested too deeply to be a policy: {_DEEPEST} deep is the most")
-    if isinstance(value, int) and not -_MOST <= value <= _MOST:
-        raise PolicyError(path, f"expected a number of at most 64 bits, {_MOST}, or null for unlimited")
-    # JSON has no word for infinity, and would write null: unlimited is said as null, on purpose.
-    if isinstance(value, float) and not math.isfinite(value):
-        raise PolicyError(path, f"expected a finite number, or null for unlimited, got {value}")
-    if isinstance(value, str) and clean(value) != value:
-        raise PolicyError(path, f"expected text, got half a character: {shown(value)}")
+    if problem := _problem(value):
+        raise PolicyError(path, problem)
     for step, inner in _inside(value).items():
         if isinstance(value, dict) and not isinstance(step, str):
             raise PolicyError(path, f"expected keys that are text, got {shown(step)}")

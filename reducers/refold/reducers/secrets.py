@@ -198,14 +198,17 @@ class Redactor(msgspec.Struct, frozen=True):
             if value in text:
                 spans += [found.span() for found in re.finditer(re.escape(value), text)]
         if self.known and (len(text) >= _SHORTEST or ":" in text):
-            spans += _known(text, whole=whole)
-            for sign, escape in _ESCAPES:
-                for behind in escape.finditer(text) if sign in text else ():
-                    begin = behind.start(1)
-                    spans += [(begin + start, begin + end) for start, end in _known(behind[1], whole=whole)]
+            spans += [*_known(text, whole=whole), *_known_behind_escapes(text, whole=whole)]
         for pattern in self.patterns:
             spans += find_in_lines(own(pattern), text)
         return spans
+
+
+def _known_behind_escapes(text: str, *, whole: bool) -> Iterator[Span]:
+    for sign, escape in _ESCAPES:
+        for behind in escape.finditer(text) if sign in text else ():
+            begin = behind.start(1)
+            yield from ((begin + start, begin + end) for start, end in _known(behind[1], whole=whole))
 
 
 PLAIN = Redactor(known=False)

@@ -299,12 +299,8 @@ _OWN = "its run is no import, and only the source of one can leave open what it 
 
 def _misstated(state: RunState, fact: ev.Fact) -> str:
     """What the fact says otherwise of the state in which it comes; "" if nothing."""
-    if (fact.unknown or getattr(fact, "unasked", False)) and not _imported(state, fact):
-        answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
-        if not answers or not UNMETERED.issuperset(fact.unknown):
-            return _OWN
-    if _refused(fact) and not _imported(state, fact):
-        return "it says that a call was refused by its own harness, and its run is no import"
+    if claimed := _only_of_imports(state, fact):
+        return claimed
     match fact:
         case (
             ev.ModelResponded(unknown=unknown, usage=usage) | ev.SummaryReturned(unknown=unknown, usage=usage)
@@ -315,8 +311,6 @@ def _misstated(state: RunState, fact: ev.Fact) -> str:
             | ev.SummaryReturned(unknown=unknown, cost_nanousd=int())
         ) if Unknown.UNPRICED in unknown:
             return "it has a cost, and says that nobody knows it"
-        case ev.ContextObserved() if not _imported(state, fact):
-            return _OWN
         case ev.RunResumed(in_doubt=said):
             known = doubtful(state)
         case ev.RunForked(in_doubt=said):
@@ -326,8 +320,22 @@ def _misstated(state: RunState, fact: ev.Fact) -> str:
         case _:
             return ""
     if said != known:
-        return f"the calls in doubt are {', '.join(known) or 'none'}, and it says {', '.join(said) or 'none'}"
+        in_doubt, recorded = (", ".join(calls) or "none" for calls in (known, said))
+        return f"the calls in doubt are {in_doubt}, and it says {recorded}"
     return "" if fact.downtime <= max(0, fact.at - state.at) else "its downtime is longer than there was time"
+
+
+def _only_of_imports(state: RunState, fact: ev.Fact) -> str:
+    """What the fact of a run that is no import says, and only the source of one can; "" if nothing."""
+    if SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels):
+        return ""
+    if fact.unknown or getattr(fact, "unasked", False):
+        answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
+        if not answers or not UNMETERED.issuperset(fact.unknown):
+            return _OWN
+    if _refused(fact):
+        return "it says that a call was refused by its own harness, and its run is no import"
+    return _OWN if isinstance(fact, ev.ContextObserved) else ""
 
 
 def _refused(fact: ev.Fact) -> bool:
@@ -335,10 +343,6 @@ def _refused(fact: ev.Fact) -> bool:
     if isinstance(fact, ev.ModelResponded):
         return any(call.refused for call in fact.calls)
     return isinstance(fact, ev.ToolReturned) and fact.refused_by is not None
-
-
-def _imported(state: RunState, fact: ev.Fact) -> bool:
-    return SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels)
 
 
 _Pair = tuple[str, Any, Any]

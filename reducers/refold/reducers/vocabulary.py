@@ -6,7 +6,7 @@ Each is a `StrEnum`: JSON shows the word itself, decoding returns the one intern
 from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import StrEnum, unique
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -260,8 +260,3 @@ def share_of(amount: int, fraction: Number) -> int:
 def scaled(hash64: int, span: int) -> int:
     """A uniform share of `span`: `u * span` for u = hash64 / 2**64, in integers."""
     return (hash64 * span) >> 64
-
-
-def shared(source: object, *names: str) -> dict[str, Any]:
-    """These fields of a value, for another that has them under the same names."""
-    return {name: getattr(source, name) for name in names}

@@ -196,16 +196,21 @@ def _check_place(path: Path, *, readonly: bool) -> None:
         raise NotAStore(str(path), "is no regular file; name another")
     if not path.parent.is_dir():
         raise NotAStore(str(path), f"there is no folder {path.parent}; make it, or name another file")
+    if not readonly:
+        _check_writable(path)
+    elif not path.exists():
+        raise NotAStore(str(path), "there is no such file")
+
+
+def _check_writable(path: Path) -> None:
     # SQLite would open it all the same, and fail at the first append.
-    if not readonly and path.exists() and not os.access(path, os.W_OK):
+    if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(
             str(path), "the file is read-only: make it writable, or copy it to where you may write"
         )
-    if readonly and not path.exists():
-        raise NotAStore(str(path), "there is no such file")
     # SQLite names its journal and its locks after the path: under two names it would be two stores in one
     # file.
-    if not readonly and (status := _status(path)) is not None and status.st_nlink > 1:
+    if (status := _status(path)) is not None and status.st_nlink > 1:
         raise NotAStore(
             str(path), "has more than one name (hard links), and each would have a log of its own: keep one"
         )

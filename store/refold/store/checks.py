@@ -127,15 +127,19 @@ def _problem(record: Record) -> str | None:
         return "a kind is letters, digits and underscores"
     if not _MIN_AT <= record.at <= _MAX_AT:
         return f"at is {record.at}, beyond 64 bits"
-    if record.content_digest is not None and (record.content is not None or record.salt):
-        return "the digest of an erased content stands beside a content or a salt"
-    if record.content_digest is not None and len(record.content_digest) != DIGEST:
-        return f"a digest is {DIGEST} bytes long, not {len(record.content_digest)}"
     content = record.content or b""
     both = record.body + content
+    if record.content_digest is not None and (problem := _digest_problem(record, record.content_digest)):
+        return problem
     if 0 not in both and both.isascii():  # almost always
         return None
     return _text_problem("body", record.body) or _text_problem("content", content)
+
+
+def _digest_problem(record: Record, digest: bytes) -> str | None:
+    if record.content is not None or record.salt:
+        return "the digest of an erased content stands beside a content or a salt"
+    return None if len(digest) == DIGEST else f"a digest is {DIGEST} bytes long, not {len(digest)}"
 
 
 def _text_problem(name: str, value: bytes) -> str | None:

@@ -76,6 +76,15 @@ class _Proofs(msgspec.Struct, frozen=True):
     runs: dict[str, _Proof]
 
 
+def _check_end(run: str, head: Head, sealed: Head | None, bare: Bare) -> None:
+    if not head.seq:
+        raise UnknownRun(run)
+    if sealed is not None and head.seq < sealed.seq:
+        raise DamagedLog(run, sealed.seq, f"it was sealed, and the log ends at event {head.seq}")
+    if bare.first is not None:
+        raise DamagedLog(run, bare.first[0], f"{UNNAMED}; {WHOLE}")
+
+
 class _PackedFile(msgspec.Struct, frozen=True):
     """A member of the zip, as the manifest lists it."""
 
@@ -208,15 +217,9 @@ class _Writer:
                     member.write(data)
                     if stored.kind == "child_ended":
                         self.ended.append(stored)
-                    erased = stored.content is None and stored.content_digest is not None
-                    bare.take(stored.seq, stored.kind, stored.body, bare=erased)
+                    bare.take(stored.seq, stored.kind, stored.body, bare=stored.erased)
                     head = stored
-        if not head.seq:
-            raise UnknownRun(run)
-        if sealed is not None and head.seq < sealed.seq:
-            raise DamagedLog(run, sealed.seq, f"it was sealed, and the log ends at event {head.seq}")
-        if bare.first is not None:
-            raise DamagedLog(run, bare.first[0], f"{UNNAMED}; {WHOLE}")
+        _check_end(run, head, sealed, bare)
         self._members.append(_PackedFile(name, size, hashed.hexdigest()))
         return head
 

@@ -57,6 +57,11 @@ class Stored(Head, frozen=True, kw_only=True, gc=False):
     salt: bytes
     content_digest: bytes | None = None
 
+    @property
+    def erased(self) -> bool:
+        """Whether its content was erased."""
+        return self.content is None and self.content_digest is not None
+
 
 class Origin(Head, frozen=True, kw_only=True, gc=False):
     """Where the log of a fork goes on from: event `seq` in the own log of `run`, with its hash."""

@@ -211,6 +211,20 @@ async def seal(
     """
     await store.check()
     tree, last, sealed = await _log_of_heads(store, Lines(lines), {key.public, *before})
+    new, broken, runs = await _compare_heads(store, sealed)
+    if new or last is None or last.key != key.public:
+        entries = _entries(tree.size, new, sealed | new) if new else []
+        for entry in entries:
+            tree.add(leaf_of(entry))
+        last = _sign(tree, key, max(now, last.at if last else now))
+        await store.add_seal(entries, last)
+    return SealResult(seal=last, added=len(new), runs=runs, broken=tuple(broken))
+
+
+async def _compare_heads(
+    store: Store, sealed: Mapping[str, Head]
+) -> tuple[dict[str, Head], list[BrokenRun], int]:
+    """Return the heads not sealed yet, the runs that lack what was sealed, and how many runs there are."""
     new, broken, runs, rest = dict[str, Head](), list[BrokenRun](), 0, dict(sealed)
     async for chunk in store.runs():
         for run, head in chunk:
@@ -222,13 +236,7 @@ async def seal(
                 new[run] = head
             runs += head.seq > 0
     broken += [_broken(run, head, "the store has no such run") for run, head in rest.items()]
-    if new or last is None or last.key != key.public:
-        entries = _entries(tree.size, new, sealed | new) if new else []
-        for entry in entries:
-            tree.add(leaf_of(entry))
-        last = _sign(tree, key, max(now, last.at if last else now))
-        await store.add_seal(entries, last)
-    return SealResult(seal=last, added=len(new), runs=runs, broken=tuple(broken))
+    return new, broken, runs
 
 
 def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:
@@ -294,20 +302,8 @@ async def _log_of_heads(
     Each seal has the root at its size.
     """
     before = [each async for chunk in store.seals() for each in chunk]
-    tree, heads, wrong, left = MerkleTree(), dict[str, Head](), list[str](), before[::-1]
-    async for chunk in store.sealed_heads():
-        for entry in chunk:
-            tree.add(leaf_of(entry))
-            wrong += [problem for _, problem in lines.met(tree) if problem]
-            while left and left[-1].size == tree.size:
-                each = left.pop()
-                wrong += (
-                    []
-                    if each.root == tree.root()
-                    else [f"the first {each.size} entries are not those that were signed"]
-                )
-            if entry.run != NEWEST:
-                heads[entry.run] = entry
+    left = before[::-1]
+    tree, heads, wrong = await _entries_under(store, lines, left)
     last = before[-1] if before else None
     size = last.size if last else 0
     if tree.size > size and await last_seal(store) != last:
@@ -316,15 +312,42 @@ async def _log_of_heads(
     if tree.size != size:
         wrong.append(f"it has {tree.size} entries, and {size} were last signed")
     wrong += [f"seal {each.size} is over other entries than there are" for each in left]
-    wrong += [
-        f"the signature of seal {each.size} is not by its key {key_id(each.key)}"
-        for each in before
-        if not is_signed(each)
-    ]
-    if last is not None and last.key not in keys:
-        wrong.append(
-            f"seal {size} is signed by another key, {key_id(last.key)}: was it yours, name it by --last-key"
-        )
+    wrong += _signature_problems(before, keys)
     if wrong:
         raise DamagedSeals(f"{wrong[0]}; nothing was signed; see `refold verify --key`")
     return tree, last, heads
+
+
+async def _entries_under(
+    store: Store, lines: Lines, left: list[Seal]
+) -> tuple[MerkleTree, dict[str, Head], list[str]]:
+    """Return the tree over all entries, the last head of each run, and which roots are not those signed.
+
+    Seals are popped from the end of `left`, oldest first, when the tree reaches their sizes.
+    """
+    tree, heads, wrong = MerkleTree(), dict[str, Head](), list[str]()
+    async for chunk in store.sealed_heads():
+        for entry in chunk:
+            tree.add(leaf_of(entry))
+            wrong += [problem for _, problem in lines.met(tree) if problem]
+            while left and left[-1].size == tree.size:
+                each = left.pop()
+                if each.root != tree.root():
+                    wrong.append(f"the first {each.size} entries are not those that were signed")
+            if entry.run != NEWEST:
+                heads[entry.run] = entry
+    return tree, heads, wrong
+
+
+def _signature_problems(seals: Sequence[Seal], keys: Collection[bytes]) -> list[str]:
+    """Return which seals are not signed by their own key, and whether the last one has none of `keys`."""
+    wrong = [
+        f"the signature of seal {each.size} is not by its key {key_id(each.key)}"
+        for each in seals
+        if not is_signed(each)
+    ]
+    if seals and (last := seals[-1]).key not in keys:
+        wrong.append(
+            f"seal {last.size} is signed by another key, {key_id(last.key)}: was it yours, name it by --last-key"
+        )
+    return wrong

@@ -105,6 +105,11 @@ class BundleLine(NamedTuple):
     content_digest: bytes | None
     hash: bytes
 
+    @property
+    def erased(self) -> bool:
+        """Whether its content was erased."""
+        return self.content is None and self.content_digest is not None
+
 
 class Signed(NamedTuple):
     """A signed tree head: the root over the first `size` entries of a store's log of heads."""
@@ -313,14 +318,15 @@ def _directory(file: BinaryIO, size: int) -> dict[str, ZipMember]:
     if size > MOST_BYTES or len(end) != 22 or end[:4] != b"PK\5\6":
         raise BundleChanged("the zip's end is missing, or something stands after it")
     disk, disk2, count, total, length, offset, comment = struct.unpack("<4H2LH", end[4:])
-    if disk or disk2 or comment or count != total or count > MOST_RUNS + 4 or offset + length != size - 22:
+    told = disk, disk2, comment, total, offset + length
+    if told != (0, 0, 0, count, size - 22) or count > MOST_RUNS + 4:
         raise BundleChanged("the zip's end is not that of a bundle")
     file.seek(offset)
     central = file.read(length)
     found, place = dict[str, ZipMember](), 0
     for _ in range(count):
         place = _entry(file, central, place, found)
-    if place != length or _end(found) != offset or sum(each.size for each in found.values()) > MOST_IN_ALL:
+    if (place, _end(found)) != (length, offset) or sum(each.size for each in found.values()) > MOST_IN_ALL:
         raise BundleChanged("bytes of the zip belong to no member, or it unpacks to more than a bundle may")
     return found
 
@@ -338,14 +344,14 @@ def _entry(file: BinaryIO, central: bytes, place: int, found: dict[str, ZipMembe
         raise BundleChanged(f"member {raw[:80]!r} is doubled, or does not belong in a bundle")
     name = raw.decode()
     mode = kind >> 16 & 0o170000
-    if flags or method not in (0, 8) or extra or comment or disk or kind & 0x10 or mode not in (0, 0o100000):
+    if any((flags, extra, comment, disk, kind & 0x10)) or method not in (0, 8) or mode not in (0, 0o100000):
         raise BundleChanged(
             f"member {name} is stored as none of a bundle is: encrypted, a link, or packed otherwise"
         )
     file.seek(offset)
     header = file.read(30 + length)
     start = _end(found)
-    if offset != start or header != b"PK\3\4" + central[place + 6 : place + 32] + raw:
+    if (offset, header) != (start, b"PK\3\4" + central[place + 6 : place + 32] + raw):
         raise BundleChanged(f"member {name} is not where, or not what, the zip's directory says")
     if size > MOST_JSON.get(name, MOST_BYTES):
         raise BundleChanged(f"member {name} says that it unpacks to {size} bytes, more than one may have")
@@ -684,26 +690,19 @@ class Bundle:
         Raises `BundleChanged`.
         """
         origin = self.origin(run)
-        previous, seq = (origin.hash, origin.seq) if origin else (bytes(32), 0)
+        previous, before = (origin.hash, origin.seq) if origin else (bytes(32), 0)
+        seq = before
         if origin:
             self._forked.setdefault(origin.run, []).append((run.id, origin.seq, origin.hash))
         sealed = self.proofs.get(run.id)
         bare = Bare(sealed.seq if sealed else 0)
         for data in self._split(run.member):
             line = _made(_line, data, f"{run.member}, line {seq + 1}")
-            problem = _problem(run.id, seq, previous, line)
-            if problem is None and sealed and line.seq == sealed.seq and line.hash != sealed.hash:
-                problem = "its hash is not the one that was sealed"
+            problem = _problem(run.id, seq, previous, line) or _unlike_sealed(line, sealed)
             if problem is not None:
                 raise BundleChanged(f"run {run.id} event {line.seq}: {problem}")
-            erased = line.content is None and line.content_digest is not None
-            bare.take(line.seq, line.kind, line.body, bare=erased)
-            if line.kind == "child_ended":
-                child, last, hashed = ended_child(line.body)
-                if child in self._ids:
-                    self._ended[child] = (run.id, line.seq, last, hashed)
-            self.contents += line.content is not None
-            self.erased += erased
+            bare.take(line.seq, line.kind, line.body, bare=line.erased)
+            self._count(run.id, line)
             previous, seq = line.hash, line.seq
             yield line
         if (seq, previous) != (run.events, run.head):
@@ -713,9 +712,17 @@ class Bundle:
         if bare.first is not None:
             raise BundleChanged(f"run {run.id} event {bare.first[0]}: {UNNAMED}")
         self.loose += bare.loose
-        before = origin.seq if origin else 0
         self.events += seq - before
         self.sealed_events += max(sealed.seq - before, 0) if sealed else 0
+
+    def _count(self, run: str, line: BundleLine) -> None:
+        """Count an event's content, and remember the end of a child that is in the bundle too."""
+        self.contents += line.content is not None
+        self.erased += line.erased
+        if line.kind == "child_ended":
+            child, last, hashed = ended_child(line.body)
+            if child in self._ids:
+                self._ended[child] = (run, line.seq, last, hashed)
 
     def origin(self, run: PackedRun) -> ForkOrigin | None:
         """Where a fork goes on from: an event of a run that stands before it. None for any other run.
@@ -786,14 +793,15 @@ class Bundle:
         listed = {name: size for name, (size, _) in self._sums.items()}
         there = {name: each.size for name, each in self.members.items() if name != "manifest.json"}
         if listed != there:
-            name = min(name for name, _ in listed.items() ^ there.items())
+            name, _ = min(listed.items() ^ there.items())
             raise BundleChanged(
                 f"member {name[:80]!a} is missing, added, or of another size than the manifest says"
             )
-        for name in ("README.txt", "verify.py"):
-            if name not in there:
-                raise BundleChanged(f"{name} is missing")
-        files = sorted(name for name in there if name.startswith("runs/"))
+        if missing := [name for name in ("README.txt", "verify.py") if name not in there]:
+            raise BundleChanged(f"{missing[0]} is missing")
+        self._match_runs(sorted(name for name in there if name.startswith("runs/")))
+
+    def _match_runs(self, files: Sequence[str]) -> None:
         if files != sorted(run.member for run in self.runs) or len(self._ids) != len(files):
             raise BundleChanged("the manifest's runs are not those that are there, one file each")
 
@@ -868,6 +876,12 @@ def _problem(run: str, before: int, previous: bytes, line: BundleLine) -> str | 
         return (
             "its hash does not follow from the event before it, its header, body and digest: one was changed"
         )
+    return None
+
+
+def _unlike_sealed(line: BundleLine, sealed: Proof | None) -> str | None:
+    if sealed and line.seq == sealed.seq and line.hash != sealed.hash:
+        return "its hash is not the one that was sealed"
     return None
 
 

@@ -84,12 +84,6 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     provider_data: str = ""
 
 
-SPENT = ("cost_nanousd", "model")
-REPLIED = ("stop", "stop_raw", *SPENT, "adapter", "adapter_version", "response_id")
-FAILED = ("failure", "status", "retry_after")
-"""What a log says of an answer, and of a failure, under the same names; `SPENT` of a summary, too."""
-
-
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 

@@ -25,7 +25,7 @@ from refold.engine.models.vendor_failures import Circumstances, failed_here, tel
 from refold.engine.models.vendor_stream import VendorAnswer, to_history, uncounted
 from refold.engine.models.vendors import OTHERS, VENDORS, Endpoint, provider_endpoint, vendor_endpoint
 from refold.reducers.errors import WrongUse
-from refold.reducers.vocabulary import FailureClass, shared
+from refold.reducers.vocabulary import FailureClass
 
 if TYPE_CHECKING:
     import httpx2
@@ -208,7 +208,8 @@ def _parameters(request: ModelRequest) -> "ModelRequestParameters":
     tools = [
         # strict=False: the schema goes out as it is recorded, not rewritten for constrained decoding.
         ToolDefinition(
-            **shared(tool, "name", "description"),
+            name=tool.name,
+            description=tool.description,
             parameters_json_schema=msgspec.json.decode(tool.schema),
             strict=False,
         )

@@ -12,8 +12,6 @@ import msgspec
 from refold.engine import arguments
 from refold.engine.arguments import listed, named, wrong
 from refold.engine.models.protocol import (
-    FAILED,
-    REPLIED,
     CallDelta,
     Delta,
     ModelError,
@@ -27,7 +25,7 @@ from refold.engine.models.protocol import (
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Failure, ModelFailed, ModelResponded
 from refold.reducers.messages import Message, ReplyCall, Usage
-from refold.reducers.vocabulary import FailureClass, StopReason, Unknown, shared
+from refold.reducers.vocabulary import FailureClass, StopReason, Unknown
 
 Line = Reply | ModelError | Callable[[ModelRequest], "Reply | ModelError"]
 
@@ -251,7 +249,13 @@ def _part(message: Message, begin: int) -> str:
 
 def _failure(fact: ModelFailed) -> ModelError:
     said = fact.content or Failure()
-    return ModelError(message=said.message, partial_text=said.partial_text, **shared(fact, *FAILED))
+    return ModelError(
+        fact.failure,
+        said.message,
+        status=fact.status,
+        retry_after=fact.retry_after,
+        partial_text=said.partial_text,
+    )
 
 
 def _reply(run: str, fact: ModelResponded) -> Reply:
@@ -259,7 +263,19 @@ def _reply(run: str, fact: ModelResponded) -> Reply:
     if said is None:
         raise MissingFact(run, "the content of a recorded answer was erased")
     made = zip(fact.calls, said.arguments, strict=True)
-    calls = tuple(ReplyCall(arguments=text, **shared(call, "name", "provider_id")) for call, text in made)
-    words = shared(said, "text", "reasoning", "provider_data")
-    usage = None if Unknown.UNCOUNTED in fact.unknown else fact.usage
-    return Reply(calls=calls, usage=usage, **words, **shared(fact, *REPLIED))
+    return Reply(
+        text=said.text,
+        reasoning=said.reasoning,
+        calls=tuple(
+            ReplyCall(name=call.name, arguments=text, provider_id=call.provider_id) for call, text in made
+        ),
+        stop=fact.stop,
+        stop_raw=fact.stop_raw,
+        usage=None if Unknown.UNCOUNTED in fact.unknown else fact.usage,
+        cost_nanousd=fact.cost_nanousd,
+        model=fact.model,
+        adapter=fact.adapter,
+        adapter_version=fact.adapter_version,
+        response_id=fact.response_id,
+        provider_data=said.provider_data,
+    )

@@ -70,8 +70,9 @@ def provider_data(response: "ModelResponse") -> str:
     pieces = tuple([piece for piece, _ in parts])
     if not any(piece.id or piece.signature or piece.details for piece in pieces):
         return ""
-    said = "".join([text for piece, text in parts if piece.kind == "text"])
-    thought = "".join([text for piece, text in parts if piece.kind == "thinking"])
+    said, thought = (
+        "".join([text for piece, text in parts if piece.kind == kind]) for kind in ("text", "thinking")
+    )
     data = ProviderData(system=response.provider_name or "", digest=_digest(said, thought), pieces=pieces)
     return msgspec.json.encode(data, enc_hook=str).decode()
 

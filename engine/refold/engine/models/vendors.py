@@ -88,12 +88,7 @@ def check_address(name: str, address: object, told: str, variable: str) -> None:
     example = "such as http://127.0.0.1:8080/v1"
     if not isinstance(address, str):
         raise WrongUse(f"model {name!r}: {told} must be a string, {example}; got {_display(address)}")
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        secret = "@" in parts.netloc
-    except ValueError:
-        usable, secret = False, "@" in address
+    usable, secret = _judge_address(address)
     if secret:  # an address is recorded and shown
         raise WrongUse(f"model {name!r}: {told} must hold no user or password; set {variable} for the key")
     if strange := next((each for each in address if each.isspace() or not each.isprintable()), None):
@@ -110,6 +105,16 @@ def check_address(name: str, address: object, told: str, variable: str) -> None:
             f"model {name!r}: {told} must end with its path, {example}; it holds a '?' or '#': "
             f"remove what begins there, and set {variable} for a key"
         )
+
+
+def _judge_address(address: str) -> tuple[bool, bool]:
+    """Return whether it is an http(s) address, and whether it holds a user or password."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False, "@" in address
+    return usable, "@" in parts.netloc
 
 
 def _display(address: object) -> str:

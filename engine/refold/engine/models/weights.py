@@ -24,7 +24,6 @@ from typing import Final
 import msgspec
 
 from refold.reducers.errors import WorldFailed, WrongUse
-from refold.reducers.vocabulary import shared
 
 DEFAULT: Final = "smollm2-135m"
 CHUNK: Final = 1 << 20
@@ -98,7 +97,7 @@ def available() -> list[Available]:
 
 def _available(entry: Weights) -> Available:
     path = path_of(entry.name)
-    return Available(path=str(path), fetched=_whole(path, entry), **shared(entry, "name", "size"))
+    return Available(name=entry.name, path=str(path), size=entry.size, fetched=_whole(path, entry))
 
 
 def path_of(name: str) -> Path:

@@ -114,11 +114,19 @@ def _problem(kind: Any) -> str:
     if origin is dict:
         return "a key is text or a number there; return a list of pairs" if unwritable_keys(kind) else ""
     if origin in (set, frozenset):
-        kinds = {float if each in (bool, int) else each for each in alternatives(get_args(kind)[0])}
-        ordered = len(kinds) < 2 and not any(dataclasses.is_dataclass(each) for each in kinds)
-        return "" if ordered else "it has no order of what is in it; return a list"
+        return "" if _has_order(get_args(kind)[0]) else "it has no order of what is in it; return a list"
     if kind is None or kind is object or isinstance(kind, TypeVar):
         return ""
+    return _schema_problem(kind)
+
+
+def _has_order(member: Any) -> bool:
+    """Whether values of this type can be sorted, as the members of a set are."""
+    kinds = {float if each in (bool, int) else each for each in alternatives(member)}
+    return len(kinds) < 2 and not any(dataclasses.is_dataclass(each) for each in kinds)
+
+
+def _schema_problem(kind: Any) -> str:
     try:
         if signature.is_model(kind):
             signature.schema_of_model(kind, "{model}", "serialization")

@@ -349,20 +349,18 @@ def _inlined(node: object, definitions: Mapping[str, Schema], within: tuple[str,
     if "$ref" not in schema:
         # A discriminator maps to references; its property has one allowed value in each branch, which says
         # the same.
-        return {
-            key: _part(key, value, definitions, within, kept)
-            for key, value in schema.items()
-            if key != "discriminator"
-        }
+        parts = _without(schema, "discriminator").items()
+        return {key: _part(key, value, definitions, within, kept) for key, value in parts}
     name = str(schema["$ref"]).removeprefix(_REFERENCE)
     if name in within:
         kept.add(name)
         return schema
-    named = {
-        key: value for key, value in definitions[name].items() if key != "title"
-    }  # a class name tells nothing
-    beside = {key: value for key, value in schema.items() if key != "$ref"}
-    return _inlined(named, definitions, (*within, name), kept) | beside
+    named = _without(definitions[name], "title")  # a class name tells nothing
+    return _inlined(named, definitions, (*within, name), kept) | _without(schema, "$ref")
+
+
+def _without(schema: Mapping[str, object], key: str) -> Schema:
+    return {each: value for each, value in schema.items() if each != key}
 
 
 def _part(

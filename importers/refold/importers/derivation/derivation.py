@@ -55,7 +55,7 @@ from refold.reducers.rules.order import RULES
 from refold.reducers.source_marks import END, PARENT_LABEL
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown, shared
+from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown
 
 
 class FirstWindow(msgspec.Struct, frozen=True):
@@ -350,7 +350,8 @@ class Derivation:
             policy=OBSERVED,
             model=clean(model),
             settings={clean(name): clean(value) for name, value in began.settings.items()},
-            **shared(began, "tools", "agent"),
+            tools=began.tools,
+            agent=began.agent,
             parent=self._parent,
             labels={**began.labels, **labels},
             task=start.task,

@@ -103,16 +103,14 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
 
         Calls that are incomplete, or of no tool that there is, are let by: they fail by themselves.
         """
-        tools = {tool.name for tool in state.setup.tools}
-        batch = state.batch.calls if state.batch else ()
         heads = {
-            call.id: next(iter(own.said.get(call.id, ())), (len(self.chain), "reject"))
-            for call in batch
-            if call.result is None and not call.dispatched and call.complete and call.name in tools
+            call: next(iter(own.said.get(call, ())), (len(self.chain), "reject"))
+            for call in _startable(state)
         }
         ended = any(word == "terminate" for _, word in heads.values())
+        refused = "terminate" if ended else "reject"
         for call, (link, word) in heads.items():
-            if word == "terminate" or (word == "reject" and not ended):
+            if word == refused:
                 yield self._refuse(call, link, word)
         waiting = [(link, call) for call, (link, word) in heads.items() if word == _ASK]
         if ended:
@@ -163,6 +161,13 @@ def _after(said: Said, word: str) -> Said:
         return said[1:]
     link = said[0][0] if said else 0
     return ((link, word),)
+
+
+def _startable(state: RunState) -> Iterator[str]:
+    tools = {tool.name for tool in state.setup.tools}
+    for call in state.batch.calls if state.batch else ():
+        if call.result is None and not call.dispatched and call.complete and call.name in tools:
+            yield call.id
 
 
 def word_of(approver: Approver, name: str, arguments: str) -> str:

@@ -116,6 +116,10 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
             yield Inject(code="premature_end", text="premature_end", saw=saw)
 
 
+def _without(calls: tuple[str, ...], ended: str) -> tuple[str, ...]:
+    return tuple(call for call in calls if call != ended)
+
+
 def _settled(own: Recent, call: str, bad: bool) -> Recent:  # noqa: FBT001
     if call not in own.messages:
         return own
@@ -181,7 +185,7 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
                 return replace(own, open=made, lacks=False)
             case ev.ToolReturned(call=call) | ev.CallRefused(call=call) if call in own.open:
                 lacks = own.lacks or self._lacks(event)
-                left = tuple(other for other in own.open if other != call)
+                left = _without(own.open, call)
                 ended = own.count + 1 if lacks else 0
                 return replace(own, open=left, lacks=lacks, count=own.count if left else ended)
             case ev.MessageInjected(cause=Cause.GUARD, name=self.called):
@@ -234,7 +238,7 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
                 return Failing(own.count if calls else 0, tuple(call.id for call in calls))
             case ev.ToolReturned(call=call) | ev.CallRefused(call=call) if call in own.open:
                 good = own.good or not (isinstance(event, ev.ToolReturned) and event.error)
-                left = tuple(other for other in own.open if other != call)
+                left = _without(own.open, call)
                 if left:
                     return Failing(own.count, left, good)
                 return Failing(0 if good else own.count + 1)

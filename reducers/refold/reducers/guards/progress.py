@@ -225,12 +225,15 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
         if place == Place.ON_RESULTS:
             yield from _stubs(own, state)
 
+    def _stalled_on_results(self, own: Seen) -> Iterator[tuple[str, str, int]]:
+        for part, tool, count in _warned(own):
+            ends = part == "identical" or (part == "same_tool" and tool not in self.tolerant_tools)
+            if ends and self._reaches(part, 1, count):
+                yield part, tool, count
+
     def _stalled(self, own: Seen, state: RunState, place: Place) -> Iterator[tuple[str, str, int]]:
         if place == Place.ON_RESULTS:
-            for part, tool, count in _warned(own):
-                ends = part == "identical" or (part == "same_tool" and tool not in self.tolerant_tools)
-                if ends and self._reaches(part, 1, count):
-                    yield part, tool, count
+            yield from self._stalled_on_results(own)
             return
         quiet = read_only(state)
         for call in own.calls:

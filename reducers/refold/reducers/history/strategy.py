@@ -212,6 +212,12 @@ def weight(window: Window, messages: Sequence[MessageRef]) -> int:
     return ESTIMATORS[window.estimator].weigh_all([(ref.role, ref.size) for ref in messages])
 
 
+def _uncut(messages: Sequence[MessageRef], dropped: Sequence[MessageRef]) -> Sequence[MessageRef]:
+    going = numbers(dropped)
+    cut = {ref.unit for ref in messages if ref.number not in going}
+    return [ref for ref in dropped if ref.unit not in cut]
+
+
 def whole_units(
     messages: Sequence[MessageRef], dropped: Sequence[MessageRef], *, extend: bool
 ) -> Sequence[MessageRef]:
@@ -219,9 +225,7 @@ def whole_units(
     stays.
     """
     if extend:
-        going = numbers(dropped)
-        cut = {ref.unit for ref in messages if ref.number not in going}
-        return [ref for ref in dropped if ref.unit not in cut]
+        return _uncut(messages, dropped)
     units, last = {ref.unit for ref in dropped}, dropped[-1].unit if dropped else 0
     whole: list[MessageRef] = []
     # What goes stands mostly in front, and a unit in one piece: what stands behind the last of them is not

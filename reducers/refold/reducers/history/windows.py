@@ -209,8 +209,7 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
     def plan(self, scene: Scene) -> Plan | None:
         """Cover what is neither protected nor pinned, and every earlier summary."""
         messages = refs(scene.window)
-        said = [ref for ref in messages if not _sums_up(ref)]
-        fresh = [ref for ref in said[self._first(said) : self._cut(said)] if not stays(ref)]
+        fresh = self._fresh(messages)
         gone = numbers(fresh)
         covered = [ref for ref in messages if ref.number in gone or _sums_up(ref)]
         tokens = weight(scene.window, covered)
@@ -226,6 +225,11 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
                 input_tokens=tokens,
             )
         )
+
+    def _fresh(self, messages: Sequence[MessageRef]) -> Sequence[MessageRef]:
+        """Return the messages that no summary covers yet and that are neither protected nor pinned."""
+        said = [ref for ref in messages if not _sums_up(ref)]
+        return [ref for ref in said[self._first(said) : self._cut(said)] if not stays(ref)]
 
     def _first(self, said: Sequence[MessageRef]) -> int:
         place = min(self.keep_first, len(said))

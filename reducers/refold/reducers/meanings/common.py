@@ -139,16 +139,13 @@ def context_observed(state: RunState, event: ContextObserved) -> RunState:
     if state.request or state.summary or state.approval:
         raise _unexpected("the model, or a person, is being asked already")
     _check(state, event)
-    before = state.observed
-    if event.kept is not None and before is not None and before.kept is not None:
-        raise _unexpected("of what was dropped before, nothing was carried out yet")
-    upto = state.messages
-    observed = Observed(
-        upto=upto if event.kept is not None or before is None else before.upto,
-        kept=event.kept if before is None or event.kept is not None else before.kept,
-        joining=(*(before.joining if before else ()), *_joining(state, event)),
-    )
-    state = replace(state, observed=observed, messages=upto + len(event.messages))
+    observed = state.observed or Observed(upto=state.messages)
+    if event.kept is not None:
+        if observed.kept is not None:
+            raise _unexpected("of what was dropped before, nothing was carried out yet")
+        observed = replace(observed, upto=state.messages, kept=event.kept)
+    observed = replace(observed, joining=(*observed.joining, *_joining(state, event)))
+    state = replace(state, observed=observed, messages=state.messages + len(event.messages))
     if state.batch is None:
         state = joined(state)
     return _asked_again(state, event) if event.goes_on else state

@@ -65,15 +65,7 @@ def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
     request = _open_request(state, "model_responded", event.request).event
     spent = _charged(state.spent, event, len(event.calls))
     state = _first_response(state) if state.turn.first_response is None else state
-    grace, before = request.purpose == "grace", state.answer
-    told = request.request_only and any(text.tier for text in request.request_only)
-    answer = LastAnswer(
-        seq=state.seq,
-        event=bare(event),
-        asked=request,
-        graces=1 + (before.graces if before else 0) if grace else 0,
-        ignored=bool(event.calls) and event.blank if told else before is not None and before.ignored,
-    )
+    answer, before = _last_answer(state, event, request), state.answer
     window, messages = state.window, state.messages
     if event.calls or not answer.blank:
         ref = reference(state, Role.ASSISTANT, event.size)
@@ -86,10 +78,22 @@ def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
         spent=_settled(spent, state.step.spent),
         request=None,
         answer=answer,
-        parts=() if grace or event.starts_over else state.parts,
+        parts=() if answer.graces or event.starts_over else state.parts,
         window=window,
         messages=messages + len(event.calls),
         batch=opened(state.seq, messages, event.calls),
+    )
+
+
+def _last_answer(state: RunState, event: events.ModelResponded, request: events.ModelRequested) -> LastAnswer:
+    before = state.answer
+    told = request.request_only and any(text.tier for text in request.request_only)
+    return LastAnswer(
+        seq=state.seq,
+        event=bare(event),
+        asked=request,
+        graces=1 + (before.graces if before else 0) if request.purpose == "grace" else 0,
+        ignored=bool(event.calls) and event.blank if told else before is not None and before.ignored,
     )
 
 
@@ -279,12 +283,16 @@ def _charged(spent: Spent, event: _Charge, calls: int = 0) -> Spent:
     )
 
 
-def run_forked(state: RunState, event: RunForked) -> RunState:
-    """A run goes on from a prefix of another's: what it does not change stays as it was there."""
+def _check_cut(state: RunState, event: RunForked) -> None:
     if state.seq != event.parent_seq + 1:
         raise UnexpectedEvent("run_forked", f"it forks at event {event.parent_seq}, not at {state.seq - 1}")
     if state.batch and any(call.refused and call.result is None for call in state.batch.calls):
         raise UnexpectedEvent("run_forked", "a call that was refused has no result yet")
+
+
+def run_forked(state: RunState, event: RunForked) -> RunState:
+    """A run goes on from a prefix of another's: what it does not change stays as it was there."""
+    _check_cut(state, event)
     state = _left_open(_later(state, event.downtime), event)
     if event.again:
         state = _withdrawn(state)

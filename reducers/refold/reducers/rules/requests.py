@@ -18,7 +18,7 @@ from refold.reducers.guards.duty import judged, speaking
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.limits import LimitHit, StepLimit, TimeLimit, name_of, threshold
 from refold.reducers.meters import call_deadline, elapsed, smallest_time, used
-from refold.reducers.policy import Policy, Pressure, Progress, Tier, Without, has_text
+from refold.reducers.policy import Policy, Pressure, Progress, Tier, has_text
 from refold.reducers.rules.flow import Check, Flow, Rule, Switched, Values, injected, said, switched_by
 from refold.reducers.state import RunState, offer_digest
 from refold.reducers.text import hours_minutes_seconds
@@ -119,16 +119,18 @@ def _pressure(knob: Pressure, state: RunState) -> Iterator[RequestText]:
         return
     count = used(limit, state) + (isinstance(limit, StepLimit) and knob.counts == "next")
     tier = next((tier for tier in reversed(knob.tiers) if _holds(tier, count, most)), None)
-    if tier is None:
-        return
+    if tier is not None:
+        values: Values = {"n": count, "max": most, "remaining": max(0, most - count), "unit": str(limit.unit)}
+        yield from _tier_text(knob, tier, state, values)
+
+
+def _tier_text(knob: Pressure, tier: Tier, state: RunState, values: Values) -> Iterator[RequestText]:
     escalated = knob.acknowledge == "escalate" and state.answer is not None and state.answer.ignored
     shown = replace(knob.tiers[-1], place="user") if escalated else tier
     if tier.repeat == "once" and state.count(Cause.PRESSURE, "turn", tier.name):
         return
     if shown.place == "tool_result" and _last_role(state) is not Role.TOOL:
         return
-    values: Values = {"n": count, "max": most, "remaining": max(0, most - count)}
-    values["unit"] = str(limit.unit)
     text = _text(f"pressure:{shown.name}", Cause.PRESSURE, values=values)
     role = Role.SYSTEM if shown.place == "system" else Role.USER
     yield replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated)
@@ -148,12 +150,13 @@ def _last_role(state: RunState) -> Role | None:
 def offered(state: RunState, texts: tuple[RequestText, ...]) -> tuple[str, ...] | None:
     """The names of the tools that a request with these texts offers; None: all that there are."""
     knob = state.policy.pressure
-    shown = {text.tier for text in texts if text.tier}
+    shown = {text.tier for text in texts}
     tier = next((tier for tier in knob.tiers if tier.name in shown), None) if knob else None
     if tier is None or tier.tools == "all":
         return None
-    hidden = set(tier.tools.without) if isinstance(tier.tools, Without) else None
-    return tuple(t.name for t in state.setup.tools if hidden is not None and t.name not in hidden)
+    if tier.tools == "none":
+        return ()
+    return tuple(tool.name for tool in state.setup.tools if tool.name not in tier.tools.without)
 
 
 class Request(Rule):
