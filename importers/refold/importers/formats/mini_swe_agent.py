@@ -164,17 +164,16 @@ def rejection_of(call: MessageCall) -> ToolError | Refuser:
     return Refuser.HARNESS if isinstance(command, str) else ToolError.BAD_ARGUMENTS
 
 
-def counted(row: JSON, calls: int = 0) -> Counted:
-    """As what a message counts: by its role, and as a result if it has a code or a timeout."""
+def counted(row: JSON) -> Counted:
+    """As what a message that is no answer counts: by its role, and as a result if it has a code or a
+    timeout.
+    """
     role, result = role_of(row), is_result(row)
     return Counted(
         user=int(role == "user"),
-        assistant=int(role == "assistant"),
         tool=int(role == "tool"),
-        calls=calls,
         results=int(result),
         errors=int(result and bool(failed_of(row))),
-        usage=CHAT_TOKENS.of(at(row, *usage_path(row))) if role == "assistant" else None,
     )
 
 
@@ -321,7 +320,8 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
             yield Place(f"{position}[{index}]").remark("unmapped", rest=unsaid, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
-        role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
+        role, whole = role_of(row), rest(row) if role_of(row) == "exit" else ""
+        counts = None if role == "assistant" else counted(row)
         place = Place(f"{position}[{index}]", take_moment(row), counts, index + 1)
         if is_rejected(row):
             waiting = []
@@ -329,7 +329,7 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
         elif role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
             waiting = list(take_asked(row, index))
-            yield _answered(row, place.with_counts(counted(row, len(waiting))), waiting)
+            yield _answered(row, place, waiting)
             yield from place.hosted_calls(beside)
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
@@ -379,8 +379,7 @@ def _rejected(row: JSON, place: Place) -> Iterator[Item]:
     used = CHAT_TOKENS.take(row, *usage_path(row))
     read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
     said = merged(read.messages)
-    counts = Counted(assistant=1, calls=len(said.calls), usage=used)
-    yield place.with_counts(counts).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
+    yield place.with_counts(None).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
     for call in said.calls:
         result = Counted(results=1, errors=1)
         yield place.with_counts(result).result(call.id, "", name=call.name, failed=rejection_of(call))

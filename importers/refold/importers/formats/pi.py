@@ -162,7 +162,7 @@ class _Pi(Session):
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row)
             case "custom_message":
-                yield self._say(row, take_spoken(row.value), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(row.value), "harness")
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -182,13 +182,14 @@ class _Pi(Session):
                 yield self._result(row, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
                 # The model is told of it with the next prompt, and not asked for an answer to it.
-                yield self._say(row, take_shell(message), "shell", UNCOUNTED)
+                yield self._say(row, take_shell(message), "shell")
             case "custom" | "hookMessage":
-                yield self._say(row, take_spoken(message), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(message), "harness")
             case _:
                 yield row.noise()
 
-    def _say(self, row: Row, said: str, by: str, counts: Counted | None = None) -> Said:
+    def _say(self, row: Row, said: str, by: str) -> Said:
+        counts = None if by == "user" else UNCOUNTED  # Pi's own entries are none of its messages
         return row.place.with_counts(counts).message(said, by, rest=row.rest())
 
     def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
@@ -229,7 +230,7 @@ class _Pi(Session):
     def _branch(self, row: Row) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
-            yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness", UNCOUNTED)
+            yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness")
         else:
             yield row.remark("subagent")
 
