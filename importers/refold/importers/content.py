@@ -267,9 +267,8 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, said: JSON) -> Usage | None:
         """The usage that an object tells, None where there is none."""
-        if not isinstance(said, dict):
-            return None
-        return self._used([_first(said, each) for each in self._kinds()])
+        counted = isinstance(said, dict)
+        return self._used([_first(said, each) for each in self._kinds()]) if counted else None
 
     def take(self, value: JSON, *path: str) -> Usage | None:
         """The usage that the object there tells, taken out of it, None where there is none."""
@@ -331,7 +330,13 @@ def _path(name: str) -> list[str]:
 
 def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:
     """Two usages together, each kind of token by the same rule."""
-    return Usage(**{name: rule(getattr(one, name), getattr(other, name)) for name in Usage.__struct_fields__})
+    return Usage(
+        input=rule(one.input, other.input),
+        output=rule(one.output, other.output),
+        cache_read=rule(one.cache_read, other.cache_read),
+        cache_write=rule(one.cache_write, other.cache_write),
+        reasoning=rule(one.reasoning, other.reasoning),
+    )
 
 
 def larger(one: Usage | None, other: Usage | None) -> Usage | None:

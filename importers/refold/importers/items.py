@@ -10,20 +10,19 @@ the source says nothing). Positions are what an investigator opens: `line 12`, `
 cover the source.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import reduce
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from refold.importers.content import TOOLS, calling, plus, stop_of
+from refold.importers.content import TOOLS, calling, stop_of
 from refold.importers.fields import JSON, json_text
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.source_marks import CALL_UNREAD, HOSTED, SUBAGENT_ROWS
-from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError, shared
+from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError
 
 Quality = Literal["reported", "partial", "estimated", ""]
 """How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
@@ -51,16 +50,6 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 UNCOUNTED = Counted()
-
-
-def add_counts(listed: Iterable[Counted | None]) -> Counted | None:
-    """As what all of them count, None if each is what it is."""
-    marks = [counts for counts in listed if counts is not None]
-    if not marks:
-        return None
-    sums = {name: sum(getattr(each, name) for each in marks) for name in Counted.__struct_fields__[:-1]}
-    used = [each.usage for each in marks if each.usage is not None]
-    return Counted(**sums, usage=reduce(plus, used) if used else None)
 
 
 NO_ROW = -1
@@ -281,7 +270,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         """
         return Answered(
             *self.common(rest),
-            **shared(message, "text", "reasoning", "calls"),
+            text=message.text,
+            reasoning=message.reasoning,
+            calls=message.calls,
             stop=stop_of(stop),
             stop_raw=stop,
             usage=usage or Usage(),

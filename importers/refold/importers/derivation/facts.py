@@ -26,7 +26,7 @@ from refold.reducers.messages import Message, MessageCall, ReplyCall, Usage
 from refold.reducers.pending import MOST_CALLS
 from refold.reducers.source_marks import BEGAN
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown, shared
+from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError, Unknown
 
 
 class Open(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +138,6 @@ def _pair(call: Open, result: Returned) -> Paired:
     return Paired(call=call.id, name=call.name, code="other_tool", problem=problem)
 
 
-_ALIKE = ("stop_raw", "usage", "cost_nanousd", "model", "response_id", "duration")
 ADAPTER = "import"
 """What stands as adapter in an answer that was imported."""
 
@@ -154,7 +153,7 @@ def answer(
     `refused` are the places of the calls that its own harness refused.
     """
     calls = [
-        ReplyCall(provider_id=call.id, **shared(call, "name", "arguments"))
+        ReplyCall(provider_id=call.id, name=call.name, arguments=call.arguments)
         for call in item.calls[:MOST_CALLS]
     ]
     ended = StopReason.OTHER if stopped else StopReason.END_TURN
@@ -174,10 +173,15 @@ def answer(
                     request=_request(state),
                     stop=stop,
                     adapter=ADAPTER,
-                    **shared(item, *_ALIKE),
+                    stop_raw=item.stop_raw,
+                    usage=item.usage,
+                    cost_nanousd=item.cost_nanousd,
+                    model=item.model,
+                    response_id=item.response_id,
+                    duration=item.duration,
                     unknown=_unsaid(item, stopped=stopped),
                 ),
-                ev.Answer(**shared(item, "text", "reasoning")),
+                ev.Answer(text=item.text, reasoning=item.reasoning),
                 calls,
                 salt,
             ),
@@ -214,7 +218,11 @@ def failure(log: Writer, item: RequestFailed) -> None:
     seq = log.tell(
         lambda state, at, salt: composition.failed(
             ev.ModelFailed(
-                at=at, request=_request(state), **shared(item, "failure", "status"), unknown=_UNCOUNTED
+                at=at,
+                request=_request(state),
+                failure=item.failure,
+                status=item.status,
+                unknown=_UNCOUNTED,
             ),
             item.message,
             item.partial_text,
@@ -237,7 +245,9 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
                 call=pair.call,
                 unasked=unasked,
                 unknown=unknown,
-                **shared(item, "error", "refused_by", "duration"),
+                error=item.error,
+                refused_by=item.refused_by,
+                duration=item.duration,
             ),
             item.output,
             pair.name,
@@ -305,7 +315,8 @@ def change(log: Writer, made: WindowChange, item: Item, why: str, *, goes_on: bo
             state,
             ev.ContextObserved(
                 at=at,
-                **shared(made, "after", "kept"),
+                after=made.after,
+                kept=made.kept,
                 why=why,
                 goes_on=goes_on,
                 unasked=goes_on and unasked,
@@ -342,7 +353,7 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
     """
     seq = log.tell(
         lambda state, at, salt: composition.received(
-            state, ev.InputReceived(at=at, unasked=unasked, **shared(item, "by")), item.text, salt
+            state, ev.InputReceived(at=at, unasked=unasked, by=item.by), item.text, salt
         ),
         item,
         message_of(msgspec.structs.replace(item, role=Role.USER)),

@@ -38,10 +38,11 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, add_counts
+from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread
 from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import diagnose_apart
 from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import UNCALLED
 from refold.reducers.vocabulary import Role

@@ -41,11 +41,12 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, add_counts
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import BEGINNING, Cut
 from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import Refuser, Role, StopReason, ToolError

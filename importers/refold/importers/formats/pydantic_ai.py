@@ -26,9 +26,10 @@ from refold.importers.fields import (
     take_time,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, add_counts
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 

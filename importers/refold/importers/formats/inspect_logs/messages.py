@@ -30,8 +30,9 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Answered, Counted, Place, add_counts
+from refold.importers.items import UNCOUNTED, Answered, Counted, Place
 from refold.importers.source import MOST_SAID
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 

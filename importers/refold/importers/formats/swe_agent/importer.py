@@ -46,9 +46,10 @@ from refold.importers.formats.swe_agent.turns import (
     take_message,
     turns,
 )
-from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, add_counts
+from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source, decoded
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 
