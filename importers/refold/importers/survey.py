@@ -108,14 +108,17 @@ class Survey:
                 self.known += item.rows
             case Unread(read=True):
                 pass
-            case Unread(code=code):
-                self._unread += 1
-                if code == UNKNOWN_PART:
-                    self.mute += 1
-                    self.first_mute = self.first_mute or item.position
-                    self._last_mute = item.position
+            case Unread():
+                self._not_read(item)
             case _:
                 self.said += item.position != self._last_mute
+
+    def _not_read(self, item: Unread) -> None:
+        self._unread += 1
+        if item.code == UNKNOWN_PART:
+            self.mute += 1
+            self.first_mute = self.first_mute or item.position
+            self._last_mute = item.position
 
     def _heard(self) -> int:
         return self.said + self.mute + self._unread

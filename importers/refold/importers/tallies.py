@@ -8,7 +8,6 @@ from functools import reduce
 
 import msgspec
 
-from refold.importers.content import plus
 from refold.importers.items import (
     Answered,
     Counted,
@@ -19,6 +18,7 @@ from refold.importers.items import (
     Said,
     Tokens,
 )
+from refold.importers.usage import plus
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role
 

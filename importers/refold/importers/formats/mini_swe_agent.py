@@ -21,13 +21,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from refold.importers.content import CHAT_TOKENS, calls_of, unwrapped, words
+from refold.importers.content import calls_of, unwrapped, words
 from refold.importers.documents import beginning, document
 from refold.importers.fields import (
     JSON,
     Times,
     at,
     json_text,
+    labels_of,
     left,
     number,
     rest,
@@ -47,6 +48,7 @@ from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import BEGINNING, Cut
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import add_counts
+from refold.importers.usage import CHAT_TOKENS
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import Refuser, Role, StopReason, ToolError
@@ -166,9 +168,7 @@ def rejection_of(call: MessageCall) -> ToolError | Refuser:
 
 
 def counted(row: JSON) -> Counted:
-    """As what a message that is no answer counts: by its role, and as a result if it has a code or a
-    timeout.
-    """
+    """As what a message that is no answer counts: by its role, with a code or a timeout as a result."""
     role, result = role_of(row), is_result(row)
     return Counted(
         user=int(role == "user"),
@@ -263,10 +263,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             raise BadTranscript(source.name, "$.messages", "no messages")
         place = "$" if isinstance(doc, list) else "$.messages"
         rejected = sum(map(is_rejected, messages))
-        answers = (
-            n for n, row in enumerate(messages) if is_rejected(row) or role_of(row) not in ("system", "user")
-        )
-        begin = next(answers, len(messages))
+        begin = [*map(_is_answer, messages), True].index(True)
         times, counts = times_of(messages), add_counts(map(counted, messages[:begin]))
         given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
         labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
@@ -277,7 +274,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             messages=tuple(Message(role=role, text=said) for role, said in given),
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
-            labels={name: label for name, label in labels.items() if label},
+            labels=labels_of(labels),
             rest=rest(left(doc, "messages", "info")),
             counts=counts,
             unsaid=("cache_write_tokens",),
@@ -287,6 +284,11 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         yield from found.cut()
         last = Place("$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]")
         yield last.end(end_of(doc), times, rest=rest(at(doc, "info")))
+
+
+def _is_answer(row: JSON) -> bool:
+    """Whether a message is an answer or stands for one, or comes behind one."""
+    return is_rejected(row) or role_of(row) not in ("system", "user")
 
 
 MINI_SWE_AGENT = MiniSweAgent()
@@ -340,14 +342,16 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
             # What a submitting command gave back has no code around it: it is the last message, as it is.
             yield _returned(row, place, waiting)
         else:
-            spoken = Role.SYSTEM if role == "system" else Role.USER
-            if not is_known(row):
-                yield from place.unknown_calls(row)
-            elif is_result(row):
-                yield place.oddity(
-                    CALL_UNREAD, "what a command gave back, behind an answer in which none is read"
-                )
-            yield place.message(take_words(row, "content"), "harness", role=spoken, rest=left_of(row))
+            yield from _said(row, place)
+
+
+def _said(row: JSON, place: Place) -> Iterator[Item]:
+    role = Role.SYSTEM if role_of(row) == "system" else Role.USER
+    if not is_known(row):
+        yield from place.unknown_calls(row)
+    elif is_result(row):
+        yield place.oddity(CALL_UNREAD, "what a command gave back, behind an answer in which none is read")
+    yield place.message(take_words(row, "content"), "harness", role=role, rest=left_of(row))
 
 
 def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:

@@ -11,7 +11,7 @@ there on is known exactly.
 import re
 from collections.abc import Iterator
 
-from refold.importers.content import UsageNames, take_call
+from refold.importers.content import take_call
 from refold.importers.fields import (
     JSON,
     at,
@@ -33,6 +33,7 @@ from refold.importers.registry import FormatMatch
 from refold.importers.session import Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, cut_to_summary, since, unread_parts
 from refold.importers.source import Source
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
 

@@ -6,7 +6,7 @@ a failed call came back; one that names none is the framework asking for another
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refold.importers.content import UsageNames, end_of, take_call
+from refold.importers.content import end_of, take_call
 from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
@@ -30,6 +30,7 @@ from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Un
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import add_counts
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 

@@ -11,11 +11,12 @@ the calls that were not permitted.
 import re
 from typing import Literal
 
-from refold.importers.content import UsageNames, end_of
+from refold.importers.content import end_of
 from refold.importers.fields import JSON, at, json_text, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.items import Tokens
 from refold.importers.session_rows import Row
+from refold.importers.usage import UsageNames
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
 

@@ -6,11 +6,11 @@ fit, and later requests show that. Here the call is what the model asked for, an
 instead.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from refold.importers.content import UnreadCall, UsageNames, arguments, read_call
+from refold.importers.content import UnreadCall, arguments, read_call
 from refold.importers.fields import (
     JSON,
     at,
@@ -38,6 +38,7 @@ from refold.importers.items import (
     Returned,
 )
 from refold.importers.session_rows import BEGINNING, Cut
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
@@ -108,17 +109,21 @@ def read_message(message: JSON, where: Place, session: str, *, overflowed: bool 
         yield where.problem(UNKNOWN_PART, f"parts of a message that are not known here: {told}")
     match text(message, "info", "role"):
         case "user":
-            typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
-            lost = [*where.unknown_calls([part for part in parts if text(part, "type") == "tool"])]
-            said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
-            take(message, "info", "role")
-            rest_ = _left_of(message, session, text(message, "info", "id"))
-            yield where.message(said, "user" if typed else "harness", rest=rest_)
-            yield from lost
+            yield from _said(message, parts, where, session)
         case "assistant":
             yield from _answer(message, where, session, overflowed=overflowed)
         case _:
             yield where.remark("unmapped", message, known=False)
+
+
+def _said(message: JSON, parts: Sequence[JSON], where: Place, session: str) -> Iterator[Item]:
+    typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
+    lost = [*where.unknown_calls([part for part in parts if text(part, "type") == "tool"])]
+    said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
+    take(message, "info", "role")
+    left = _left_of(message, session, text(message, "info", "id"))
+    yield where.message(said, "user" if typed else "harness", rest=left)
+    yield from lost
 
 
 def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> Iterator[Item]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import CHAT_TOKENS, UsageNames, agree, calls_of, read_call, unread, words
+from refold.importers.content import agree, calls_of, read_call, unread, words
 from refold.importers.fields import (
     JSON,
     at,
@@ -39,6 +39,7 @@ from refold.importers.fields import (
 )
 from refold.importers.formats.openhands.v1 import RecordedEvent, condensed
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, Returned
+from refold.importers.usage import CHAT_TOKENS, UsageNames
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Refuser, Role
 
