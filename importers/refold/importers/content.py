@@ -155,12 +155,13 @@ def read_call(id_: str, name: str, given: JSON, *left: JSON, beside: Collection[
     written = arguments(given)
     if name and given and given not in _NO_ARGUMENTS:
         return MessageCall(id_, name, written)
-    unread = not name or any(
-        value not in _EMPTY and key not in beside and key not in _BESIDE and (key, value) not in _MARKS
-        for part in left
-        for key, value in table(part).items()
-    )
+    kept = [each for part in left for each in table(part).items()]
+    unread = not name or any(key not in beside and _may_be_given(key, value) for key, value in kept)
     return UnreadCall(id_, name, written) if unread else MessageCall(id_, name, written)
+
+
+def _may_be_given(key: str, value: JSON) -> bool:
+    return value not in _EMPTY and key not in _BESIDE and (key, value) not in _MARKS
 
 
 def unread(call: MessageCall) -> UnreadCall:

@@ -302,9 +302,8 @@ def _holds(row: dict[str, JSON]) -> Literal["thought", "call", "result", "text",
         return "call"
     if kind in _RESULTS or not row.keys().isdisjoint(_RESPONSES):
         return "result"
-    if "text" in row:
-        return "text" if isinstance(row["text"], str) else ""
-    return "content" if isinstance(row.get("content"), str) else ""
+    name: Literal["text", "content"] = "text" if "text" in row else "content"
+    return name if isinstance(row.get(name), str) else ""
 
 
 def _take_whose(row: dict[str, JSON], role: str) -> Message:

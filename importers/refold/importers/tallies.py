@@ -119,18 +119,19 @@ class Count:
 def add_counts(listed: Iterable[Counted | None]) -> Counted | None:
     """As what all of them count, None if each is what it is."""
     marks = [counts for counts in listed if counts is not None]
-    if not marks:
-        return None
-    used = [each.usage for each in marks if each.usage is not None]
+    return reduce(_plus, marks) if marks else None
+
+
+def _plus(one: Counted, other: Counted) -> Counted:
     return Counted(
-        user=sum(each.user for each in marks),
-        assistant=sum(each.assistant for each in marks),
-        tool=sum(each.tool for each in marks),
-        calls=sum(each.calls for each in marks),
-        results=sum(each.results for each in marks),
-        errors=sum(each.errors for each in marks),
-        beside=sum(each.beside for each in marks),
-        usage=reduce(plus, used) if used else None,
+        user=one.user + other.user,
+        assistant=one.assistant + other.assistant,
+        tool=one.tool + other.tool,
+        calls=one.calls + other.calls,
+        results=one.results + other.results,
+        errors=one.errors + other.errors,
+        beside=one.beside + other.beside,
+        usage=plus(one.usage, other.usage) if one.usage and other.usage else one.usage or other.usage,
     )
 
 

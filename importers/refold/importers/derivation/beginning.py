@@ -27,7 +27,7 @@ class FirstWindow(msgspec.Struct, frozen=True):
     orphans: tuple[Returned, ...]
 
 
-def opened(items: Iterable[Item]) -> FirstWindow:
+def opened(items: Sequence[Item]) -> FirstWindow:
     """What these items, up to the first answer, make of a run's beginning.
 
     A recorded prompt has the last word.
@@ -35,7 +35,6 @@ def opened(items: Iterable[Item]) -> FirstWindow:
     said: list[Message] = []
     shown: list[Message] = []
     orphans: list[Returned] = []
-    task: Message | None = None
     for item in items:
         match item:
             case RunBegan(messages=messages):
@@ -46,17 +45,15 @@ def opened(items: Iterable[Item]) -> FirstWindow:
             case Returned() if not _waited_for(shown):
                 orphans.append(item)
             case Said() | Returned():
-                message = _message(item)
-                said.append(message)
-                shown.append(message)
-                task = task or (message if _is_task(item) else None)
+                said.append(_message(item))
+                shown.append(said[-1])
             case _:
                 pass
     units = units_of(shown)
     lawful = tuple(chain.from_iterable(unit.lawful() for unit in units))
     return FirstWindow(
         messages=lawful,
-        task=_place(lawful, task),
+        task=_place_of_task(items, lawful),
         hidden=tuple(_left_out(units_of(said), units)),
         halves=tuple(unit for unit in units if not unit.whole),
         orphans=tuple(orphans),
@@ -108,9 +105,10 @@ def _message(item: Said | Returned) -> Message:
     return msgspec.structs.replace(message_of(item), name=item.name or None)
 
 
-def _place(messages: tuple[Message, ...], task: Message | None) -> int | None:
-    keys = [key_of(message) for message in messages] if task is not None else []
-    return keys.index(key_of(task)) if task is not None and key_of(task) in keys else None
+def _place_of_task(items: Sequence[Item], messages: Sequence[Message]) -> int | None:
+    task = next((item for item in items if isinstance(item, Said) and _is_task(item)), None)
+    wanted = None if task is None else key_of(said_message(task))
+    return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
 
 
 def _left_out(said: list[Unit], shown: list[Unit]) -> Iterable[Unit]:

@@ -88,6 +88,10 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
         """The span's attributes, where the trace came by OpenTelemetry."""
         return table(self.row, "metadata", "attributes")
 
+    def start(self) -> int:
+        """When it began, or ended where nothing says more."""
+        return self.moment("startTime") or self.moment("endTime") or 0
+
     def moment(self, name: str) -> int | None:
         """One of its times, in nanoseconds since the Unix epoch."""
         return instant(at(self.row, name))
@@ -147,7 +151,7 @@ class _TraceRun:
         keys.add(self.key)
         self.odd: list[Item] = []
         self.all = self._told(listed)
-        self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
+        self.all.sort(key=Observation.start)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]
         self._by_id = {text(one.row, "id"): one for one in self.all}
         self.copies = self._copies()

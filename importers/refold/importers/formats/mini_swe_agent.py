@@ -240,12 +240,9 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             found, "info", "mini_version"
         ):
             return FormatMatch(98, "names its format mini-swe-agent")
-        if isinstance(found, list):
-            messages = rows(found)
-            answered = [row for row in messages if text(row, "role") == "assistant"]
-            if answered and any(text(row, "content").startswith("<returncode>") for row in messages):
-                return FormatMatch(85, "a message list with return codes")
-            return None
+        answered = any(text(row, "role") == "assistant" for row in rows(found))
+        if answered and any(text(row, "content").startswith("<returncode>") for row in rows(found)):
+            return FormatMatch(85, "a message list with return codes")
         if {"info", "messages"} <= table(found).keys() and "model_stats" in table(found, "info"):
             return FormatMatch(85, "messages, and info with model_stats")
         if {"agent", "model", "environment"} <= table(found, "info", "config").keys():

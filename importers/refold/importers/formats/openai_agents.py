@@ -7,6 +7,7 @@ they end: told by their start.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import msgspec
 
@@ -38,8 +39,8 @@ from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Role
 
 _ANSWERS = ("generation", "response")
-_GUARDRAIL = "Guardrail tripwire triggered"
-_MAX_TURNS = "Max turns exceeded"
+_STOPS = (("Guardrail tripwire triggered", "guardrail"), ("Max turns exceeded", "limit:turns"))
+"""How the error of a span begins by which a run was stopped, and its end."""
 _UNSAID = ("user_messages", "tool_messages", "cache_read_tokens", "cache_write_tokens")
 _KINDS = frozenset({
     "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
@@ -241,14 +242,12 @@ def _tool(span: AgentSpan, start: Place) -> TraceStep:
 
 def _end(spans: Sequence[AgentSpan]) -> tuple[str, str]:
     failed = [span for span in spans if span.error and span.kind in ("agent", "turn", "task")]
-    for span in failed:
-        if span.error.startswith(_GUARDRAIL):
-            return "guardrail", f"span error: {_GUARDRAIL}"
-        if span.error.startswith(_MAX_TURNS):
-            return "limit:turns", f"span error: {_MAX_TURNS}"
+    for span, (words, end) in product(failed, _STOPS):
+        if span.error.startswith(words):
+            return end, f"span error: {words}"
     if failed:
         return "error", f"error of a span of type {failed[-1].kind}"
-    roots = [span for span in spans if not text(span.row, "parent_id")]
-    if not roots or not all(text(span.row, "ended_at") for span in roots):
+    roots = [text(span.row, "ended_at") for span in spans if not text(span.row, "parent_id")]
+    if not roots or not all(roots):
         return "open", "the outermost span has no end"
     return "finished", "the outermost span ended without an error"

@@ -57,7 +57,7 @@ def conversation(
 
     `odd` is told at its beginning.
     """
-    answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
+    answered = (n for n, row in enumerate(listed) if not all(map(_is_given, row.said)))
     first = next(answered, len(listed))
     given = tuple(message for row in listed[:first] for message in row.said)
     where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position

@@ -111,9 +111,8 @@ class _QwenCode(Session):
         """
         last: Row | None = None
         calls = set[str]()
-        for row in self.rows:
-            if not isinstance(row, Row) or not self._is_ours(row, left):
-                continue
+        ours = (row for row in self.rows if isinstance(row, Row) and self._is_ours(row, left))
+        for row in ours:
             if text(row.value, "type") == "tool_result":
                 named = [call for call in _responses(row.value) if call in calls]
                 for call in named:

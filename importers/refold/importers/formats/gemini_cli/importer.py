@@ -234,10 +234,11 @@ class _Chat:
                 table(message).clear()
             self.told.add(left)
         keys = [(_WHOSE[each.role], each.text) for each in shown if each.role in _WHOSE]
-        waiting = {call.id for call in shown[-1].calls} if shown else set[str]()
-        if waiting and following is not None:
-            sent = (each for each in _sent(following) if each.call in waiting and self._is_told(each))
-            shown += map(_shown, sent)
+        if shown and following is not None:
+            waiting = {call.id for call in shown[-1].calls}
+            shown += (
+                _shown(each) for each in _sent(following) if each.call in waiting and self._is_told(each)
+            )
         dropped = Counter(self.shown) - Counter(keys)
         why = "resume" if self.resumed else "compaction" if dropped else "history"
         self.shown = keys

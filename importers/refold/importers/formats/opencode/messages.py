@@ -274,7 +274,7 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
         take(part, "type")
         call, name, state = take_text(part, "callID"), take_text(part, "tool"), take(part, "state")
         name, began = meant.get(call, name), text(state, "metadata", "sessionId")
-        begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
+        ended = instant(at(state, "time", "end"))
         place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
         lost = [*place.subagent_calls(at(state, "metadata"))] if name == _TASK else []
         if not table(state) or (text(state, "raw") and not table(state, "input")):
@@ -290,11 +290,16 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
             _take_output(state),
             name=name,
             failed=failed,
-            duration=max(0, ended - begun) if begun and ended else 0,
+            duration=_duration(state),
             began=began if began != session else "",
             rest=rest(state),
         )
         yield from lost
+
+
+def _duration(state: JSON) -> int:
+    begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
+    return max(0, ended - begun) if begun and ended else 0
 
 
 def _take_output(state: JSON) -> str:

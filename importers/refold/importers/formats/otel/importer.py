@@ -99,7 +99,7 @@ def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tupl
 def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
     """No agent was recorded, or its span was lost: one run a conversation, a trace where none is named."""
     groups = _conversations(spans)
-    kept = {key: group for key, group in groups.items() if any(operation(span) for span in group)}
+    kept = {key: group for key, group in groups.items() if any(map(operation, group))}
     spare = [span for key, group in groups.items() if key not in kept for span in group]
     if not kept:
         return ()
