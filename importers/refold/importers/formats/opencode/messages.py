@@ -136,29 +136,33 @@ def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> I
         for item in (_response(info, step, where, meant), *_results(step, where, meant, session))
     ]
     if told:
-        failed = None if name in ("", ABORTED) else where.remark("error", take(info, "error"))
+        failed = [] if name in ("", ABORTED) else [where.remark("error", take(info, "error"))]
         id_ = take_text(info, "id")
         take_text(info, "modelID")
         take(info, "role")
         yield replace(told[0], rest=_left_of(message, session, id_))
-        yield from told[1:]
-        if failed:
-            yield failed
+        yield from (*told[1:], *failed)
     if name == ABORTED:
         yield where.cancellation(problem, rest="" if told else json_text(message))
-    elif name and not told:
-        status = number(info, "error", "data", "statusCode")
-        yield where.failure(problem or name, status=status, rest=json_text(message))
-    elif not told and is_empty(message):
-        why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
-        yield where.failure("nothing of a response is recorded", why, rest=json_text(message))
     elif not told:
-        yield where.remark("unmapped", message)
+        yield _without_response(message, where, overflowed=overflowed)
     if meant:
         sent = tuple(_sent(item, meant) for item in told if isinstance(item, Answered | Returned))
         yield Cut(
             where.position, why="repaired", head=((BEGINNING, where.row - 1),), joins=sent, row=where.row
         )
+
+
+def _without_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
+    """An answer in which nothing of a response stands: its request failed, if it says so or holds nothing."""
+    error, name = at(message, "info", "error"), text(message, "info", "error", "name")
+    if name:
+        problem, status = text(error, "data", "message"), number(error, "data", "statusCode")
+        return where.failure(problem or name, status=status, rest=json_text(message))
+    if is_empty(message):
+        why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
+        return where.failure("nothing of a response is recorded", why, rest=json_text(message))
+    return where.remark("unmapped", message)
 
 
 def _meant(message: JSON) -> dict[str, str]:
