@@ -75,7 +75,7 @@ class RunBegan(Item, frozen=True, kw_only=True):
 
     `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the
     task where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in
-    them. `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing.
+    them. `unsaid`: what is counted of a run (names of `RunCounts`) and of which this source says nothing.
     `parent` is the key of the run, told before this one, of which the call with the provider's id `call`
     began it: then it is no run of the source's own, and is not counted as one. `cuts` is how many `Cut` and
     `Forked` come at most, None if nobody knows: what was said is held for them.

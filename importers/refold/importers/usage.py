@@ -49,7 +49,7 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
         return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
 
     def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
-        """The kinds of tokens of which none of these objects says anything, as `Tally` calls them."""
+        """The kinds of tokens of which none of these objects says anything, as `RunCounts` calls them."""
         known = {name for one in said for name in table(one)}
         kinds = {
             "input_tokens": self.input,
