@@ -63,14 +63,18 @@ def recoded(file: BinaryIO) -> BinaryIO:
     return _stream(lambda: _recoded(_pieces(file), decoder("replace")))
 
 
+_MARKS = (  # the wider ones first: a mark of UTF-32 begins with one of UTF-16
+    ("utf-32", (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
+    ("utf-16", (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+    ("utf-8-sig", (codecs.BOM_UTF8,)),
+)
+
+
 def _encoding(head: bytes) -> str | None:
     """By its mark, or by where the zeros of ASCII text stand in the wider encodings."""
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32"
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if head.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
+    for encoding, marks in _MARKS:
+        if head.startswith(marks):
+            return encoding
     first = head[:8]
     if len(first) < 4 or not any(first):
         return None

@@ -1,10 +1,8 @@
 """The parts of a message in any format: text, calls with their arguments, tool definitions."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
-from functools import cache
-from operator import add
 from types import MappingProxyType
 from typing import cast
 
@@ -15,7 +13,6 @@ from refold.importers.fields import (
     as_written,
     at,
     json_text,
-    number,
     rows,
     table,
     take,
@@ -28,7 +25,7 @@ from refold.importers.fields import (
 )
 from refold.importers.source import decoded
 from refold.reducers.events import Manifest
-from refold.reducers.messages import MessageCall, Usage
+from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import StopReason
 
 _CALLING = re.compile(r"(?i)tool|function|call|exec|command|cmd|shell|bash")
@@ -138,8 +135,7 @@ def _calling(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
         for each in value:
             yield from _calling(each, marks)
     elif isinstance(value, dict):
-        kinds = (value[name] for name in _KINDS if isinstance(value.get(name), str))
-        yield from (kind for kind in kinds if isinstance(kind, str) and marks.search(kind))
+        yield from (kind for name in _KINDS if marks.search(kind := text(value, name)))
         for key, inner in value.items():
             if inner and marks.search(key):
                 yield key
@@ -159,12 +155,13 @@ def read_call(id_: str, name: str, given: JSON, *left: JSON, beside: Collection[
     written = arguments(given)
     if name and given and given not in _NO_ARGUMENTS:
         return MessageCall(id_, name, written)
-    unread = not name or any(
-        value not in _EMPTY and key not in beside and key not in _BESIDE and (key, value) not in _MARKS
-        for part in left
-        for key, value in table(part).items()
-    )
+    kept = [each for part in left for each in table(part).items()]
+    unread = not name or any(key not in beside and _may_be_given(key, value) for key, value in kept)
     return UnreadCall(id_, name, written) if unread else MessageCall(id_, name, written)
+
+
+def _may_be_given(key: str, value: JSON) -> bool:
+    return value not in _EMPTY and key not in _BESIDE and (key, value) not in _MARKS
 
 
 def unread(call: MessageCall) -> UnreadCall:
@@ -197,13 +194,17 @@ def take_call(part: JSON, name: str = "") -> MessageCall:
     """The same, taken out of its part."""
     around = next((name for name in _INNER if table(part, name)), "")
     inner = table(part, around) if around else table(part)
-    given = take(inner, next((key for key in _ARGUMENTS if key in inner), ""))
+    given = take(inner, _first_key(inner, _ARGUMENTS))
     id_ = take_first(part, *_IDS) or take_text(inner, "id")
     name = take_first(inner, *_NAMES) or take_first(part, *_NAMES) or name
     take_if(part, "type", *CALLS, *(["custom"] if around == "custom" else []))
     take_if(part, around, {})
     wrapped: JSON = {"input": given} if around == "custom" and given is not None else given
     return read_call(id_, name, wrapped, part, inner, beside=(around,))
+
+
+def _first_key(row: dict[str, JSON], keys: Iterable[str]) -> str:
+    return next((key for key in keys if key in row), "")
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
@@ -248,107 +249,6 @@ def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
 def manifests(definitions: JSON) -> tuple[Manifest, ...]:
     """The same of definitions, or JSON text of them, as they stand."""
     return take_tools({"tools": deepcopy(definitions)}, "tools")
-
-
-class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The names by which a format tells the tokens of a request: for each kind some, of which the first that
-    counts holds.
-
-    A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but
-    beside it.
-    """
-
-    input: tuple[str, ...]
-    output: tuple[str, ...]
-    cache_read: tuple[str, ...] = ()
-    cache_write: tuple[str, ...] = ()
-    reasoning: tuple[str, ...] = ()
-    beside: bool = False
-
-    def of(self, said: JSON) -> Usage | None:
-        """The usage that an object tells, None where there is none."""
-        if not isinstance(said, dict):
-            return None
-        return self._used([_first(said, each) for each in self._kinds()])
-
-    def take(self, value: JSON, *path: str) -> Usage | None:
-        """The usage that the object there tells, taken out of it, None where there is none."""
-        found = at(value, *path)
-        if not isinstance(found, dict):
-            return None
-        used = self._used([_take_first(found, each) for each in self._kinds()])
-        if not found:
-            take(value, *path)
-        return used
-
-    def _kinds(self) -> tuple[tuple[str, ...], ...]:
-        return self.input, self.output, self.cache_read, self.cache_write, self.reasoning
-
-    def _used(self, counts: Iterable[int]) -> Usage:
-        sent, got, read, written, thought = counts
-        sent += read + written if self.beside else 0
-        return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
-
-    def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
-        """The kinds of tokens of which none of these objects says anything, as `Tally` calls them."""
-        known = {name for one in said for name in table(one)}
-        kinds = {
-            "input_tokens": self.input,
-            "cache_read_tokens": self.cache_read,
-            "cache_write_tokens": self.cache_write,
-            "output_tokens": self.output,
-        }
-        return tuple(kind for kind, names in kinds.items() if not known & {*names})
-
-
-CHAT_TOKENS = UsageNames(
-    input=("prompt_tokens", "input_tokens"),
-    output=("completion_tokens", "output_tokens"),
-    cache_read=("prompt_tokens_details/cached_tokens", "input_tokens_details/cached_tokens"),
-    reasoning=("completion_tokens_details/reasoning_tokens",),
-)
-"""As OpenAI's APIs report them, and who copies them."""
-
-
-def _first(said: JSON, names: Iterable[str]) -> int:
-    return next((count for name in names if (count := number(said, *_path(name)))), 0)
-
-
-def _take_first(said: JSON, names: Iterable[str]) -> int:
-    """The same, taken from under each of the names that has it."""
-    counts = [(name, number(said, *_path(name))) for name in names]
-    found = next((count for _, count in counts if count), 0)
-    for name, count in counts:
-        if count == found:
-            take(said, *_path(name))
-    return found
-
-
-@cache
-def _path(name: str) -> list[str]:
-    return name.split("/")
-
-
-def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:
-    """Two usages together, each kind of token by the same rule."""
-    return Usage(**{name: rule(getattr(one, name), getattr(other, name)) for name in Usage.__struct_fields__})
-
-
-def larger(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Of two counts of one response the larger."""
-    return each_of(one, other, max) if one and other else one or other
-
-
-def plus(one: Usage, other: Usage) -> Usage:
-    """The tokens of both."""
-    return each_of(one, other, add)
-
-
-def sum_counts(said: Iterable[JSON], *names: str) -> int | None:
-    """The sum over these objects of the first of the counts that each has; None where none has one."""
-    found = (next((n for name in names if (n := number(one, name)) is not None), None) for one in said)
-    known = [count for count in found if count is not None]
-    return sum(known) if known else None
 
 
 _WORDS: Mapping[StopReason, tuple[str, ...]] = MappingProxyType(

@@ -10,7 +10,7 @@ choose them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 import msgspec
@@ -82,17 +82,26 @@ def instant(value: JSON) -> int | None:
     milliseconds.
     """
     if isinstance(value, str):
-        try:
-            read = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        since = (read if read.tzinfo else read.replace(tzinfo=UTC)) - _EPOCH
-        whole = (since.days * 86_400 + since.seconds) * NANO + since.microseconds * 1000
-        return whole if 0 <= whole < 1 << 62 else None
+        return _iso_instant(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e18:
         scale = NANO if value < 1e11 else NANO // 1000 if value < 1e14 else 1000 if value < 1e17 else 1
         return int(value * scale)
     return None
+
+
+def _iso_instant(value: str) -> int | None:
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    since = (read if read.tzinfo else read.replace(tzinfo=UTC)) - _EPOCH
+    whole = (since.days * 86_400 + since.seconds) * NANO + since.microseconds * 1000
+    return whole if 0 <= whole < 1 << 62 else None
+
+
+def labels_of(said: Mapping[str, str]) -> dict[str, str]:
+    """The labels of a run: those of which the source says something."""
+    return {name: label for name, label in said.items() if label}
 
 
 def nanoseconds(seconds: JSON) -> int:

@@ -10,14 +10,13 @@ the source says nothing). Positions are what an investigator opens: `line 12`, `
 cover the source.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import reduce
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from refold.importers.content import TOOLS, calling, plus, stop_of
+from refold.importers.content import TOOLS, calling, stop_of
 from refold.importers.fields import JSON, json_text
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
@@ -51,16 +50,6 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 UNCOUNTED = Counted()
 
 
-def add_counts(listed: Iterable[Counted | None]) -> Counted | None:
-    """As what all of them count, None if each is what it is."""
-    marks = [counts for counts in listed if counts is not None]
-    if not marks:
-        return None
-    sums = {name: sum(getattr(each, name) for each in marks) for name in Counted.__struct_fields__[:-1]}
-    used = [each.usage for each in marks if each.usage is not None]
-    return Counted(**sums, usage=reduce(plus, used) if used else None)
-
-
 NO_ROW = -1
 """Where nothing names the row in which an item stood."""
 
@@ -84,7 +73,7 @@ class RunBegan(Item, frozen=True, kw_only=True):
 
     `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the
     task where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in
-    them. `unsaid`: what is counted of a run (names of `Tally`) and of which this source says nothing.
+    them. `unsaid`: what is counted of a run (names of `RunCounts`) and of which this source says nothing.
     `parent` is the key of the run, told before this one, of which the call with the provider's id `call`
     began it: then it is no run of the source's own, and is not counted as one. `cuts` is how many `Cut` and
     `Forked` come at most, None if nobody knows: what was said is held for them.

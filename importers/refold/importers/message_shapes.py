@@ -9,6 +9,7 @@ read is taken, and the rest stays where it stood.
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -158,17 +159,10 @@ class _ShapeReader:
         return value
 
     def _object(self, row: dict[str, JSON], depth: int) -> JSON:
-        stopped = next((name for name in _STOPS if text(row, name)), "")
-        if stopped and not self.stop:
-            self.stop = take_text(row, stopped) if self.role is Role.ASSISTANT else text(row, stopped)
+        self._note_stop(row)
         kwargs, path = row.get("kwargs"), row.get("id")
         if isinstance(kwargs, dict) and isinstance(path, list):
-            # LangChain's own serialisation: the class as a path, the message as its arguments.
-            name = text(path, -1).lower()
-            kwargs.setdefault("type", next((kind for kind in _CLASSES if name.startswith(kind)), ""))
-            left = self._object(kwargs, depth + 1)
-            take_if(kwargs, "type", "")
-            _put(row, "kwargs", left or None)
+            _put(row, "kwargs", self._serialised(kwargs, text(path, -1).lower(), depth))
         elif _definition(row):
             self._unknown(row)
         elif _is_part(row):
@@ -179,6 +173,20 @@ class _ShapeReader:
         else:
             return self._wrapper(row, depth)
         return self._once(row)
+
+    def _note_stop(self, row: dict[str, JSON]) -> None:
+        stopped = next((name for name in _STOPS if text(row, name)), "")
+        if stopped and not self.stop:
+            self.stop = take_text(row, stopped) if self.role is Role.ASSISTANT else text(row, stopped)
+
+    def _serialised(self, kwargs: dict[str, JSON], name: str, depth: int) -> JSON:
+        """LangChain's own serialisation: the class as a path, of which `name` is the last, the message as its
+        arguments.
+        """
+        kwargs.setdefault("type", next((kind for kind in _CLASSES if name.startswith(kind)), ""))
+        left = self._object(kwargs, depth + 1)
+        take_if(kwargs, "type", "")
+        return left or None
 
     def _once(self, row: dict[str, JSON]) -> JSON:
         """What is left of a message: None for nothing, and for what was left of one before it."""
@@ -192,11 +200,7 @@ class _ShapeReader:
     def _wrapper(self, row: dict[str, JSON], depth: int) -> JSON:
         """An object around messages: a request with its instructions, a response with its output."""
         inner = next((name for name in _LISTS if isinstance(row.get(name), list)), None)
-        for path in (("system",), ("system_instruction",), ("config", "system_instruction")):
-            if at(row, *path):
-                self.messages.append(Message(role=Role.SYSTEM, text=_take_instructions(row, *path)))
-        if inner is None and isinstance(row.get("instructions"), str) and "input" in row:
-            self.messages.append(Message(role=Role.SYSTEM, text=take_text(row, "instructions")))
+        self._instructions(row, listed=inner is not None)
         if inner is not None:
             _put(row, inner, self.value(row[inner], depth + 1))
         elif isinstance(message := unwrapped(row.get("message")), dict):
@@ -209,33 +213,42 @@ class _ShapeReader:
             self._unknown(row)
         return row or None
 
+    def _instructions(self, row: dict[str, JSON], *, listed: bool) -> None:
+        for path in (("system",), ("system_instruction",), ("config", "system_instruction")):
+            if at(row, *path):
+                self.messages.append(Message(role=Role.SYSTEM, text=_take_instructions(row, *path)))
+        if not listed and isinstance(row.get("instructions"), str) and "input" in row:
+            self.messages.append(Message(role=Role.SYSTEM, text=take_text(row, "instructions")))
+
     def _message(self, row: dict[str, JSON]) -> None:
         named = text(row, "role")
         role = ROLES.get(named.lower() or text(row, "type").lower(), self.role)
         role = Role.TOOL if self._is_result(named) else role
         draft = _Draft(role)
-        name = "parts" if isinstance(row.get("parts"), list) else "content"
-        content = _written_calls(row.get(name)) if role is Role.ASSISTANT else row.get(name)
-        if role is not Role.TOOL and (reasoning := take_first(row, "reasoning_content", "reasoning")):
-            draft.reasoning.append(reasoning)
-        holds_results = _holds_results(content)
-        _put(row, name, self._parts(content, draft))
-        if refusal := take_text(row, "refusal"):
-            draft.texts.append(refusal)
-        if role is not Role.TOOL and not draft.calls:
-            draft.calls += _take_called(row)
-        piece = None
-        if role is Role.TOOL and not (holds_results or draft.calls or draft.reasoning):
-            call = take_first(row, "tool_call_id", "call_id")
-            tool = take_text(row, "name") or ("" if named.lower() in ROLES else take_text(row, "role"))
-            piece = Message(role=Role.TOOL, call=call, name=tool or None)
-        self.messages += draft.messages(result=piece)
+        holds_results = self._fill(draft, row)
+        alone = role is Role.TOOL and not (holds_results or draft.calls or draft.reasoning)
+        self.messages += draft.messages(result=_take_whose(row, named) if alone else None)
         kind = text(row, "type").lower()
         if named.lower() in ROLES:
             take(row, "role")
         if kind == "message" or ROLES.get(kind) is role:
             take(row, "type")
         drop_empty(row)
+
+    def _fill(self, draft: _Draft, row: dict[str, JSON]) -> bool:
+        """Read what a message says into its draft. Whether there are results among its parts."""
+        name = "parts" if isinstance(row.get("parts"), list) else "content"
+        content = _written_calls(row.get(name)) if draft.role is Role.ASSISTANT else row.get(name)
+        tool = draft.role is Role.TOOL
+        if not tool and (reasoning := take_first(row, "reasoning_content", "reasoning")):
+            draft.reasoning.append(reasoning)
+        holds_results = _holds_results(content)
+        _put(row, name, self._parts(content, draft))
+        if refusal := take_text(row, "refusal"):
+            draft.texts.append(refusal)
+        if not tool and not draft.calls:
+            draft.calls += _take_called(row)
+        return holds_results
 
     def _is_result(self, name: str) -> bool:
         """Whether the role of a message is the name of a tool that was called before it: then it is what came
@@ -260,23 +273,44 @@ class _ShapeReader:
             return None
         if _definition(part):
             return self._unknown(part)
-        if kind in _THOUGHTS or row.get("thought") is True:
-            draft.reasoning.append(_take_thought(row))
-        elif kind in CALLS or "functionCall" in row or isinstance(row.get("function_call"), dict):
-            draft.calls.append(take_call(row))
-        elif kind in _RESULTS or any(name in row for name in _RESPONSES):
-            draft.results.append(_take_result(row))
-            if _says_elsewhere(row, draft.results[-1]):
-                return self._unknown({"type": kind or "tool_result", **row})
-        elif isinstance(row.get(name := "text" if "text" in row else "content"), str):
-            draft.texts.append(take_text(row, name))
-            take_if(row, "type", *TEXTS)
-        else:
-            # An image, a file: the model saw it, and its place in the message is worth a word.
-            draft.texts.append(f"[{kind or 'part'}]")
-            return self._unknown(part)
+        match _holds(row):
+            case "thought":
+                draft.reasoning.append(_take_thought(row))
+            case "call":
+                draft.calls.append(take_call(row))
+            case "result":
+                draft.results.append(_take_result(row))
+                if _says_elsewhere(row, draft.results[-1]):
+                    return self._unknown({"type": kind or "tool_result", **row})
+            case "text" | "content" as name:
+                draft.texts.append(take_text(row, name))
+                take_if(row, "type", *TEXTS)
+            case _:
+                # An image, a file: the model saw it, and its place in the message is worth a word.
+                draft.texts.append(f"[{kind or 'part'}]")
+                return self._unknown(part)
         drop_empty(row)
         return row or None
+
+
+def _holds(row: dict[str, JSON]) -> Literal["thought", "call", "result", "text", "content", ""]:
+    """What a part of a message holds; of a text the key under which it stands."""
+    kind = text(row, "type")
+    if kind in _THOUGHTS or row.get("thought") is True:
+        return "thought"
+    if kind in CALLS or "functionCall" in row or isinstance(row.get("function_call"), dict):
+        return "call"
+    if kind in _RESULTS or not row.keys().isdisjoint(_RESPONSES):
+        return "result"
+    name: Literal["text", "content"] = "text" if "text" in row else "content"
+    return name if isinstance(row.get(name), str) else ""
+
+
+def _take_whose(row: dict[str, JSON], role: str) -> Message:
+    """Of a result the call and the tool, which some give as its role."""
+    call = take_first(row, "tool_call_id", "call_id")
+    tool = take_text(row, "name") or ("" if role.lower() in ROLES else take_text(row, "role"))
+    return Message(role=Role.TOOL, call=call, name=tool or None)
 
 
 def _definition(row: JSON) -> bool:

@@ -202,9 +202,7 @@ class Session:
             repeated.update({id_} & parents.keys())
             parents.setdefault(id_, text(row.value, self.parent))
             spoke.update([id_] if speaks else [])
-        off = (branch.rows for branch in branches(parents, path_to(parents, next(reversed(parents), ""))))
-        left = frozenset(id_ for branch in off if spoke & {*branch} for id_ in branch)
-        return find_repeats(self.rows, self.id, repeated, self.says), left
+        return find_repeats(self.rows, self.id, repeated, self.says), _left_ids(parents, spoke)
 
     def items(self) -> Iterator[Item | Noise]:
         """The run, noise not yet gathered."""
@@ -354,6 +352,13 @@ def _follow(row: str, parents: Mapping[str, str], path: frozenset[str], roots: d
             return
         row = parents[row]
     roots.update(dict.fromkeys(walked, roots.get(row, "")))
+
+
+def _left_ids(parents: dict[str, str], spoke: Collection[str]) -> frozenset[str]:
+    """The rows on branches that were left, and on which something was said."""
+    path = path_to(parents, next(reversed(parents), ""))
+    off = (branch.rows for branch in branches(parents, path))
+    return frozenset(id_ for rows in off if not {*rows}.isdisjoint(spoke) for id_ in rows)
 
 
 class RepeatedRows(msgspec.Struct, frozen=True):

@@ -26,9 +26,9 @@ from refold.importers.items import (
     Returned,
     Said,
     Unread,
-    add_counts,
 )
 from refold.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message
 from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
 from refold.reducers.text import clean

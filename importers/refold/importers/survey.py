@@ -108,14 +108,17 @@ class Survey:
                 self.known += item.rows
             case Unread(read=True):
                 pass
-            case Unread(code=code):
-                self._unread += 1
-                if code == UNKNOWN_PART:
-                    self.mute += 1
-                    self.first_mute = self.first_mute or item.position
-                    self._last_mute = item.position
+            case Unread():
+                self._not_read(item)
             case _:
                 self.said += item.position != self._last_mute
+
+    def _not_read(self, item: Unread) -> None:
+        self._unread += 1
+        if item.code == UNKNOWN_PART:
+            self.mute += 1
+            self.first_mute = self.first_mute or item.position
+            self._last_mute = item.position
 
     def _heard(self) -> int:
         return self.said + self.mute + self._unread
@@ -224,10 +227,6 @@ Figure = int | str
 """A number, a word, or `-` where the format does not say."""
 
 NOT_SAID = "-"
-SUMMED = (
-    "messages", "user_messages", "assistant_messages", "tool_messages", "tool_calls", "tool_results",
-    "tool_errors", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"
-)  # fmt: skip
 
 # How a format's readers are used to hear of one run: `finished`, or `finished=1`.
 _ALWAYS_COUNTED = frozenset({"openai_agents", "otel", "tau_bench"})
@@ -281,7 +280,17 @@ def counted(
     """
     return Counts(
         runs=runs,
-        **{name: _sum(getattr(tally, name) for tally in tallies) for name in SUMMED},
+        messages=_sum(tally.messages for tally in tallies),
+        user_messages=_sum(tally.user_messages for tally in tallies),
+        assistant_messages=_sum(tally.assistant_messages for tally in tallies),
+        tool_messages=_sum(tally.tool_messages for tally in tallies),
+        tool_calls=_sum(tally.tool_calls for tally in tallies),
+        tool_results=_sum(tally.tool_results for tally in tallies),
+        tool_errors=_sum(tally.tool_errors for tally in tallies),
+        input_tokens=_sum(tally.input_tokens for tally in tallies),
+        cache_read_tokens=_sum(tally.cache_read_tokens for tally in tallies),
+        cache_write_tokens=_sum(tally.cache_write_tokens for tally in tallies),
+        output_tokens=_sum(tally.output_tokens for tally in tallies),
         unmarked=sum(tally.unmarked for tally in tallies),
         first_timestamp=_edge(min, [tally.first_timestamp for tally in tallies]),
         last_timestamp=_edge(max, [tally.last_timestamp for tally in tallies]),

@@ -3,7 +3,8 @@ request.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import reduce
 
 import msgspec
 
@@ -16,14 +17,11 @@ from refold.importers.items import (
     RunEnded,
     Said,
     Tokens,
-    add_counts,
 )
+from refold.importers.usage import plus
 from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import Role
 
-_MESSAGES = ("user", "assistant", "tool")
-_CALLS = ("calls", "results", "errors")
-_TOKENS = ("input", "cache_read", "cache_write", "output")
 _PROMPT = Counted(user=1)
 
 
@@ -58,9 +56,8 @@ class Count:
 
     def __init__(self) -> None:
         self._unsaid: tuple[str, ...] = ()
-        self._sums = dict.fromkeys((*_MESSAGES, *_CALLS, "beside"), 0)
+        self._sum: Counted | None = None
         self._unmarked = 0
-        self._used: list[Usage] = []
         self._waiting: Counter[str] = Counter()
         self._answered: set[str] = set()
         self._ended = RunEnded(position="", end="", end_source="")
@@ -71,24 +68,20 @@ class Count:
             self._unsaid = item.unsaid
         elif isinstance(item, RunEnded):
             self._ended = item
-            self._sums = dict.fromkeys(self._sums, 0) if item.counts else self._sums
+            if item.counts and self._sum:  # in their place, but for the tokens
+                self._sum = Counted(usage=self._sum.usage)
         elif isinstance(item, Answered):
             self._waiting.update(call.id for call in item.calls)
         counts = item.counts or _as_it_is(item)
-        if counts is None:
-            return
-        for name in self._sums:
-            self._sums[name] += getattr(counts, name)
-        if isinstance(item, Returned):
-            self._result(item, counts.results)
-        if counts.usage is not None:
-            self._used.append(counts.usage)
+        if counts is not None:
+            counts = self._result(item, counts) if isinstance(item, Returned) else counts
+            self._sum = add_counts((self._sum, counts))
 
-    def _result(self, item: Returned, results: int) -> None:
+    def _result(self, item: Returned, counts: Counted) -> Counted:
         if not self._is_new(item.id):
-            self._sums["results"] -= results
-        elif not item.marked:
-            self._unmarked += results
+            return msgspec.structs.replace(counts, results=0)
+        self._unmarked += 0 if item.marked else counts.results
+        return counts
 
     def _is_new(self, call: str) -> bool:
         new = not call or self._waiting[call] > 0 or call not in self._answered
@@ -98,19 +91,48 @@ class Count:
 
     def tally(self) -> RunCounts:
         """All of it."""
-        found: dict[str, int | None] = {f"{name}_messages": self._sums[name] for name in _MESSAGES}
-        found |= {f"tool_{name}": self._sums[name] for name in _CALLS}
-        tokens = self._ended.used or _tokens_of(self._used)
-        found |= {f"{name}_tokens": count for name, count in zip(_TOKENS, tokens, strict=True)}
-        found |= dict.fromkeys(self._unsaid)
-        said = [count for name in _MESSAGES if (count := found[f"{name}_messages"]) is not None]
+        found = self._sum or Counted()
+        sent, read, written, got = self._ended.used or _tokens_of(found.usage)
         first, last = self._ended.times or (None, None)
-        return msgspec.structs.replace(
-            RunCounts(messages=sum(said) if said else None, first_timestamp=first, last_timestamp=last),
+        counts = RunCounts(
+            user_messages=found.user,
+            assistant_messages=found.assistant,
+            tool_messages=found.tool,
+            tool_calls=found.calls,
+            tool_results=found.results,
+            tool_errors=found.errors,
+            input_tokens=sent,
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+            output_tokens=got,
+            first_timestamp=first,
+            last_timestamp=last,
             unmarked=self._unmarked,
-            beside=self._sums["beside"],
-            **found,
+            beside=found.beside,
         )
+        counts = msgspec.structs.replace(counts, **dict.fromkeys(self._unsaid))
+        messages = (counts.user_messages, counts.assistant_messages, counts.tool_messages)
+        said = [count for count in messages if count is not None]
+        return msgspec.structs.replace(counts, messages=sum(said) if said else None)
+
+
+def add_counts(listed: Iterable[Counted | None]) -> Counted | None:
+    """As what all of them count, None if each is what it is."""
+    marks = [counts for counts in listed if counts is not None]
+    return reduce(_plus, marks) if marks else None
+
+
+def _plus(one: Counted, other: Counted) -> Counted:
+    return Counted(
+        user=one.user + other.user,
+        assistant=one.assistant + other.assistant,
+        tool=one.tool + other.tool,
+        calls=one.calls + other.calls,
+        results=one.results + other.results,
+        errors=one.errors + other.errors,
+        beside=one.beside + other.beside,
+        usage=plus(one.usage, other.usage) if one.usage and other.usage else one.usage or other.usage,
+    )
 
 
 def count_items(items: Iterable[Item]) -> Counted | None:
@@ -135,8 +157,5 @@ def _as_it_is(item: Item) -> Counted | None:
             return None
 
 
-def _tokens_of(used: Sequence[Usage]) -> Tokens:
-    if not used:
-        return None, None, None, None
-    sent, read, written, got = (sum(getattr(usage, name) for usage in used) for name in _TOKENS)
-    return sent, read, written, got
+def _tokens_of(used: Usage | None) -> Tokens:
+    return (used.input, used.cache_read, used.cache_write, used.output) if used else (None, None, None, None)

@@ -7,12 +7,13 @@ did besides is observed as such. What the machine would not take is an annotatio
 forced in. Right behind a fact stands where it came from.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import msgspec
 
 from refold.importers.derivation import facts
+from refold.importers.derivation.beginning import FirstWindow, began_at, opened
 from refold.importers.derivation.facts import refused_calls, without_call
 from refold.importers.derivation.gap import PromptGap, Reply, beside, bridged, is_persons
 from refold.importers.derivation.log import (
@@ -26,10 +27,6 @@ from refold.importers.derivation.log import (
 from refold.importers.derivation.units import (
     Unit,
     WindowPlan,
-    aligned,
-    key_of,
-    said_message,
-    units_of,
     words_of,
 )
 from refold.importers.items import (
@@ -44,122 +41,16 @@ from refold.importers.items import (
     RunEnded,
     Said,
     Unread,
-    message_of,
 )
 from refold.reducers import composition
 from refold.reducers.events import FORMAT, RunStarted
 from refold.reducers.events.parts import Parent
-from refold.reducers.messages import Message
 from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.source_marks import END, PARENT_LABEL
 from refold.reducers.state import RunState
 from refold.reducers.text import clean
-from refold.reducers.vocabulary import SOURCE_LABEL, Role, Unknown
-
-
-class FirstWindow(msgspec.Struct, frozen=True):
-    """The messages of the first request. `task` is the index of the person's first one, None: nobody knows
-    better.
-
-    `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls
-    without a result, or results without a call; `orphans` results that no call waited for.
-    """
-
-    messages: tuple[Message, ...]
-    task: int | None
-    hidden: tuple[Unit, ...]
-    halves: tuple[Unit, ...]
-    orphans: tuple[Returned, ...]
-
-
-def opened(items: Iterable[Item]) -> FirstWindow:
-    """What these items, up to the first answer, make of a run's beginning.
-
-    A recorded prompt has the last word.
-    """
-    said: list[Message] = []
-    shown: list[Message] = []
-    orphans: list[Returned] = []
-    task: Message | None = None
-    for item in items:
-        match item:
-            case RunBegan(messages=messages):
-                said += messages
-                shown += messages
-            case Prompted(messages=messages):
-                shown = list(messages)
-            case Returned() if not _waited_for(shown):
-                orphans.append(item)
-            case Said() | Returned():
-                message = _message(item)
-                said.append(message)
-                shown.append(message)
-                if isinstance(item, Said) and item.by == "user" and item.role is Role.USER:
-                    task = task or message
-            case _:
-                pass
-    units = units_of(shown)
-    lawful = tuple(message for unit in units for message in unit.lawful())
-    return FirstWindow(
-        messages=lawful,
-        task=None if task is None else _place(lawful, task),
-        hidden=tuple(_left_out(units_of(said), units)),
-        halves=tuple(unit for unit in units if not unit.whole),
-        orphans=tuple(orphans),
-    )
-
-
-def began_at(items: Sequence[Item], asked: Item | None) -> int:
-    """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if
-    nobody says.
-
-    With the person's first message, for what a harness wrote before it may be minutes older, and no model was
-    waited for; else with whatever was said first, and only where nothing was, with what was noted. Always the
-    earliest of such: what heads a file may have been written after what follows it.
-    """
-    answer = [asked] if asked else []
-    prompts = [
-        item for item in items if isinstance(item, Said) and item.by == "user" and item.role is Role.USER
-    ]
-    given = any(
-        message.role is Role.USER for item in items if isinstance(item, RunBegan) for message in item.messages
-    )
-    said = [item for item in items if not isinstance(item, Remarked | Unread)]
-    for these in ([] if given else prompts, [*said, *answer], items):
-        if found := _times(these):
-            return min([*found, *_times(answer)])
-    return 0
-
-
-def _times(items: Iterable[Item]) -> list[int]:
-    return [item.at for item in items if item.at is not None]
-
-
-def _waited_for(shown: Sequence[Message]) -> bool:
-    """Whether the last reply has a call without a result still."""
-    reply = next((message for message in reversed(shown) if message.role is not Role.TOOL), None)
-    if reply is None or reply.role is not Role.ASSISTANT:
-        return False
-    results = next(place for place, message in enumerate(reversed(shown)) if message is reply)
-    return len(reply.calls) > results
-
-
-def _message(item: Said | Returned) -> Message:
-    if isinstance(item, Said):
-        return said_message(item)
-    return msgspec.structs.replace(message_of(item), name=item.name or None)
-
-
-def _place(messages: tuple[Message, ...], task: Message) -> int | None:
-    wanted = key_of(task)
-    return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
-
-
-def _left_out(said: list[Unit], shown: list[Unit]) -> Iterable[Unit]:
-    matched = set(aligned([unit.keys for unit in said], [unit.keys for unit in shown]))
-    return (unit for place, unit in enumerate(said) if place not in matched)
-
+from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 
 OBSERVED = parse({"preset": "observed"})
 """The policy of every imported run: nothing is decided that its own harness did not do."""
@@ -246,7 +137,7 @@ class Derivation:
                 beside(self._log, item)
             case _:
                 self._gap.append(item)
-        if self._held is not None and self._held.stop is not None and not self._held.calls:
+        if self._held is not None and _is_over(self._held):
             self._settle()
         return self._log.taken()
 
@@ -281,20 +172,29 @@ class Derivation:
 
     def _compare(self, prompt: Prompted, plan: WindowPlan, asked: Reply | None) -> None:
         """Say whether what is shown now is what the source's prompt says was shown."""
-        shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
-        verdict = "changed" if plan.change else "equal"
-        if shown != plan.keys and (
-            asked is not None or not plan.change
-        ):  # what left does so with the next request
-            verdict = "unequal"
+        verdict = self._verdict(plan, asked)
         for half in plan.halves:
             problem = "the prompt holds a call without its result, or a result without its call"
             self._log.diagnose("half_pair", problem, prompt, text=self._half(half))
         rest = "" if plan.change else prompt.rest  # else it stands with the fact
         self._log.record(msgspec.structs.replace(prompt, rest=rest), what=f"{prompt.why}:{verdict}")
         if asked is not None and prompt.why == "prompt":
-            halves = int(bool(plan.halves))
-            self.fit = self.fit.plus(msgspec.structs.replace(Fit(halves=halves), **{verdict: 1}))
+            self.fit = self.fit.plus(
+                Fit(
+                    equal=int(verdict == "equal"),
+                    changed=int(verdict == "changed"),
+                    unequal=int(verdict == "unequal"),
+                    halves=int(bool(plan.halves)),
+                )
+            )
+
+    def _verdict(self, plan: WindowPlan, asked: Reply | None) -> str:
+        shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
+        if shown != plan.keys and (
+            asked is not None or not plan.change
+        ):  # what left does so with the next request
+            return "unequal"
+        return "changed" if plan.change else "equal"
 
     def _begin(self, items: list[Item], asked: Reply | None, *, unasked: bool) -> None:
         start = opened(items)
@@ -309,14 +209,20 @@ class Derivation:
             *start.messages,
         )
         for item in items:
-            match item:
-                case RunBegan() | Said() | Returned():
-                    self._log.record(item, seq)
-                case Prompted():
-                    self._log.record(item, seq, f"{item.why}:first")
-                    self.fit = self.fit.plus(Fit(first=int(asked is not None and item.why == "prompt")))
-                case _:
-                    beside(self._log, item)
+            self._tell_first(item, seq, asked)
+        self._diagnose_beginning(start, began, seq)
+
+    def _tell_first(self, item: Item, seq: int, asked: Reply | None) -> None:
+        match item:
+            case RunBegan() | Said() | Returned():
+                self._log.record(item, seq)
+            case Prompted():
+                self._log.record(item, seq, f"{item.why}:first")
+                self.fit = self.fit.plus(Fit(first=int(asked is not None and item.why == "prompt")))
+            case _:
+                beside(self._log, item)
+
+    def _diagnose_beginning(self, start: FirstWindow, began: RunBegan, seq: int) -> None:
         for unit in start.hidden:
             problem = "something was said that the first prompt has not"
             self._log.diagnose("not_shown", problem, began, seq=seq, text=words_of(unit))
@@ -373,6 +279,11 @@ class Derivation:
                 problem = f"by the source the run has {of_source} {what}, in this log {of_log}"
                 self._log.diagnose(f"{what}_missing", problem, item)
         self._log.record(item, what=f"{END}{item.end}", text=item.end_source)
+
+
+def _is_over(answer: Answered) -> bool:
+    """Whether nothing that follows an answer can tell how it stopped."""
+    return answer.stop is not None and not answer.calls
 
 
 def _goes_by(item: Item) -> bool:

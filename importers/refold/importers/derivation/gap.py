@@ -98,22 +98,17 @@ def bridged(log: Writer, gap: PromptGap) -> WindowPlan:
     results = _results(log, gap)
     _tell_beside(log, gap, results)
     plan = _plan(log, gap, results)
-    by = gap.cancel or gap.asked
-    missing = () if by is None or results.parted is not None else results.missing
+    missing = results.missing if results.parted is None else ()
     # What was under way when a person stopped the run for good is cut off by that.
     before = 0 if gap.cancel is not None else max(0, len(missing) - 1)
-    if by is not None:
-        for call in missing[:before]:
-            facts.no_result(log, call, by)
+    _miss(log, gap, missing[:before])
     _tell_context(log, gap, plan)
     if gap.cancel is not None:
         facts.cancel(log, gap.cancel)
     held = None if results.held is None else gap.items[results.held]
     if results.held is not None and isinstance(held, Returned):
         facts.result(log, held, results.pairs[results.held], unasked=gap.unasked)
-    if by is not None:
-        for call in missing[before:]:
-            facts.no_result(log, call, by)
+    _miss(log, gap, missing[before:])
     if gap.asked is not None:
         facts.waited(log, gap.asked)
     elif gap.cancel is not None and log.state.request is not None:
@@ -121,24 +116,31 @@ def bridged(log: Writer, gap: PromptGap) -> WindowPlan:
     return plan
 
 
+def _miss(log: Writer, gap: PromptGap, calls: Iterable[str]) -> None:
+    """Say that these calls have no result, at what came next: a person's stop, or the next answer."""
+    by = gap.cancel or gap.asked
+    if by is not None:
+        for call in calls:
+            facts.no_result(log, call, by)
+
+
 def _results(log: Writer, gap: PromptGap) -> Results:
-    batch = log.state.batch
-    waiting = [
-        Open(call.id, call.name, log.provider_ids.get(call.id, ""))
-        for call in (batch.calls if batch is not None else ())
-    ]
-    places = [place for place, item in enumerate(gap.items) if isinstance(item, Returned)]
-    returned = [item for item in gap.items if isinstance(item, Returned)]
-    pairs = dict(zip(places, paired(waiting, returned), strict=True))
-    if batch is None:
-        return Results(pairs)
+    calls = log.state.batch.calls if log.state.batch is not None else ()
+    waiting = [Open(call.id, call.name, log.provider_ids.get(call.id, "")) for call in calls]
+    returned = {place: item for place, item in enumerate(gap.items) if isinstance(item, Returned)}
+    pairs = dict(zip(returned, paired(waiting, [*returned.values()]), strict=True))
+    return _of_batch(gap, pairs, waiting) if log.state.batch is not None else Results(pairs)
+
+
+def _of_batch(gap: PromptGap, pairs: dict[int, Paired], waiting: Sequence[Open]) -> Results:
     answered = {pair.call: place for place, pair in pairs.items() if pair.call}
     missing = tuple(call.id for call in waiting if call.id not in answered)
     last = max(answered.values(), default=-1)
-    ends = gap.unasked and bool(missing)
-    parted = None if ends else gap.parted(last, missing=bool(missing))
-    early = bool(missing) or parted is not None or gap.cancel is not None
-    return Results(pairs, missing, None if missing else last, None if early else last, parted)
+    if missing:
+        return Results(pairs, missing, parted=None if gap.unasked else gap.parted(last, missing=True))
+    parted = gap.parted(last, missing=False)
+    early = parted is not None or gap.cancel is not None
+    return Results(pairs, last=last, held=None if early else last, parted=parted)
 
 
 def _tell_beside(log: Writer, gap: PromptGap, results: Results) -> None:
@@ -200,14 +202,18 @@ def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
         gap.said,
         gap.prompt,
         gap.before,
-        wanted=state.agent_state.awaits_operator and gap.wants,
+        wanted=_is_awaited(log, gap),
         under_way=gap.under_way,
     )
 
 
+def _is_awaited(log: Writer, gap: PromptGap) -> bool:
+    """Whether the run waits for a person, and the model was asked or was going to be."""
+    return log.state.agent_state.awaits_operator and gap.wants
+
+
 def _tell_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:
-    waits = log.state.agent_state.awaits_operator
-    goes_on = waits and gap.wants and plan.asker is None
+    goes_on = _is_awaited(log, gap) and plan.asker is None
     if plan.said:
         facts.said(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
     if plan.change is not None and gap.prompt is not None:

@@ -97,33 +97,34 @@ class Writer:
         """
         self._pass_over()
         seq = self.state.seq + 1
-        at = max(self.state.at, item.at if item is not None and item.at is not None else 0)
+        own = None if item is None else item.at
+        at = max(self.state.at, own or 0)
         salt = self._salts(seq)
         fact, before = None, self.state.at
         try:
             fact = make(self.state, at, salt)
-            if item is None or item.at is None:
+            if own is None:
                 fact = msgspec.structs.replace(fact, unknown=(Unknown.TIME, *fact.unknown))
             self.state, events = advance(self.state, fact)
         except MissingTokenizer:
             raise
         except RefoldError as error:
-            content = getattr(fact, "content", None)
-            text = "" if content is None else json_text(msgspec.to_builtins(content))
-            self.diagnose("no_place", str(error), item, text=text)
+            self.diagnose("no_place", str(error), item, text=_content_of(fact))
             return 0
+        self._note_calls(events[0])
         self._still = 0 if self.state.at > before else seq
         for place, event in enumerate(events):
-            own = salt if place == 0 else b""
-            self._written.append(Derived(seq + place, self.state.at, event, own))
-        self.requests += isinstance(events[0], ev.ModelResponded | ev.ModelFailed)
-        if isinstance(events[0], ev.ModelResponded):
-            self.calls += len(events[0].calls)
-            self.provider_ids = {call.id: call.provider_id for call in events[0].calls}
-            self.call_ids.update((call.provider_id, call.id) for call in events[0].calls)
+            self._written.append(Derived(seq + place, self.state.at, event, b"" if place else salt))
         self._keys |= {(seq, part): key_of(message) for part, message in enumerate(said)}
         self._forget()
         return seq
+
+    def _note_calls(self, fact: ev.Event) -> None:
+        self.requests += isinstance(fact, ev.ModelResponded | ev.ModelFailed)
+        if isinstance(fact, ev.ModelResponded):
+            self.calls += len(fact.calls)
+            self.provider_ids = {call.id: call.provider_id for call in fact.calls}
+            self.call_ids.update((call.provider_id, call.id) for call in fact.calls)
 
     def record(self, item: Item, seq: int | None = None, what: str = "", text: str = "") -> None:
         """Say where a fact, or something that is none, stood in the source, with what of it has no other
@@ -172,19 +173,23 @@ class Writer:
         """The units of the window; of an open batch with all its results, whose keys by call are
         `results`.
         """
-        units: list[tuple[int, list[int], list[Key]]] = []
-        for ref in refs(self.state.window):
-            if not units or units[-1][0] != ref.unit:
-                units.append((ref.unit, [], []))
-            units[-1][1].append(ref.number)
-            units[-1][2].append(self._keys.get((ref.seq, ref.part), b""))
-        batch = self.state.batch
+        units, batch = self._units(), self.state.batch
         # Its calls and their results are of its unit.
         unit = next((one for one in reversed(units) if batch and one[0] == batch.number), None)
         if batch is not None and unit is not None:
             unit[1].extend(batch.number + 1 + call.position for call in batch.calls)
             unit[2].extend(results.get(call.id, b"") for call in batch.calls)
         return [Standing(tuple(numbers), tuple(keys)) for _, numbers, keys in units]
+
+    def _units(self) -> list[tuple[int, list[int], list[Key]]]:
+        """The units of the window: the number of each, and the numbers and keys of its messages."""
+        units: list[tuple[int, list[int], list[Key]]] = []
+        for ref in refs(self.state.window):
+            if not units or units[-1][0] != ref.unit:
+                units.append((ref.unit, [], []))
+            units[-1][1].append(ref.number)
+            units[-1][2].append(self._keys.get((ref.seq, ref.part), b""))
+        return units
 
     def _pass_over(self) -> None:
         while self.state.seq in self._between:
@@ -235,6 +240,11 @@ class Writer:
         open_results = [call.result for call in calls if call.result is not None]
         wanted = {(ref.seq, ref.part) for ref in (*refs(self.state.window), *open_results)}
         self._keys = {place: key for place, key in self._keys.items() if place in wanted}
+
+
+def _content_of(fact: ev.Fact | None) -> str:
+    content = getattr(fact, "content", None)
+    return "" if content is None else json_text(msgspec.to_builtins(content))
 
 
 def _says(event: ev.Event, what: str, text: str) -> bool:

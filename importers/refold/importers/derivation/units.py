@@ -7,7 +7,8 @@ not the source's, and results stand in the order of their calls, for so they are
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -122,27 +123,28 @@ def _units(messages: Sequence[Message]) -> Iterator[Unit]:
         first = messages[place]
         tools |= {call.id: call.name for call in first.calls}
         results, place = _results(messages, place + 1, first)
-        if results is None:
-            alone = first.role is Role.TOOL
-            rest = (
-                as_written({"call": first.call, "name": first.name or tools.get(first.call)}) if alone else ""
-            )
-            yield Unit((first,), (key_of(first),), whole=not alone, rest=rest)
-            continue
-        named = tuple(
-            MessageCall(f"{index}", call.name, call.arguments) for index, call in enumerate(first.calls)
-        )
-        shown = tuple(
-            msgspec.structs.replace(result, call=f"{index}", name=first.calls[index].name or None)
-            for index, result in enumerate(results)
-            if result is not None
-        )
-        unit = (msgspec.structs.replace(first, calls=named), *shown)
-        open_calls = [
-            _plain(call) for call, result in zip(first.calls, results, strict=True) if result is None
-        ]
-        rest = as_written(list(open_calls)) if open_calls else ""
-        yield Unit(unit, tuple(map(key_of, unit)), whole=not open_calls, rest=rest)
+        yield _alone(first, tools) if results is None else _with_results(first, results)
+
+
+def _alone(message: Message, tools: Mapping[str | None, str]) -> Unit:
+    result = message.role is Role.TOOL
+    named: JSON = {"call": message.call, "name": message.name or tools.get(message.call)}
+    return Unit((message,), (key_of(message),), whole=not result, rest=as_written(named) if result else "")
+
+
+def _with_results(reply: Message, results: Sequence[Message | None]) -> Unit:
+    named = tuple(
+        MessageCall(f"{index}", call.name, call.arguments) for index, call in enumerate(reply.calls)
+    )
+    shown = tuple(
+        msgspec.structs.replace(result, call=f"{index}", name=reply.calls[index].name or None)
+        for index, result in enumerate(results)
+        if result is not None
+    )
+    unit = (msgspec.structs.replace(reply, calls=named), *shown)
+    open_calls = [_plain(call) for call, result in zip(reply.calls, results, strict=True) if result is None]
+    rest = as_written(list(open_calls)) if open_calls else ""
+    return Unit(unit, tuple(map(key_of, unit)), whole=not open_calls, rest=rest)
 
 
 def _plain(call: MessageCall) -> dict[str, JSON]:
@@ -157,13 +159,17 @@ def _results(
         return None, place
     found: list[Message | None] = [None] * len(first.calls)
     while place < len(messages) and messages[place].role is Role.TOOL and None in found:
-        result = messages[place]
         free = [index for index, there in enumerate(found) if there is None]
-        named = [index for index in free if first.calls[index].id == result.call]
-        named = named or [index for index in free if first.calls[index].name == result.name]
-        found[(named or free)[0]] = result
+        found[_answered(first.calls, free, messages[place])] = messages[place]
         place += 1
     return found, place
+
+
+def _answered(calls: Sequence[MessageCall], free: Sequence[int], result: Message) -> int:
+    """The place of the call that a result answers: by its id, else by its tool, else the first that waits."""
+    named = [index for index in free if calls[index].id == result.call]
+    named = named or [index for index in free if calls[index].name == result.name]
+    return (named or free)[0]
 
 
 def _arguments(text: str) -> object:
@@ -227,13 +233,11 @@ def planned(
     the whole of it.
     """
     if prompt is None:
-        asker = said[-1] if wanted and said and said[-1].role is Role.USER else None
-        return WindowPlan(said=tuple(said if asker is None else said[:-1]), asker=asker)
-    later = [Unit((said_message(each),), (key_of(said_message(each)),)) for each in said[after:]]
+        return _unrecorded(said, wanted=wanted)
+    spoken = [Unit((message,), (key_of(message),)) for message in map(said_message, said)]
     units = units_of(prompt.messages)
-    target = [*(_settled(units, window) if under_way else units), *later]
-    pending = [Standing((0,), (key_of(said_message(each)),)) for each in said]
-    found = aligned([unit.keys for unit in (*window, *pending)], [unit.keys for unit in target])
+    target = [*(_settled(units, window) if under_way else units), *spoken[after:]]
+    found = aligned(_keys((*window, *spoken)), _keys(target))
     asker, its = _asker(target, found, said, len(window), prompt) if wanted else (None, None)
     plain = [each for place, each in enumerate(said) if place != its]
     last = found[:-1] if asker is not None else found
@@ -243,9 +247,19 @@ def planned(
         said=tuple(plain),
         change=change,
         asker=asker,
-        keys=tuple(key for unit in target for key in unit.keys),
+        keys=tuple(chain.from_iterable(_keys(target))),
         halves=tuple(unit for unit in target if not unit.whole),
     )
+
+
+def _unrecorded(said: Sequence[Said], *, wanted: bool) -> WindowPlan:
+    """The same where no prompt was recorded: what was said joins, and the last of it may be the asker's."""
+    asker = said[-1] if wanted and said and said[-1].role is Role.USER else None
+    return WindowPlan(said=tuple(said if asker is None else said[:-1]), asker=asker)
+
+
+def _keys(units: Iterable[Unit | Standing]) -> list[Keys]:
+    return [unit.keys for unit in units]
 
 
 def said_message(said: Said) -> Message:
@@ -300,20 +314,23 @@ def _change(
     target: Sequence[Unit],
     found: Sequence[int | None],
 ) -> WindowChange | None:
-    stays = {place for place in found if place is not None}
+    stays = {*found}
     kept = [number for place, numbers in enumerate(numbered) if place in stays for number in numbers]
     leaves = any(numbers for place, numbers in enumerate(numbered) if place not in stays)
-    joined: list[Message] = []
-    after: list[int] = []
-    last = 0
+    joined, last = list[tuple[Message, int]](), 0
     for unit, place in zip(target, found, strict=True):
         if place is not None:
             last = numbered[place][-1]
             continue
         for message in unit.lawful():
-            joined.append(message)
-            after.append(last)
+            joined.append((message, last))
             last = messages + len(joined)
-    if not joined and not leaves:
+    return _changed(joined, ranges_of(kept) if leaves else None)
+
+
+def _changed(joined: Sequence[tuple[Message, int]], kept: Ranges | None) -> WindowChange | None:
+    if not joined and kept is None:
         return None
-    return WindowChange(messages=tuple(joined), after=tuple(after), kept=ranges_of(kept) if leaves else None)
+    return WindowChange(
+        messages=tuple(message for message, _ in joined), after=tuple(after for _, after in joined), kept=kept
+    )

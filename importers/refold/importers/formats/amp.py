@@ -11,7 +11,7 @@ leaves out what was cached.
 
 from collections.abc import Iterator
 
-from refold.importers.content import UsageNames, plain
+from refold.importers.content import plain
 from refold.importers.documents import ANY, beginning, document
 from refold.importers.fields import (
     JSON,
@@ -47,6 +47,7 @@ from refold.importers.session import End, Ending, last_answer
 from refold.importers.session_rows import Noise
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import answer_of
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
@@ -116,14 +117,16 @@ class _Thread:
         model = next(filter(None, models), "")
         yield RunBegan("$", created, rest(self.value), key=key, model=model, agent="amp", labels=labels)
         for index, message in enumerate(self.messages):
-            moment = next((path for path in _MOMENTS if instant(at(message, *path)) is not None), ())
-            self.times.see(at(message, *moment) if moment else None, instant(at(message, *moment)))
-            place = Place(
-                f"$.messages[{index}]", take_time(message, *moment) if moment else None, row=index + 1
-            )
+            place = Place(f"$.messages[{index}]", self._take_moment(message), row=index + 1)
             for item in self._message(message, place):
                 self.ending.see(item)
                 yield item
+
+    def _take_moment(self, message: JSON) -> int | None:
+        """When a message was, by the first of the paths that says so."""
+        moment = next((path for path in _MOMENTS if instant(at(message, *path)) is not None), ())
+        self.times.see(at(message, *moment) if moment else None, instant(at(message, *moment)))
+        return take_time(message, *moment) if moment else None
 
     def _message(self, message: JSON, place: Place) -> Iterator[Item]:
         strange = {

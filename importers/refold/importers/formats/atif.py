@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import UsageNames, take_calls, take_tools, words
+from refold.importers.content import take_calls, take_tools, words
 from refold.importers.documents import ANY, beginning, values
 from refold.importers.fields import (
     JSON,
@@ -24,6 +24,7 @@ from refold.importers.fields import (
     at,
     instant,
     known_or,
+    labels_of,
     number,
     rest,
     rows,
@@ -38,10 +39,12 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Unread, add_counts
+from refold.importers.items import Counted, Item, Place, RunBegan, RunEnded, Tokens, Unread
 from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import diagnose_apart
 from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import add_counts
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import UNCALLED
 from refold.reducers.vocabulary import Role
@@ -91,16 +94,15 @@ ATIF = Atif()
 def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     """The items of one trajectory but the last, which is returned."""
     steps, metrics = take_rows(doc, "steps"), take(doc, "final_metrics")
-    begin = next((n for n, step in enumerate(steps) if _is_new_answer(step)), len(steps))
+    begin = [*map(_is_new_answer, steps), True].index(True)
     goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
     labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
     times = Times(at(step, "timestamp") for step in steps).edges()
     subagents, counts = take_rows(doc, "subagent_trajectories"), add_counts(map(_counted, steps[:begin]))
-    lost = {
-        n: [*Place(f"{place}.steps[{n}]").unknown_calls(step)]
+    lost = [
+        [] if _is_known(step) else [*Place(f"{place}.steps[{n}]").unknown_calls(step)]
         for n, step in enumerate(steps)
-        if not _is_known(step)
-    }
+    ]
     yield RunBegan(
         position=f"{place}.steps[0:{begin}]",
         at=take_time(steps[0], "timestamp") if steps else None,
@@ -109,7 +111,7 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         model=model,
         agent=text(doc, "agent", "name"),
         tools=take_tools(doc, "agent", "tool_definitions"),
-        labels={name: label for name, label in labels.items() if label},
+        labels=labels_of(labels),
         unsaid=("tool_errors",),
         rest=rest(doc),
         counts=counts,
@@ -123,17 +125,24 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
             yield from _step(step, results, where, model)
         elif unsaid := rest(step):
             yield where.remark("unmapped", rest=unsaid)
-        yield from lost.get(index, ())
+        yield from lost[index]
         yield from delegated
     for index, trajectory in enumerate(subagents):
-        where = Place(f"{place}.subagent_trajectories[{index}]")
-        yield where.remark("subagent", trajectory)
-        calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
-        yield from diagnose_apart(where, "subagent", Counted(calls=calls))
+        yield from _apart(trajectory, Place(f"{place}.subagent_trajectories[{index}]"))
     end = "the format records no end" + ("; continued in another file" if goes_on else "")
+    return Place(f"{place}.final_metrics").end(("unknown", end), times, _used(metrics), rest=rest(metrics))
+
+
+def _apart(trajectory: JSON, where: Place) -> Iterator[Item]:
+    """The trajectory of a sub-agent, which is told as it is."""
+    yield where.remark("subagent", trajectory)
+    calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
+    yield from diagnose_apart(where, "subagent", Counted(calls=calls))
+
+
+def _used(metrics: JSON) -> Tokens:
     sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
-    used = (sent, read, None, got)
-    return Place(f"{place}.final_metrics").end(("unknown", end), times, used, rest=rest(metrics))
+    return sent, read, None, got
 
 
 def _counted(step: JSON) -> Counted:

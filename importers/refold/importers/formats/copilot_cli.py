@@ -16,10 +16,11 @@ there was but one such time, and the file ends with it.
 
 from collections.abc import Iterator
 
-from refold.importers.content import sum_counts, take_calls
+from refold.importers.content import take_calls
 from refold.importers.fields import (
     JSON,
     at,
+    labels_of,
     rows,
     table,
     take_flag,
@@ -34,6 +35,7 @@ from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, End, Session, SessionFormat
 from refold.importers.session_rows import BEGINNING, Noise, Row, cut_to_summary, only, since
 from refold.importers.source import Source, fits
+from refold.importers.usage import sum_counts
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 
@@ -142,7 +144,7 @@ class _CopilotCli(Session):
             model=self.model,
             agent="copilot-cli",
             cuts=None,
-            labels={name: label for name, label in labels.items() if label},
+            labels=labels_of(labels),
             unsaid=() if self.metrics else ("input_tokens", "cache_read_tokens", "cache_write_tokens"),
         )
 
@@ -230,12 +232,16 @@ class _CopilotCli(Session):
                 head, tail = only([BEGINNING]), since(self.mark + 1)
                 yield cut_to_summary(row.place, summary, head=head, tail=tail)
             case _:
-                if kind == "tool.execution_start":
-                    self.names[text(data, "toolCallId")] = text(data, "toolName")
-                elif kind == "session.compaction_start":
-                    self.mark = row.number
-                known = kind in _TURNS or kind.partition(".")[0] in _KINDS
-                yield row.noise(_REMARKS.get(kind, "unmapped"), known=known)
+                yield self._other(row, kind, data)
+
+    def _other(self, row: Row, kind: str, data: JSON) -> Noise:
+        """A row that is no event of the run."""
+        if kind == "tool.execution_start":
+            self.names[text(data, "toolCallId")] = text(data, "toolName")
+        elif kind == "session.compaction_start":
+            self.mark = row.number
+        known = kind in _TURNS or kind.partition(".")[0] in _KINDS
+        return row.noise(_REMARKS.get(kind, "unmapped"), known=known)
 
     def _result(self, row: Row, data: JSON) -> Item:
         call, code = take_text(data, "toolCallId"), text(data, "error", "code")

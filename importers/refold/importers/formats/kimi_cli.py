@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from refold.importers.content import UsageNames, calling, take_call, take_calls
+from refold.importers.content import calling, take_call, take_calls
 from refold.importers.fields import (
     JSON,
     at,
@@ -37,6 +37,7 @@ from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, End, Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, lines
 from refold.importers.source import Source, fits
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import FailureClass, Role
 
@@ -182,8 +183,7 @@ class _KimiCli(Session):
 
     def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
         """A row of the wire."""
-        if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
-            self.moments = [min([*self.moments, written]), max([*self.moments, written])]
+        self._see_moment(row)
         match kind:
             case "ContentPart" | "ToolCall" | "ToolCallPart":
                 self.step = self.step or _KimiStep(row)
@@ -204,11 +204,19 @@ class _KimiCli(Session):
                 problem, status = take_text(said, "error_type"), take_number(said, "status_code")
                 yield row.place.failure(problem, status=status, rest=_left_of(row))
             case _:
-                if kind in ("StepBegin", "TurnEnd"):
-                    yield from self.pause()
-                known = kind in _KINDS or text(row.value, "type") == "metadata"
-                apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
-                yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
+                yield from self._other(row, kind, said)
+
+    def _see_moment(self, row: Row) -> None:
+        if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
+            self.moments = [min([*self.moments, written]), max([*self.moments, written])]
+
+    def _other(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
+        """A row of the wire that is no event of the run."""
+        if kind in ("StepBegin", "TurnEnd"):
+            yield from self.pause()
+        known = kind in _KINDS or text(row.value, "type") == "metadata"
+        apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
+        yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
     def beside(self, noise: Item | Noise) -> Iterator[Item | Noise]:
         """What stands between the rows of a step comes behind it."""

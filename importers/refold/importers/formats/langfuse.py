@@ -12,7 +12,7 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from refold.importers.content import UsageNames, call_of, manifests, plain, unwrap, unwrapped
+from refold.importers.content import call_of, manifests, plain, unwrap, unwrapped
 from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
@@ -21,6 +21,7 @@ from refold.importers.fields import (
     instant,
     json_text,
     known_or,
+    labels_of,
     left,
     nano_usd,
     number,
@@ -39,6 +40,7 @@ from refold.importers.message_shapes import Read, instructed, take_messages
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import Trace, TraceStep, answer_of, time_of
+from refold.importers.usage import UsageNames
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import Role
@@ -85,6 +87,10 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     def attributes(self) -> dict[str, JSON]:
         """The span's attributes, where the trace came by OpenTelemetry."""
         return table(self.row, "metadata", "attributes")
+
+    def start(self) -> int:
+        """When it began, or ended where nothing says more."""
+        return self.moment("startTime") or self.moment("endTime") or 0
 
     def moment(self, name: str) -> int | None:
         """One of its times, in nanoseconds since the Unix epoch."""
@@ -143,9 +149,21 @@ class _TraceRun:
         key = take_text(self.trace, "id") or "trace"
         self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
         keys.add(self.key)
-        seen: dict[str, JSON] = {}
         self.odd: list[Item] = []
-        self.all: list[Observation] = []
+        self.all = self._told(listed)
+        self.all.sort(key=Observation.start)
+        self.answers = [one for one in self.all if one.kind == "GENERATION"]
+        self._by_id = {text(one.row, "id"): one for one in self.all}
+        self.copies = self._copies()
+        for one in self.all:
+            unwrap(one.row, "metadata")
+        self.left = set[str]()
+        self.prompts = {id(one): self._prompt(one) for one in self.answers}
+
+    def _told(self, listed: Sequence[Observation]) -> list[Observation]:
+        """Those that are told: each object once, by its id."""
+        seen: dict[str, JSON] = {}
+        told: list[Observation] = []
         for one in listed:
             name = text(one.row, "id")
             if not isinstance(one.row, dict) or (name and name in seen):
@@ -154,15 +172,8 @@ class _TraceRun:
                 self.odd.append(Place(one.position).problem(code, "not told", one.row))
                 continue
             seen[name] = one.row
-            self.all.append(one)
-        self.all.sort(key=lambda one: one.moment("startTime") or one.moment("endTime") or 0)
-        self.answers = [one for one in self.all if one.kind == "GENERATION"]
-        self._by_id = {text(one.row, "id"): one for one in self.all}
-        self.copies = self._copies()
-        for one in self.all:
-            unwrap(one.row, "metadata")
-        self.left = set[str]()
-        self.prompts = {id(one): self._prompt(one) for one in self.answers}
+            told.append(one)
+        return told
 
     def _prompt(self, one: Observation) -> Read:
         """The prompt of a request.
@@ -198,7 +209,7 @@ class _TraceRun:
             model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
             agent=text(agent.row, "name") if agent else "",
             tools=next((tools for one in self.answers if (tools := self._tools(one))), ()),
-            labels={name: label for name, label in labels.items() if label},
+            labels=labels_of(labels),
             unsaid=_UNSAID if any(one.kind == "TOOL" for one in self.all) else (*_UNSAID, "tool_errors"),
             counts=UNCOUNTED,
         )

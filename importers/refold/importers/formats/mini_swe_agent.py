@@ -21,13 +21,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from refold.importers.content import CHAT_TOKENS, calls_of, unwrapped, words
+from refold.importers.content import calls_of, unwrapped, words
 from refold.importers.documents import beginning, document
 from refold.importers.fields import (
     JSON,
     Times,
     at,
     json_text,
+    labels_of,
     left,
     number,
     rest,
@@ -41,11 +42,13 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, add_counts
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import FormatMatch
 from refold.importers.session_rows import BEGINNING, Cut
 from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import add_counts
+from refold.importers.usage import CHAT_TOKENS
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import Refuser, Role, StopReason, ToolError
@@ -164,17 +167,14 @@ def rejection_of(call: MessageCall) -> ToolError | Refuser:
     return Refuser.HARNESS if isinstance(command, str) else ToolError.BAD_ARGUMENTS
 
 
-def counted(row: JSON, calls: int = 0) -> Counted:
-    """As what a message counts: by its role, and as a result if it has a code or a timeout."""
+def counted(row: JSON) -> Counted:
+    """As what a message that is no answer counts: by its role, with a code or a timeout as a result."""
     role, result = role_of(row), is_result(row)
     return Counted(
         user=int(role == "user"),
-        assistant=int(role == "assistant"),
         tool=int(role == "tool"),
-        calls=calls,
         results=int(result),
         errors=int(result and bool(failed_of(row))),
-        usage=CHAT_TOKENS.of(at(row, *usage_path(row))) if role == "assistant" else None,
     )
 
 
@@ -240,12 +240,9 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             found, "info", "mini_version"
         ):
             return FormatMatch(98, "names its format mini-swe-agent")
-        if isinstance(found, list):
-            messages = rows(found)
-            answered = [row for row in messages if text(row, "role") == "assistant"]
-            if answered and any(text(row, "content").startswith("<returncode>") for row in messages):
-                return FormatMatch(85, "a message list with return codes")
-            return None
+        answered = any(text(row, "role") == "assistant" for row in rows(found))
+        if answered and any(text(row, "content").startswith("<returncode>") for row in rows(found)):
+            return FormatMatch(85, "a message list with return codes")
         if {"info", "messages"} <= table(found).keys() and "model_stats" in table(found, "info"):
             return FormatMatch(85, "messages, and info with model_stats")
         if {"agent", "model", "environment"} <= table(found, "info", "config").keys():
@@ -263,10 +260,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             raise BadTranscript(source.name, "$.messages", "no messages")
         place = "$" if isinstance(doc, list) else "$.messages"
         rejected = sum(map(is_rejected, messages))
-        answers = (
-            n for n, row in enumerate(messages) if is_rejected(row) or role_of(row) not in ("system", "user")
-        )
-        begin = next(answers, len(messages))
+        begin = [*map(_is_answer, messages), True].index(True)
         times, counts = times_of(messages), add_counts(map(counted, messages[:begin]))
         given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
         labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
@@ -277,7 +271,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             messages=tuple(Message(role=role, text=said) for role, said in given),
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
-            labels={name: label for name, label in labels.items() if label},
+            labels=labels_of(labels),
             rest=rest(left(doc, "messages", "info")),
             counts=counts,
             unsaid=("cache_write_tokens",),
@@ -287,6 +281,11 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         yield from found.cut()
         last = Place("$.info" if isinstance(doc, dict) else f"$[{len(messages) - 1}]")
         yield last.end(end_of(doc), times, rest=rest(at(doc, "info")))
+
+
+def _is_answer(row: JSON) -> bool:
+    """Whether a message is an answer or stands for one, or comes behind one."""
+    return is_rejected(row) or role_of(row) not in ("system", "user")
 
 
 MINI_SWE_AGENT = MiniSweAgent()
@@ -321,7 +320,8 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
             yield Place(f"{position}[{index}]").remark("unmapped", rest=unsaid, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
-        role, counts, whole = role_of(row), counted(row), rest(row) if role_of(row) == "exit" else ""
+        role, whole = role_of(row), rest(row) if role_of(row) == "exit" else ""
+        counts = None if role == "assistant" else counted(row)
         place = Place(f"{position}[{index}]", take_moment(row), counts, index + 1)
         if is_rejected(row):
             waiting = []
@@ -329,7 +329,7 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
         elif role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
             waiting = list(take_asked(row, index))
-            yield _answered(row, place.with_counts(counted(row, len(waiting))), waiting)
+            yield _answered(row, place, waiting)
             yield from place.hosted_calls(beside)
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
@@ -339,14 +339,16 @@ def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterat
             # What a submitting command gave back has no code around it: it is the last message, as it is.
             yield _returned(row, place, waiting)
         else:
-            spoken = Role.SYSTEM if role == "system" else Role.USER
-            if not is_known(row):
-                yield from place.unknown_calls(row)
-            elif is_result(row):
-                yield place.oddity(
-                    CALL_UNREAD, "what a command gave back, behind an answer in which none is read"
-                )
-            yield place.message(take_words(row, "content"), "harness", role=spoken, rest=left_of(row))
+            yield from _said(row, place)
+
+
+def _said(row: JSON, place: Place) -> Iterator[Item]:
+    role = Role.SYSTEM if role_of(row) == "system" else Role.USER
+    if not is_known(row):
+        yield from place.unknown_calls(row)
+    elif is_result(row):
+        yield place.oddity(CALL_UNREAD, "what a command gave back, behind an answer in which none is read")
+    yield place.message(take_words(row, "content"), "harness", role=role, rest=left_of(row))
 
 
 def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
@@ -379,8 +381,7 @@ def _rejected(row: JSON, place: Place) -> Iterator[Item]:
     used = CHAT_TOKENS.take(row, *usage_path(row))
     read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
     said = merged(read.messages)
-    counts = Counted(assistant=1, calls=len(said.calls), usage=used)
-    yield place.with_counts(counts).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
+    yield place.with_counts(None).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
     for call in said.calls:
         result = Counted(results=1, errors=1)
         yield place.with_counts(result).result(call.id, "", name=call.name, failed=rejection_of(call))

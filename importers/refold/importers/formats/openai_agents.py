@@ -7,10 +7,11 @@ they end: told by their start.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import msgspec
 
-from refold.importers.content import UsageNames, arguments
+from refold.importers.content import arguments
 from refold.importers.documents import values
 from refold.importers.fields import (
     JSON,
@@ -19,6 +20,7 @@ from refold.importers.fields import (
     instant,
     json_text,
     known_or,
+    labels_of,
     rest,
     rows,
     table,
@@ -32,12 +34,13 @@ from refold.importers.message_shapes import Read, take_messages
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import Trace, TraceStep, answer_of, time_of
+from refold.importers.usage import UsageNames
 from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Role
 
 _ANSWERS = ("generation", "response")
-_GUARDRAIL = "Guardrail tripwire triggered"
-_MAX_TURNS = "Max turns exceeded"
+_STOPS = (("Guardrail tripwire triggered", "guardrail"), ("Max turns exceeded", "limit:turns"))
+"""How the error of a span begins by which a run was stopped, and its end."""
 _UNSAID = ("user_messages", "tool_messages", "cache_read_tokens", "cache_write_tokens")
 _KINDS = frozenset({
     "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
@@ -142,32 +145,11 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
 
 def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> Iterator[Item]:
     """One trace, told by the starts of its spans; `heads` are its rows `trace`."""
-    whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
-    # A row that says only that a span began is told by the row that says all of it.
-    begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
-    spans = sorted((span for span in every if span not in begun), key=_start)
+    spans, begun = _parted(every)
     told = any(span.kind in _ANSWERS for span in spans)
     left = set[str]()
     trace = Trace([_step(span, left, told=told) for span in spans])
-    agent = next((span for span in spans if span.kind == "agent"), None)
-    first = heads[0] if heads else AgentSpan(spans[0].position, None)
-    labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
-    take_if(first.row, "object", "trace")
-    take_if(first.row, "id", key)
-    tools = (tool for tool in rows(agent.data if agent else None, "tools") if isinstance(tool, str))
-    yield RunBegan(
-        first.position,
-        spans[0].moment("started_at") if spans else None,
-        rest(first.row),
-        key=key,
-        messages=trace.opening(),
-        model=next((name for span in spans if (name := text(span.data, "model"))), ""),
-        agent=text(agent.data, "name") if agent else "",
-        tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
-        labels={name: value for name, value in labels.items() if value},
-        unsaid=_UNSAID if told else (*_UNSAID, "assistant_messages"),
-        counts=UNCOUNTED,
-    )
+    yield _began(key, heads[0] if heads else AgentSpan(spans[0].position, None), spans, trace, told=told)
     for span in begun:
         yield Place(span.position, span.moment("started_at")).remark("begun", span.row)
     yield from trace.items()
@@ -176,6 +158,36 @@ def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> It
     last = heads[-1] if heads else spans[-1]
     times = Times(at(span.row, name) for span in spans for name in ("started_at", "ended_at")).edges()
     yield Place(last.position).end(_end(spans), times)
+
+
+def _parted(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[AgentSpan]]:
+    """The spans by their starts, without the rows that say only that a span began of which another says all;
+    and those rows.
+    """
+    whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
+    begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
+    return sorted((span for span in every if span not in begun), key=_start), begun
+
+
+def _began(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, told: bool) -> RunBegan:
+    agent = next((span.data for span in spans if span.kind == "agent"), None)
+    labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
+    take_if(first.row, "object", "trace")
+    take_if(first.row, "id", key)
+    tools = (tool for tool in rows(agent, "tools") if isinstance(tool, str))
+    return RunBegan(
+        first.position,
+        spans[0].moment("started_at") if spans else None,
+        rest(first.row),
+        key=key,
+        messages=trace.opening(),
+        model=next((name for span in spans if (name := text(span.data, "model"))), ""),
+        agent=text(agent, "name"),
+        tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
+        labels=labels_of(labels),
+        unsaid=_UNSAID if told else (*_UNSAID, "assistant_messages"),
+        counts=UNCOUNTED,
+    )
 
 
 def _start(span: AgentSpan) -> int:
@@ -188,53 +200,54 @@ def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
     `left`: of the prompts before.
     """
     start = Place(span.position, span.moment("started_at"))
-    done, took = time_of(start.at, span.moment("ended_at"))
-    place, data = Place(span.position, done), span.data
-    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(data, "data", "usage")):
-        asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
-        said = take_messages(data, "output", role=Role.ASSISTANT)
-        used = _TOKENS.of(span.used or None)
-        answer = place.with_counts(Counted(assistant=1, usage=used) if told else UNCOUNTED).reply(
-            answer_of(said),
-            used,
-            model=text(data, "model"),
-            response=text(data, "response_id"),
-            duration=took,
-            stop=said.stop,
-            rest=rest(span.row),
-        )
-        return TraceStep(
-            place=start,
-            prompt=asked.messages,
-            answer=answer,
-            captured=bool(said.messages),
-            unknown=said.unknown,
-        )
+    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(span.data, "data", "usage")):
+        return _answer(span, start, left, told=told)
     if span.kind == "function":
-        output = "" if data.get("output") is None else arguments(data.get("output"))
-        ended, broke = bool(text(span.row, "ended_at")), bool(at(span.row, "error"))
-        counts = Counted(calls=1, results=int(ended), errors=int(broke))
-        failed = broke or (False if ended else None)
-        name = text(data, "name")
-        place = place.with_counts(counts)
-        tool = place.result("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
-        given = None if data.get("input") is None else arguments(data.get("input"))
-        return TraceStep(tool=tool, arguments=given, problem=span.error)
+        return _tool(span, start)
     known = not span.kind or span.kind in _KINDS
     remark = start.remark(known_or(span.kind or "span", _KINDS), span.row, known=known)
     return TraceStep(remark=remark, turn=span.kind == "turn")
 
 
+def _answer(span: AgentSpan, start: Place, left: set[str], *, told: bool) -> TraceStep:
+    data, (done, took) = span.data, time_of(start.at, span.moment("ended_at"))
+    asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
+    said = take_messages(data, "output", role=Role.ASSISTANT)
+    used = _TOKENS.of(span.used or None)
+    place = Place(span.position, done, Counted(assistant=1, usage=used) if told else UNCOUNTED)
+    answer = place.reply(
+        answer_of(said),
+        used,
+        model=text(data, "model"),
+        response=text(data, "response_id"),
+        duration=took,
+        stop=said.stop,
+        rest=rest(span.row),
+    )
+    return TraceStep(
+        place=start, prompt=asked.messages, answer=answer, captured=bool(said.messages), unknown=said.unknown
+    )
+
+
+def _tool(span: AgentSpan, start: Place) -> TraceStep:
+    data, (done, took) = span.data, time_of(start.at, span.moment("ended_at"))
+    output = "" if data.get("output") is None else arguments(data.get("output"))
+    ended, broke = bool(text(span.row, "ended_at")), bool(at(span.row, "error"))
+    place = Place(span.position, done, Counted(calls=1, results=int(ended), errors=int(broke)))
+    failed, name = broke or (False if ended else None), text(data, "name")
+    tool = place.result("", output, name=name, failed=failed, duration=took, rest=json_text(span.row))
+    given = None if data.get("input") is None else arguments(data.get("input"))
+    return TraceStep(tool=tool, arguments=given, problem=span.error)
+
+
 def _end(spans: Sequence[AgentSpan]) -> tuple[str, str]:
     failed = [span for span in spans if span.error and span.kind in ("agent", "turn", "task")]
-    for span in failed:
-        if span.error.startswith(_GUARDRAIL):
-            return "guardrail", f"span error: {_GUARDRAIL}"
-        if span.error.startswith(_MAX_TURNS):
-            return "limit:turns", f"span error: {_MAX_TURNS}"
+    for span, (words, end) in product(failed, _STOPS):
+        if span.error.startswith(words):
+            return end, f"span error: {words}"
     if failed:
         return "error", f"error of a span of type {failed[-1].kind}"
-    roots = [span for span in spans if not text(span.row, "parent_id")]
-    if not roots or not all(text(span.row, "ended_at") for span in roots):
+    roots = [text(span.row, "ended_at") for span in spans if not text(span.row, "parent_id")]
+    if not roots or not all(roots):
         return "open", "the outermost span has no end"
     return "finished", "the outermost span ended without an error"

@@ -57,7 +57,7 @@ def conversation(
 
     `odd` is told at its beginning.
     """
-    answered = (n for n, row in enumerate(listed) if any(not _is_given(message) for message in row.said))
+    answered = (n for n, row in enumerate(listed) if not all(map(_is_given, row.said)))
     first = next(answered, len(listed))
     given = tuple(message for row in listed[:first] for message in row.said)
     where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
@@ -67,14 +67,17 @@ def conversation(
         if row.lost:
             problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
             yield row.place.problem(UNKNOWN_PART, problem)
-        if index < first:
-            if row.rest:
-                yield row.place.remark("unmapped", rest=row.rest)
-            continue
-        for part, message in enumerate(row.said):
-            yield _item(message, row.place, "" if part else row.rest)
-        if not row.said:
-            yield row.place.problem("no_message", "not a message", rest=row.rest)
+        if index >= first:
+            yield from _items(row)
+        elif row.rest:
+            yield row.place.remark("unmapped", rest=row.rest)
+
+
+def _items(row: ChatMessage) -> Iterator[Item]:
+    for part, message in enumerate(row.said):
+        yield _item(message, row.place, "" if part else row.rest)
+    if not row.said:
+        yield row.place.problem("no_message", "not a message", rest=row.rest)
 
 
 def _is_given(message: Message) -> bool:

@@ -11,7 +11,7 @@ there on is known exactly.
 import re
 from collections.abc import Iterator
 
-from refold.importers.content import UsageNames, take_call
+from refold.importers.content import take_call
 from refold.importers.fields import (
     JSON,
     at,
@@ -33,6 +33,7 @@ from refold.importers.registry import FormatMatch
 from refold.importers.session import Session, SessionFormat
 from refold.importers.session_rows import Noise, Row, cut_to_summary, since, unread_parts
 from refold.importers.source import Source
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role, ToolError
 
@@ -162,7 +163,7 @@ class _Pi(Session):
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row)
             case "custom_message":
-                yield self._say(row, take_spoken(row.value), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(row.value), "harness")
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -182,13 +183,14 @@ class _Pi(Session):
                 yield self._result(row, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
                 # The model is told of it with the next prompt, and not asked for an answer to it.
-                yield self._say(row, take_shell(message), "shell", UNCOUNTED)
+                yield self._say(row, take_shell(message), "shell")
             case "custom" | "hookMessage":
-                yield self._say(row, take_spoken(message), "harness", UNCOUNTED)
+                yield self._say(row, take_spoken(message), "harness")
             case _:
                 yield row.noise()
 
-    def _say(self, row: Row, said: str, by: str, counts: Counted | None = None) -> Said:
+    def _say(self, row: Row, said: str, by: str) -> Said:
+        counts = None if by == "user" else UNCOUNTED  # Pi's own entries are none of its messages
         return row.place.with_counts(counts).message(said, by, rest=row.rest())
 
     def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
@@ -229,7 +231,7 @@ class _Pi(Session):
     def _branch(self, row: Row) -> Iterator[Item]:
         """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
         if text(row.value, "type") == "branch_summary":
-            yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness", UNCOUNTED)
+            yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness")
         else:
             yield row.remark("subagent")
 

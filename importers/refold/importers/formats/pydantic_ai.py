@@ -6,7 +6,7 @@ a failed call came back; one that names none is the framework asking for another
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refold.importers.content import UsageNames, end_of, take_call
+from refold.importers.content import end_of, take_call
 from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
@@ -26,9 +26,11 @@ from refold.importers.fields import (
     take_time,
     text,
 )
-from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread, add_counts
+from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
+from refold.importers.tallies import add_counts
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 
@@ -254,17 +256,7 @@ class _MessageHistory:
         """Beginning, what happened, end."""
         head = [row for _, row in self.listed]
         end, times, counts = self._end(), self._times(), add_counts(map(_message, head[: self.first]))
-        yield RunBegan(
-            position=self.listed[0][0],
-            at=instant(at(head[0], "timestamp")),
-            key=self.labels.get("conversation_id", self.key),
-            messages=tuple(message for row in head[: self.first] for message in take_opening(row)),
-            model=next((name for row in head if (name := text(row, "model_name"))), ""),
-            labels=self.labels,
-            rest=self.around,
-            counts=counts,
-            unsaid=TOKENS.unsaid(at(row, "usage") for row in head),
-        )
+        yield self._began(head, counts)
         for index, (position, row) in enumerate(self.listed):
             given = index < self.first
             # What the run began with has one time, that of the first.
@@ -280,6 +272,19 @@ class _MessageHistory:
             else:
                 yield place.problem("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
         yield Place(self.listed[-1][0]).end(end, times)
+
+    def _began(self, head: Sequence[JSON], counts: Counted | None) -> RunBegan:
+        return RunBegan(
+            position=self.listed[0][0],
+            at=instant(at(head[0], "timestamp")),
+            key=self.labels.get("conversation_id", self.key),
+            messages=tuple(message for row in head[: self.first] for message in take_opening(row)),
+            model=next((name for row in head if (name := text(row, "model_name"))), ""),
+            labels=self.labels,
+            rest=self.around,
+            counts=counts,
+            unsaid=TOKENS.unsaid(at(row, "usage") for row in head),
+        )
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
         """A request; `given`: it stands before the first answer, so its prompts and instructions begin the

@@ -21,7 +21,6 @@ from copy import deepcopy
 
 from msgspec.structs import replace
 
-from refold.importers.content import UsageNames
 from refold.importers.fields import (
     JSON,
     at,
@@ -44,6 +43,7 @@ from refold.importers.session import End, Session, SessionFormat
 from refold.importers.session_rows import BEGINNING, Cut, Noise, Row, unread_parts
 from refold.importers.source import Source
 from refold.importers.tallies import count_items
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
@@ -111,25 +111,32 @@ class _QwenCode(Session):
         """
         last: Row | None = None
         calls = set[str]()
-        for row in self.rows:
-            if not isinstance(row, Row) or text(row.value, "type") not in _SPOKE:
-                continue
-            if text(row.value, "uuid") in left or (_is_side(row.value) and not self.alone):
-                continue
+        ours = (row for row in self.rows if isinstance(row, Row) and self._is_ours(row, left))
+        for row in ours:
             if text(row.value, "type") == "tool_result":
                 named = [call for call in _responses(row.value) if call in calls]
-                self.late.update({call: row for call in named if call not in self.late})
+                for call in named:
+                    self.late.setdefault(call, row)
                 last = None if len(named) < len(_responses(row.value)) else last
             elif text(row.value, "type") == "user":
                 last = None
             else:
-                # A row that repeats the id of the one before it is a part of that answer.
-                if last is not None and text(last.value, "uuid") != text(row.value, "uuid"):
-                    asked = _called(last.value)
-                    if asked or "usageMetadata" not in last.value:
-                        self.withdrawn[last.number] = asked
-                        calls.update(asked)
+                calls.update(self._withdraw(last, row) if last is not None else ())
                 last = row
+
+    def _is_ours(self, row: Row, left: frozenset[str]) -> bool:
+        """Whether a row says something on the path of this conversation."""
+        spoke = text(row.value, "type") in _SPOKE and text(row.value, "uuid") not in left
+        return spoke and (self.alone or not _is_side(row.value))
+
+    def _withdraw(self, answer: Row, following: Row) -> tuple[str, ...]:
+        """Note an answer that another follows at once; its calls."""
+        # A row that repeats the id of the one before it is a part of that answer.
+        asked, part = _called(answer.value), text(answer.value, "uuid") == text(following.value, "uuid")
+        if part or not (asked or "usageMetadata" not in answer.value):
+            return ()
+        self.withdrawn[answer.number] = asked
+        return asked
 
     def begin(self) -> RunBegan:
         place = self.first.place if self.first else Place("line 1")
@@ -160,10 +167,7 @@ class _QwenCode(Session):
             yield from unread_parts(row, message, ("parts",), keys, _PARTS)
         match kind:
             case "user":
-                subtype = text(row.value, "subtype")
-                by = "user" if subtype in ("", "mid_turn_user_message") else "harness"
-                said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
-                yield row.place.message(said, by, rest=self._left_of(row))
+                yield self._typed(row)
             case "assistant":
                 yield self._answer(row)
                 if row.number in self.withdrawn:
@@ -176,6 +180,11 @@ class _QwenCode(Session):
                 yield self._system(row)
             case _:
                 yield row.noise(known=False)
+
+    def _typed(self, row: Row) -> Item:
+        by = "user" if text(row.value, "subtype") in ("", "mid_turn_user_message") else "harness"
+        said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
+        return row.place.message(said, by, rest=self._left_of(row))
 
     def _left_of(self, row: Row) -> str:
         """JSON text of what is left of a row beside what each row says of the session."""

@@ -95,35 +95,40 @@ WHO_WHEN = WhoWhen()
 def _run(value: JsonValue) -> Iterator[Item]:
     listed, place = take_rows(value.value, "history"), f"{value.position}.history"
     end, failed = _end(listed[-1] if listed else None), _index(value.value)
-    opening = (Message(role=Role.USER, text=take_words(listed[0], "content")),) if listed else ()
+    places = [Place(f"{place}[{index}]") for index in range(len(listed))]
+    given = tuple(Message(role=Role.USER, text=take_words(task, "content")) for task in listed[:1])
     level = table(value.value).get("level")
     key = take_text(value.value, "question_ID") or "question"
     found = {name: take(value.value, name) for name in _FOUND if name in table(value.value)}
     yield RunBegan(
-        f"{place}[0]" if listed else value.position,
+        (places[0] if places else value.place).position,
         rest=rest(value.value),
         key=key,
-        messages=opening,
+        messages=given,
         agent="who-when",
         labels={"level": str(level)} if isinstance(level, str | int) else {},
         unsaid=("tool_messages", "tool_calls", "tool_results", "tool_errors"),
     )
-    for index, message in enumerate(listed):
-        where = Place(f"{place}[{index}]")
-        if index:
-            yield _message(message, where)
-            if _speaker(message) in _ACTING:
-                yield where.remark(UNCALLED)
-        else:
-            take_if(message, "role", "human", "user")
-            if left := rest(message):
-                yield where.remark("unmapped", rest=left)
+    for index, (message, where) in enumerate(zip(listed, places, strict=True)):
+        yield from _told(message, where) if index else _left(message, where)
         if index == failed:
             yield where.remark("score:mistake", {**found})
-    if found and not (failed is not None and failed < len(listed)):
+    if found and failed not in range(len(listed)):
         yield value.place.remark("score:mistake", {**found})
-    last = Place(f"{place}[{len(listed) - 1}]") if listed else value.place
-    yield last.end(end)
+    yield (places[-1] if places else value.place).end(end)
+
+
+def _left(task: JSON, where: Place) -> Iterator[Item]:
+    """What is left of the task."""
+    take_if(task, "role", "human", "user")
+    if left := rest(task):
+        yield where.remark("unmapped", rest=left)
+
+
+def _told(message: JSON, where: Place) -> Iterator[Item]:
+    yield _message(message, where)
+    if _speaker(message) in _ACTING:
+        yield where.remark(UNCALLED)
 
 
 def _index(value: JSON) -> int | None:

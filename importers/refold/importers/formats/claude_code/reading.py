@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from refold.importers.content import UsageNames, larger, read_call
+from refold.importers.content import read_call
 from refold.importers.fields import JSON, Times, at, json_text, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.formats.claude_code.outline import Outline, OutlineEnding, is_side
@@ -33,6 +33,7 @@ from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, Qu
 from refold.importers.session import Draft, diagnose_repeat
 from refold.importers.session_rows import ALL, Cut, Forked, Noise, Row, only, unread_parts
 from refold.importers.source import fits
+from refold.importers.usage import UsageNames, larger
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 

@@ -11,11 +11,12 @@ the calls that were not permitted.
 import re
 from typing import Literal
 
-from refold.importers.content import UsageNames, end_of
-from refold.importers.fields import JSON, at, json_text, nano_usd, number, rows, table, text
+from refold.importers.content import end_of
+from refold.importers.fields import JSON, at, json_text, left, nano_usd, number, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.items import Tokens
 from refold.importers.session_rows import Row
+from refold.importers.usage import UsageNames
 from refold.reducers.failures import classify
 from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
 
@@ -296,17 +297,14 @@ def leftover(row: Row, model: str = "") -> str:
     if found == "answer":  # of what else is said nobody asks which answer it is
         said += [(name, text(row.value, "message", name)) for name in ("id", "stop_reason")]
         said += [("model", model), ("stop_reason", None)]
-    message = {
-        key: value
-        for key, value in table(row.value, "message").items()
-        if key != "content" and (key, value) not in said
-    }
-    if left := [rest for block in blocks(row.value) if (rest := _block_left(block, found))]:
-        message["content"] = list(left)
+    around = left(row.value.get("message"), "content")
+    message = {key: value for key, value in around.items() if (key, value) not in said}
+    if parts := [part for block in blocks(row.value) if (part := _block_left(block, found))]:
+        message["content"] = list(parts)
     elif not isinstance(content := at(row.value, "message", "content"), str | list | None):
         message["content"] = content
     told = ("type", "message") if row.at is None else ("type", "message", "timestamp")
-    whole: dict[str, JSON] = {key: value for key, value in row.value.items() if key not in told}
+    whole = left(row.value, *told)
     if message:
         whole["message"] = message
     return json_text(whole) if whole else ""
@@ -324,10 +322,10 @@ def _block_left(block: JSON, of: Kind) -> JSON:
         "tool_use": ("type", "id", "name", "input") if of == "answer" else (),
         "tool_result": ("type", "tool_use_id", "is_error") if of == "result" else (),
     }.get(text(block, "type"), ())
-    left = {key: value for key, value in block.items() if key not in known or not _is_taken(key, value)}
-    if known and text(block, "type") == "tool_result" and _plain(left.get("content")):
-        left.pop("content", None)
-    return left
+    kept = {key: value for key, value in block.items() if key not in known or not _is_taken(key, value)}
+    if known and text(block, "type") == "tool_result" and _plain(kept.get("content")):
+        kept.pop("content", None)
+    return kept
 
 
 def _is_taken(key: str, value: JSON) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from refold.importers.fields import JSON, at, instant, table, text
+from refold.importers.fields import JSON, at, instant, left, table, text
 from refold.importers.formats.claude_code.rows import Kind, blocks, spoken
 from refold.importers.session_rows import MOST_HELD, Noise, Row
 
@@ -301,16 +301,10 @@ class SubAgents:
             agent = SubAgent(name, text(row.value, "parentToolUseID"), reported=True)
             self._by_name[name] = agent
             self.found.append(agent)
-        told, data = table(row.value, "data", "message"), table(row.value, "data")
-        again = text(data, "prompt").strip() in self._calls  # the words of the call, on every row
-        progress: dict[str, JSON] = {
-            key: value for key, value in row.value.items() if key not in ("data", "type", "timestamp")
-        }
-        progress["data"] = {
-            key: value
-            for key, value in data.items()
-            if key != "message" and not (key == "prompt" and (again or not value))
-        }
+        told, data = table(row.value, "data", "message"), left(row.value.get("data"), "message")
+        if not data.get("prompt") or text(data, "prompt").strip() in self._calls:
+            data.pop("prompt", None)  # the words of the call, on every row
+        progress: dict[str, JSON] = {**left(row.value, "data", "type", "timestamp"), "data": data}
         ours: dict[str, JSON] = {
             "isSidechain": True,
             "sessionId": text(row.value, "sessionId"),

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from refold.importers.fields import JSON, at, json_text, number, rows, table, take_text, text
+from refold.importers.fields import JSON, at, json_text, labels_of, number, rows, table, take_text, text
 from refold.importers.formats.codex.items import (
     ITEMS,
     SAYS,
@@ -130,14 +130,15 @@ class _Codex(Session):
         return place.end(end_of(self.task), self.times.edges())
 
     def begin(self) -> RunBegan:
-        meta = at(self.head.value, "payload") if self.head else None
+        head = self.head.value if self.head else None
+        meta = at(head, "payload")
         key = text(meta, "id") or text(meta, "session_id") or "session"
         template = take_text(meta, "base_instructions", "text")
         base = template or take_text(meta, "instructions")
-        labels = {key: text(meta, key) for key in ("cli_version", "originator", "cwd") if text(meta, key)}
+        labels = labels_of({key: text(meta, key) for key in ("cli_version", "originator", "cwd")})
         labels |= {SYSTEM_LABEL: "template"} if template else {}
         place = self.head.place if self.head else Place("line 1")
-        self.times.see(at(self.head.value, "timestamp") if self.head else None, place.at)
+        self.times.see(at(head, "timestamp"), place.at)
         return RunBegan(
             place.position,
             place.at,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from refold.importers.content import UsageNames, each_of, read_call, unwrapped
+from refold.importers.content import read_call, unwrapped
 from refold.importers.fields import (
     JSON,
     at,
@@ -27,6 +27,7 @@ from refold.importers.fields import (
 )
 from refold.importers.items import Answered, Place, Returned, Said
 from refold.importers.session_rows import Row
+from refold.importers.usage import UsageNames, each_of
 from refold.reducers.failures import classify
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError

@@ -6,7 +6,6 @@ from copy import deepcopy
 
 import msgspec
 
-from refold.importers.content import UsageNames
 from refold.importers.fields import (
     JSON,
     Times,
@@ -53,6 +52,7 @@ from refold.importers.session import RESULT, End, Ending
 from refold.importers.session_rows import Noise, diagnose_apart, gather
 from refold.importers.source import Source
 from refold.importers.tallies import count_items
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, Usage
 from refold.reducers.source_marks import PARENT_LABEL
 from refold.reducers.vocabulary import Role, ToolError
@@ -227,30 +227,37 @@ class _Chat:
         between the results of a batch and the request that sends them: then they are in the record that
         follows.
         """
-        shown, keys = list[Message](), list[Shown]()
+        shown: list[Message] = []
         for message in record.messages():
-            if text(message, "type") == "user":
-                results = take_responses(message)
-                said = take_said(message)
-                shown += map(_shown, results)
-                if said or not results:
-                    shown.append(Message(role=Role.USER, text=said))
-                    keys.append(("user", said))
-            elif text(message, "type") == "gemini":
-                shown.append(take_answer(message))
-                keys.append(("gemini", shown[-1].text))
-                shown += [take_result(call) for call in take_each(message, "toolCalls") if is_answered(call)]
+            shown += _take_shown(message)
             if (left := rest(message)) in self.told:
                 table(message).clear()
             self.told.add(left)
-        waiting = {call.id for call in shown[-1].calls} if shown else set[str]()
-        if waiting and following is not None:
-            sent = (each for each in _sent(following) if each.call in waiting and self._is_told(each))
-            shown += map(_shown, sent)
+        keys = [(_WHOSE[each.role], each.text) for each in shown if each.role in _WHOSE]
+        if shown and following is not None:
+            waiting = {call.id for call in shown[-1].calls}
+            shown += (
+                _shown(each) for each in _sent(following) if each.call in waiting and self._is_told(each)
+            )
         dropped = Counter(self.shown) - Counter(keys)
         why = "resume" if self.resumed else "compaction" if dropped else "history"
         self.shown = keys
         return Place(record.position).prompt(tuple(shown), why, rest(record.value))
+
+
+_WHOSE = {Role.USER: "user", Role.ASSISTANT: "gemini"}
+
+
+def _take_shown(message: JSON) -> Iterator[Message]:
+    """What the model is shown of a message of the chat."""
+    if text(message, "type") == "user":
+        results, said = take_responses(message), take_said(message)
+        yield from map(_shown, results)
+        if said or not results:
+            yield Message(role=Role.USER, text=said)
+    elif text(message, "type") == "gemini":
+        yield take_answer(message)
+        yield from (take_result(call) for call in take_each(message, "toolCalls") if is_answered(call))
 
 
 def _end_of_chat(item: Item | Noise) -> End | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.content import UsageNames, take_calls, unread, words
+from refold.importers.content import take_calls, unread, words
 from refold.importers.fields import (
     JSON,
     at,
@@ -30,8 +30,10 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.items import UNCOUNTED, Answered, Counted, Place, add_counts
+from refold.importers.items import UNCOUNTED, Answered, Counted, Place
 from refold.importers.source import MOST_SAID
+from refold.importers.tallies import add_counts
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 

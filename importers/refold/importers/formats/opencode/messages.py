@@ -6,11 +6,11 @@ fit, and later requests show that. Here the call is what the model asked for, an
 instead.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from refold.importers.content import UnreadCall, UsageNames, arguments, read_call
+from refold.importers.content import UnreadCall, arguments, read_call
 from refold.importers.fields import (
     JSON,
     at,
@@ -38,6 +38,7 @@ from refold.importers.items import (
     Returned,
 )
 from refold.importers.session_rows import BEGINNING, Cut
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
@@ -108,17 +109,21 @@ def read_message(message: JSON, where: Place, session: str, *, overflowed: bool 
         yield where.problem(UNKNOWN_PART, f"parts of a message that are not known here: {told}")
     match text(message, "info", "role"):
         case "user":
-            typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
-            lost = [*where.unknown_calls([part for part in parts if text(part, "type") == "tool"])]
-            said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
-            take(message, "info", "role")
-            rest_ = _left_of(message, session, text(message, "info", "id"))
-            yield where.message(said, "user" if typed else "harness", rest=rest_)
-            yield from lost
+            yield from _said(message, parts, where, session)
         case "assistant":
             yield from _answer(message, where, session, overflowed=overflowed)
         case _:
             yield where.remark("unmapped", message, known=False)
+
+
+def _said(message: JSON, parts: Sequence[JSON], where: Place, session: str) -> Iterator[Item]:
+    typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
+    lost = [*where.unknown_calls([part for part in parts if text(part, "type") == "tool"])]
+    said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
+    take(message, "info", "role")
+    left = _left_of(message, session, text(message, "info", "id"))
+    yield where.message(said, "user" if typed else "harness", rest=left)
+    yield from lost
 
 
 def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> Iterator[Item]:
@@ -131,29 +136,33 @@ def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> I
         for item in (_response(info, step, where, meant), *_results(step, where, meant, session))
     ]
     if told:
-        failed = None if name in ("", ABORTED) else where.remark("error", take(info, "error"))
+        failed = [] if name in ("", ABORTED) else [where.remark("error", take(info, "error"))]
         id_ = take_text(info, "id")
         take_text(info, "modelID")
         take(info, "role")
         yield replace(told[0], rest=_left_of(message, session, id_))
-        yield from told[1:]
-        if failed:
-            yield failed
+        yield from (*told[1:], *failed)
     if name == ABORTED:
         yield where.cancellation(problem, rest="" if told else json_text(message))
-    elif name and not told:
-        status = number(info, "error", "data", "statusCode")
-        yield where.failure(problem or name, status=status, rest=json_text(message))
-    elif not told and is_empty(message):
-        why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
-        yield where.failure("nothing of a response is recorded", why, rest=json_text(message))
     elif not told:
-        yield where.remark("unmapped", message)
+        yield _without_response(message, where, overflowed=overflowed)
     if meant:
         sent = tuple(_sent(item, meant) for item in told if isinstance(item, Answered | Returned))
         yield Cut(
             where.position, why="repaired", head=((BEGINNING, where.row - 1),), joins=sent, row=where.row
         )
+
+
+def _without_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
+    """An answer in which nothing of a response stands: its request failed, if it says so or holds nothing."""
+    error, name = at(message, "info", "error"), text(message, "info", "error", "name")
+    if name:
+        problem, status = text(error, "data", "message"), number(error, "data", "statusCode")
+        return where.failure(problem or name, status=status, rest=json_text(message))
+    if is_empty(message):
+        why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
+        return where.failure("nothing of a response is recorded", why, rest=json_text(message))
+    return where.remark("unmapped", message)
 
 
 def _meant(message: JSON) -> dict[str, str]:
@@ -269,7 +278,7 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
         take(part, "type")
         call, name, state = take_text(part, "callID"), take_text(part, "tool"), take(part, "state")
         name, began = meant.get(call, name), text(state, "metadata", "sessionId")
-        begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
+        ended = instant(at(state, "time", "end"))
         place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
         lost = [*place.subagent_calls(at(state, "metadata"))] if name == _TASK else []
         if not table(state) or (text(state, "raw") and not table(state, "input")):
@@ -285,11 +294,16 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
             _take_output(state),
             name=name,
             failed=failed,
-            duration=max(0, ended - begun) if begun and ended else 0,
+            duration=_duration(state),
             began=began if began != session else "",
             rest=rest(state),
         )
         yield from lost
+
+
+def _duration(state: JSON) -> int:
+    begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
+    return max(0, ended - begun) if begun and ended else 0
 
 
 def _take_output(state: JSON) -> str:

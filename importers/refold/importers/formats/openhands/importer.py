@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import UsageNames, plus, take_tools
+from refold.importers.content import take_tools
 from refold.importers.documents import ANY, Document, beginning, document, leading
 from refold.importers.fields import (
     JSON,
@@ -33,6 +33,7 @@ from refold.importers.formats.openhands.v1 import EventConversation
 from refold.importers.items import Answered, Item, Place, RunBegan, Tokens, Unread
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source, decoded
+from refold.importers.usage import UsageNames, plus
 from refold.reducers.messages import Usage
 
 _STATE_TOKENS = UsageNames(

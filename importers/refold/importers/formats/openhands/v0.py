@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import CHAT_TOKENS, UsageNames, agree, calls_of, read_call, unread, words
+from refold.importers.content import agree, calls_of, read_call, unread, words
 from refold.importers.fields import (
     JSON,
     at,
@@ -39,6 +39,7 @@ from refold.importers.fields import (
 )
 from refold.importers.formats.openhands.v1 import RecordedEvent, condensed
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, Returned
+from refold.importers.usage import CHAT_TOKENS, UsageNames
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Refuser, Role
 
@@ -132,26 +133,36 @@ def _event(event: JSON, place: Place, around: _Around) -> RecordedEvent:
     action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
     take_if(event, "id", place.row)
     if action == "condensation":
-        first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
-        between = (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
-        return condensed(own, place.remark("condensation", event), at(event, "args"), between=between)
+        remark = place.remark("condensation", event)
+        return condensed(own, remark, at(event, "args"), between=_forgotten(event))
     if is_answer(event):
         return _answered(event, own, place, around)
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
         item = _said(event, take_text(event, "args", "content"), place.with_counts(counts), around)
         return RecordedEvent(id=own, item=item)
-    if (kind or "null") not in ("null", "agent_state_changed", "recall"):
-        more = place.remark("approval", {"decision": "reject"}) if kind == "user_rejected" else None
-        lost = None if kind in _KINDS else next(place.unknown_calls(event), None)
-        item = _observed(event, around, place)
-        return RecordedEvent(id=own, item=item, more=more if isinstance(item, Returned) else lost)
+    if kind not in ("", "null", "agent_state_changed", "recall"):
+        return _observation(event, own, place, around)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
         return RecordedEvent(id=own, item=place.cancellation(by=by, rest=json_text(event)))
-    known = (action or kind) in _KINDS or (action or kind) in _STATES
-    item = place.remark(_what(action or kind), event, known=known)
+    what = action or kind
+    item = place.remark(_what(what), event, known=what in _KINDS or what in _STATES)
     return RecordedEvent(id=own, placed="recall" in (action, kind), item=item)
+
+
+def _forgotten(event: JSON) -> tuple[int, int]:
+    """The first and the last event that a condensation leaves out."""
+    first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
+    return (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
+
+
+def _observation(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
+    kind = text(event, "observation")
+    more = place.remark("approval", {"decision": "reject"}) if kind == "user_rejected" else None
+    lost = None if kind in _KINDS else next(place.unknown_calls(event), None)
+    item = _observed(event, around, place)
+    return RecordedEvent(id=own, item=item, more=more if isinstance(item, Returned) else lost)
 
 
 def _answered(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.content import end_of, sum_counts, take_tools
-from refold.importers.fields import JSON, json_text, take_if, text
+from refold.importers.content import end_of, take_tools
+from refold.importers.fields import JSON, json_text, labels_of, take_if, text
 from refold.importers.formats.otel import names as otel_names
 from refold.importers.formats.otel import spans as otel_spans
 from refold.importers.formats.otel.names import is_outer, operation
@@ -22,6 +22,7 @@ from refold.importers.message_shapes import Read
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import Trace, TraceStep, answer_of, time_of
+from refold.importers.usage import sum_counts
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.store.foreign import MAGIC
@@ -76,6 +77,11 @@ def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[
         above = by_id.get(above.parent)
     if operation(span) == "agent":
         return span, True
+    return _nearest(span, by_id, agents)
+
+
+def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[Span, bool]:
+    """The agent of a span above which none stands: the tightest around it, else one of its trace."""
     begun = bisect_right(agents, _start(span), key=_start)
     around = next(
         (agent for agent in reversed(agents[max(0, begun - _NEAR) : begun]) if is_outer(agent, span)), None
@@ -92,15 +98,8 @@ def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[
 
 def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
     """No agent was recorded, or its span was lost: one run a conversation, a trace where none is named."""
-    groups: dict[str, list[Span]] = {}
-    names: dict[str, str] = {}
-    for span in spans:
-        if conversation := text(span.attributes, "gen_ai.conversation.id"):
-            names.setdefault(span.trace, conversation)
-    for span in spans:
-        own = text(span.attributes, "gen_ai.conversation.id") or names.get(span.trace, span.trace)
-        groups.setdefault(own, []).append(span)
-    kept = {key: group for key, group in groups.items() if any(operation(span) for span in group)}
+    groups = _conversations(spans)
+    kept = {key: group for key, group in groups.items() if any(map(operation, group))}
     spare = [span for key, group in groups.items() if key not in kept for span in group]
     if not kept:
         return ()
@@ -110,6 +109,18 @@ def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
         SpanTree(key or "spans", None, tuple(SpanMember(span) for span in sorted(group, key=_start)))
         for key, group in sorted(kept.items(), key=lambda pair: min(map(_start, pair[1])))
     )
+
+
+def _conversations(spans: Sequence[Span]) -> dict[str, list[Span]]:
+    groups: dict[str, list[Span]] = {}
+    names: dict[str, str] = {}
+    for span in spans:
+        if conversation := text(span.attributes, "gen_ai.conversation.id"):
+            names.setdefault(span.trace, conversation)
+    for span in spans:
+        own = text(span.attributes, "gen_ai.conversation.id") or names.get(span.trace, span.trace)
+        groups.setdefault(own, []).append(span)
+    return groups
 
 
 def _keys(wanted: Sequence[str]) -> list[str]:
@@ -149,7 +160,10 @@ def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]
     happened = [member.span for member in tree.members if operation(member.span) in {"chat", "tool"}]
     if not happened:
         return "unknown", "no agent's span, no chat, no tool"
-    last = happened[-1]
+    return _ended_with(happened[-1], answers)
+
+
+def _ended_with(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     if operation(last) == "tool" or last.end is None:
         return "open", "no agent's span; the last span is a tool's or has no end"
     if last.failed:
@@ -266,7 +280,7 @@ class _SpanRun:
             agent=text(head.attributes, "gen_ai.agent.name"),
             tools=self.tools,
             settings={name: json_text(value) for name, value in settings.items() if value is not None},
-            labels={name: value for name, value in labels.items() if value},
+            labels=labels_of(labels),
             unsaid=unsaid(self.tree),
             counts=UNCOUNTED,
         )

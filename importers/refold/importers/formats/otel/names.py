@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
-from refold.importers.content import UsageNames, arguments, calls_of, plain, unwrapped
+from refold.importers.content import arguments, calls_of, plain, unwrapped
 from refold.importers.fields import JSON, at, nano_usd, number, rows, table, text
 from refold.importers.formats.otel.spans import Attributes, Span
 from refold.importers.message_shapes import Read, instructed, take_messages
+from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
 
@@ -190,16 +191,7 @@ def _of_ai_sdk(own: Attributes) -> Read:
 
 def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
     """Messages in attributes `gen_ai.prompt.N.role`, `.content`, `.tool_calls.M.name` and so on."""
-    made: dict[int, dict[str, JSON]] = defaultdict(dict)
-    calls: dict[int, dict[int, dict[str, JSON]]] = defaultdict(lambda: defaultdict(dict))
-    for name, value in own.items():
-        found = _NUMBERED.match(name)
-        if not found or found[1] != which or len(found[2]) > 6:
-            continue
-        if call := _CALL.match(found[3]):
-            calls[int(found[2])][int(call[1][:6])][call[2]] = value
-        else:
-            made[int(found[2])][found[3]] = unwrapped(value) if found[3] == "content" else value
+    made, calls = _by_number(own, which)
     listed: list[JSON] = []
     for index in sorted({*made, *calls}):
         asked: list[JSON] = [
@@ -208,6 +200,24 @@ def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
         role = "assistant" if which == "completion" else "user"
         listed.append({"role": role, **made[index], **({"tool_calls": asked} if asked else {})})
     return take_messages(listed).messages if listed else ()
+
+
+_ByNumber = dict[int, dict[str, JSON]]
+
+
+def _by_number(own: Attributes, which: str) -> tuple[_ByNumber, dict[int, _ByNumber]]:
+    """The fields of each message, and of each of its calls, by their numbers."""
+    made: _ByNumber = defaultdict(dict)
+    calls: dict[int, _ByNumber] = defaultdict(lambda: defaultdict(dict))
+    for name, value in own.items():
+        found = _NUMBERED.match(name)
+        if not found or found[1] != which or len(found[2]) > 6:
+            continue
+        if call := _CALL.match(found[3]):
+            calls[int(found[2])][int(call[1][:6])][call[2]] = value
+        else:
+            made[int(found[2])][found[3]] = unwrapped(value) if found[3] == "content" else value
+    return made, calls
 
 
 def _said(span: Span) -> tuple[Message, ...]:

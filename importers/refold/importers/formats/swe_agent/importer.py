@@ -24,6 +24,7 @@ from refold.importers.fields import (
     JSON,
     at,
     join_rests,
+    labels_of,
     nanoseconds,
     number,
     rest,
@@ -46,9 +47,10 @@ from refold.importers.formats.swe_agent.turns import (
     take_message,
     turns,
 )
-from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan, add_counts
+from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source, decoded
+from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 
@@ -97,7 +99,7 @@ class SweAgent(msgspec.Struct, frozen=True):
             messages=given,
             model=model,
             agent="swe-agent",
-            labels={name: label for name, label in labels.items() if label},
+            labels=labels_of(labels),
             unsaid=("tool_errors",),
             rest=join_rests(rest(doc), run.conversation.take_unsaid()),
             counts=add_counts(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,

@@ -1,0 +1,116 @@
+"""How a run begins, by what stands up to its first answer: the messages of the first request, and when."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import msgspec
+
+from refold.importers.derivation.gap import is_persons
+from refold.importers.derivation.units import Unit, aligned, key_of, said_message, units_of
+from refold.importers.items import Item, Prompted, Remarked, Returned, RunBegan, Said, Unread, message_of
+from refold.reducers.messages import Message
+from refold.reducers.vocabulary import Role
+
+
+class FirstWindow(msgspec.Struct, frozen=True):
+    """The messages of the first request. `task` is the index of the person's first one, None: nobody knows
+    better.
+
+    `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls
+    without a result, or results without a call; `orphans` results that no call waited for.
+    """
+
+    messages: tuple[Message, ...]
+    task: int | None
+    hidden: tuple[Unit, ...]
+    halves: tuple[Unit, ...]
+    orphans: tuple[Returned, ...]
+
+
+def opened(items: Sequence[Item]) -> FirstWindow:
+    """What these items, up to the first answer, make of a run's beginning.
+
+    A recorded prompt has the last word.
+    """
+    said: list[Message] = []
+    shown: list[Message] = []
+    orphans: list[Returned] = []
+    for item in items:
+        match item:
+            case RunBegan(messages=messages):
+                said += messages
+                shown += messages
+            case Prompted(messages=messages):
+                shown = list(messages)
+            case Returned() if not _waited_for(shown):
+                orphans.append(item)
+            case Said() | Returned():
+                said.append(_message(item))
+                shown.append(said[-1])
+            case _:
+                pass
+    units = units_of(shown)
+    lawful = tuple(chain.from_iterable(unit.lawful() for unit in units))
+    return FirstWindow(
+        messages=lawful,
+        task=_place_of_task(items, lawful),
+        hidden=tuple(_left_out(units_of(said), units)),
+        halves=tuple(unit for unit in units if not unit.whole),
+        orphans=tuple(orphans),
+    )
+
+
+def began_at(items: Sequence[Item], asked: Item | None) -> int:
+    """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if
+    nobody says.
+
+    With the person's first message, for what a harness wrote before it may be minutes older, and no model was
+    waited for; else with whatever was said first, and only where nothing was, with what was noted. Always the
+    earliest of such: what heads a file may have been written after what follows it.
+    """
+    answer = [asked] if asked else []
+    prompts = [item for item in items if _is_task(item)]
+    given = any(map(_gives_task, items))
+    said = [item for item in items if not isinstance(item, Remarked | Unread)]
+    for these in ([] if given else prompts, [*said, *answer], items):
+        if found := _times(these):
+            return min([*found, *_times(answer)])
+    return 0
+
+
+def _is_task(item: Item) -> bool:
+    return isinstance(item, Said) and is_persons(item) and item.role is Role.USER
+
+
+def _gives_task(item: Item) -> bool:
+    return isinstance(item, RunBegan) and any(message.role is Role.USER for message in item.messages)
+
+
+def _times(items: Iterable[Item]) -> list[int]:
+    return [item.at for item in items if item.at is not None]
+
+
+def _waited_for(shown: Sequence[Message]) -> bool:
+    """Whether the last reply has a call without a result still."""
+    reply = next((message for message in reversed(shown) if message.role is not Role.TOOL), None)
+    if reply is None or reply.role is not Role.ASSISTANT:
+        return False
+    results = next(place for place, message in enumerate(reversed(shown)) if message is reply)
+    return len(reply.calls) > results
+
+
+def _message(item: Said | Returned) -> Message:
+    if isinstance(item, Said):
+        return said_message(item)
+    return msgspec.structs.replace(message_of(item), name=item.name or None)
+
+
+def _place_of_task(items: Sequence[Item], messages: Sequence[Message]) -> int | None:
+    task = next((item for item in items if isinstance(item, Said) and _is_task(item)), None)
+    wanted = None if task is None else key_of(said_message(task))
+    return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
+
+
+def _left_out(said: list[Unit], shown: list[Unit]) -> Iterable[Unit]:
+    matched = set(aligned([unit.keys for unit in said], [unit.keys for unit in shown]))
+    return (unit for place, unit in enumerate(said) if place not in matched)

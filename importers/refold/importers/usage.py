@@ -1,0 +1,116 @@
+"""The tokens of a request, by the names that formats have for them."""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from operator import add
+
+import msgspec
+
+from refold.importers.fields import JSON, at, number, table, take
+from refold.reducers.messages import Usage
+
+
+class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
+    """The names by which a format tells the tokens of a request: for each kind some, of which the first that
+    counts holds.
+
+    A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but
+    beside it.
+    """
+
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+    cache_read: tuple[str, ...] = ()
+    cache_write: tuple[str, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    beside: bool = False
+
+    def of(self, said: JSON) -> Usage | None:
+        """The usage that an object tells, None where there is none."""
+        counted = isinstance(said, dict)
+        return self._used([_first(said, each) for each in self._kinds()]) if counted else None
+
+    def take(self, value: JSON, *path: str) -> Usage | None:
+        """The usage that the object there tells, taken out of it, None where there is none."""
+        found = at(value, *path)
+        if not isinstance(found, dict):
+            return None
+        used = self._used([_take_first(found, each) for each in self._kinds()])
+        if not found:
+            take(value, *path)
+        return used
+
+    def _kinds(self) -> tuple[tuple[str, ...], ...]:
+        return self.input, self.output, self.cache_read, self.cache_write, self.reasoning
+
+    def _used(self, counts: Iterable[int]) -> Usage:
+        sent, got, read, written, thought = counts
+        sent += read + written if self.beside else 0
+        return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
+
+    def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
+        """The kinds of tokens of which none of these objects says anything, as `RunCounts` calls them."""
+        known = {name for one in said for name in table(one)}
+        kinds = {
+            "input_tokens": self.input,
+            "cache_read_tokens": self.cache_read,
+            "cache_write_tokens": self.cache_write,
+            "output_tokens": self.output,
+        }
+        return tuple(kind for kind, names in kinds.items() if not known & {*names})
+
+
+CHAT_TOKENS = UsageNames(
+    input=("prompt_tokens", "input_tokens"),
+    output=("completion_tokens", "output_tokens"),
+    cache_read=("prompt_tokens_details/cached_tokens", "input_tokens_details/cached_tokens"),
+    reasoning=("completion_tokens_details/reasoning_tokens",),
+)
+"""As OpenAI's APIs report them, and who copies them."""
+
+
+def _first(said: JSON, names: Iterable[str]) -> int:
+    return next((count for name in names if (count := number(said, *_path(name)))), 0)
+
+
+def _take_first(said: JSON, names: Iterable[str]) -> int:
+    """The same, taken from under each of the names that has it."""
+    counts = [(name, number(said, *_path(name))) for name in names]
+    found = next((count for _, count in counts if count), 0)
+    for name, count in counts:
+        if count == found:
+            take(said, *_path(name))
+    return found
+
+
+@cache
+def _path(name: str) -> list[str]:
+    return name.split("/")
+
+
+def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:
+    """Two usages together, each kind of token by the same rule."""
+    return Usage(
+        input=rule(one.input, other.input),
+        output=rule(one.output, other.output),
+        cache_read=rule(one.cache_read, other.cache_read),
+        cache_write=rule(one.cache_write, other.cache_write),
+        reasoning=rule(one.reasoning, other.reasoning),
+    )
+
+
+def larger(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Of two counts of one response the larger."""
+    return each_of(one, other, max) if one and other else one or other
+
+
+def plus(one: Usage, other: Usage) -> Usage:
+    """The tokens of both."""
+    return each_of(one, other, add)
+
+
+def sum_counts(said: Iterable[JSON], *names: str) -> int | None:
+    """The sum over these objects of the first of the counts that each has; None where none has one."""
+    found = (next((n for name in names if (n := number(one, name)) is not None), None) for one in said)
+    known = [count for count in found if count is not None]
+    return sum(known) if known else None
