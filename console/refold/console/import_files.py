@@ -62,6 +62,19 @@ def more(shown: int, count: int) -> Iterable[str]:
 
 def _sum(files: Sequence[FileDone]) -> str:
     read = [file for file in files if file.imported]
+    refused = sum(not file.imported and bool(file.code) for file in files)
+    parts = _count_read(read)
+    if skipped := len(files) - len(read) - refused:
+        parts.append(f"{figures.count(skipped)} skipped")
+    if refused:
+        parts.append(f"{figures.count(refused)} not imported")
+    if odd := [file.name for file in read if file.unread]:
+        named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
+        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
+    return "; ".join(parts)
+
+
+def _count_read(read: Sequence[FileDone]) -> list[str]:
     runs, events = sum(file.runs for file in read), sum(file.events for file in read)
     added = [file.added for file in read if file.added is not None]
     parts = [
@@ -69,14 +82,7 @@ def _sum(files: Sequence[FileDone]) -> str:
     ]
     if added and sum(added) < events:
         parts.append(f"{figures.count(sum(added))} of them new")
-    if skipped := sum(not file.imported and not file.code for file in files):
-        parts.append(f"{figures.count(skipped)} skipped")
-    if refused := sum(not file.imported and bool(file.code) for file in files):
-        parts.append(f"{figures.count(refused)} not imported")
-    if odd := [file.name for file in read if file.unread]:
-        named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
-        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
-    return "; ".join(parts)
+    return parts
 
 
 _BUFFER = 1 << 18

@@ -10,7 +10,7 @@ default is the parameter's own; what has none must be typed.
 
 import inspect
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -222,21 +222,9 @@ def command(name: str, function: Callable[..., Any]) -> click.Command:
     if "place" in own:
         typed.append(parameter("store", StorePath, None))
     typed.append(parameter("output", Output, None))
-    lists = {each.name for each in typed if each.multiple or each.nargs == -1}
 
     def call(**said: Any) -> int:
-        from refold.console.screen import Screen
-
-        said = {name: list(value) if name in lists else value for name, value in said.items()}
-        form = said.pop("output", None) or click.get_current_context().obj or OutputFormat.TEXT
-        given: dict[str, Any] = {"screen": Screen(form)}
-        if "place" in own:
-            from refold.console.locations import store_place
-
-            given["place"] = store_place(said.pop("store"))
-        for bundle, kind in bundles.items():
-            given[bundle] = kind(**{field: said.pop(field) for field in kind.__struct_fields__})
-        work = partial(function, **given, **said)
+        work = partial(function, **_arguments(said, bundles))
         code: int
         if not inspect.iscoroutinefunction(function):
             code = work()
@@ -247,6 +235,22 @@ def command(name: str, function: Callable[..., Any]) -> click.Command:
         return code
 
     return click.Command(name, callback=call, params=typed, help=function.__doc__)
+
+
+def _arguments(said: dict[str, Any], bundles: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command's function is given, of what was typed."""
+    from refold.console.screen import Screen
+
+    said = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
+    form = said.pop("output", None) or click.get_current_context().obj or OutputFormat.TEXT
+    given: dict[str, Any] = {"screen": Screen(form)}
+    if "store" in said:
+        from refold.console.locations import store_place
+
+        given["place"] = store_place(said.pop("store"))
+    for bundle, kind in bundles.items():
+        given[bundle] = kind(**{field: said.pop(field) for field in kind.__struct_fields__})
+    return given | said
 
 
 def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parameter:

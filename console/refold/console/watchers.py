@@ -193,37 +193,42 @@ def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
     """
     match event:
         case ev.RunStarted():
-            messages = event.content.messages if event.content else ()
-            task = messages[-1].text if messages else None if event.messages else ""
-            return [
-                ("run", f"{event.run} on {event.model}; {sentences.limits(event.policy)}"),
-                ("task", descriptions.task(task)),
-            ]
+            return _tell_start(event)
         case ev.ModelRequested():
             return [("asked", sentence(event))]
         case ev.ModelResponded():
-            text = event.content.text if event.content else ""
-            told = [("said", text)] if said and text.strip() else []
-            calls = [("call", call) for call in sentences.calls(event, _SHORT)]
-            return [*told, *calls, ("spent", sentences.answered(event))]
+            return _tell_answer(event, said=said)
         case ev.ModelFailed():
             return [("failed", sentence(event))]
         case ev.ToolReturned():
-            return [
-                (
-                    "error" if event.error else "result",
-                    f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}",
-                )
-            ]
-        case ev.ApprovalRequested(calls=calls, deadline=deadline):
-            until = "" if deadline is None else f" until {figures.clock(deadline)}"
-            return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]
-        case ev.StateChanged(target=target):
-            stops = target.terminal or target.awaits_operator
-            return [("end", f"{target}: {event.reason}")] if stops else []
+            result = f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}"
+            return [("error" if event.error else "result", result)]
+        case ev.ApprovalRequested():
+            return _tell_wait(event)
+        case ev.StateChanged(target=target) if target.terminal or target.awaits_operator:
+            return [("end", f"{target}: {event.reason}")]
         case _:
             remarked = remark(event)
             return [("note", descriptions.line(remarked))] if remarked else []
+
+
+def _tell_start(event: ev.RunStarted) -> list[tuple[str, str]]:
+    messages = event.content.messages if event.content else ()
+    task = messages[-1].text if messages else None if event.messages else ""
+    policy = sentences.limits(event.policy)
+    return [("run", f"{event.run} on {event.model}; {policy}"), ("task", descriptions.task(task))]
+
+
+def _tell_answer(event: ev.ModelResponded, *, said: bool) -> list[tuple[str, str]]:
+    text = event.content.text if event.content else ""
+    told = [("said", text)] if said and text.strip() else []
+    calls = [("call", call) for call in sentences.calls(event, _SHORT)]
+    return [*told, *calls, ("spent", sentences.answered(event))]
+
+
+def _tell_wait(event: ev.ApprovalRequested) -> list[tuple[str, str]]:
+    until = "" if event.deadline is None else f" until {figures.clock(event.deadline)}"
+    return [("waits", f"for approval of {', '.join(event.calls)}{until}: refold approvals @last")]
 
 
 def label_line(turn: int, word: str, text: str) -> str:

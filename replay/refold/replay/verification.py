@@ -236,7 +236,16 @@ class Verifier(Follower[Verification]):
             return str(why)
 
     def _misread(self, step: Step) -> str | None:
-        stored, event = step.stored, step.event
+        problem = (
+            self._misplaced(step.stored, step.event)
+            or _miswritten(step.stored, step.event)
+            or self._contradicted(step)
+        )
+        if problem is None:
+            self._state = step.after
+        return problem
+
+    def _misplaced(self, stored: Stored, event: ev.Event) -> str | None:
         if isinstance(event, ev.Fact | ev.Annotation) and event.at != stored.at:
             return f"its header says it happened at {stored.at}, its body at {event.at}"
         if isinstance(event, ev.RunStarted | ev.RunForked) and event.run != stored.run:
@@ -245,23 +254,15 @@ class Verifier(Follower[Verification]):
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
-        if _read_otherwise(stored, event):
-            return "a field stands twice in it: one reader goes by the first, another by the last"
-        if stored.content_digest is None and _says_something(event):
-            return "what was said is gone, and so is the digest of it, which an erasure leaves"
-        if not _are_digested(stored, event):
-            return "the digest in its body is not that of its content"
-        if isinstance(event, ev.LateResult) and event.fact.at != event.at:
-            return f"its body says it happened at {event.at}, and at {event.fact.at}"
-        if (fact := _fact_of(event)) is not None and (unlike := self._misfit(step.before, fact)):
+        return None
+
+    def _contradicted(self, step: Step) -> str | None:
+        """What of it is another by the state that it stands behind."""
+        event, fact = step.event, _fact_of(step.event)
+        if fact is not None and (unlike := self._misfit(step.before, fact)):
             return unlike
         self._cut += isinstance(event, ev.ToolReturned) and event.cut and event.content is not None
-        if isinstance(event, ev.StateDigested):
-            problem = self._wrong_digest(step.before, event)
-            if problem is not None:
-                return problem
-        self._state = step.after
-        return None
+        return self._wrong_digest(step.before, event) if isinstance(event, ev.StateDigested) else None
 
     def _misfit(self, state: RunState, fact: ev.Fact) -> str:
         try:
@@ -277,6 +278,18 @@ class Verifier(Follower[Verification]):
             return "the state that the log folds to is not the state that was digested here"
         wrong = [name for name, digest in derived.guards.items() if event.guards.get(name) != digest]
         return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
+
+
+def _miswritten(stored: Stored, event: ev.Event) -> str | None:
+    if _read_otherwise(stored, event):
+        return "a field stands twice in it: one reader goes by the first, another by the last"
+    if stored.content_digest is None and _says_something(event):
+        return "what was said is gone, and so is the digest of it, which an erasure leaves"
+    if not _are_digested(stored, event):
+        return "the digest in its body is not that of its content"
+    if isinstance(event, ev.LateResult) and event.fact.at != event.at:
+        return f"its body says it happened at {event.at}, and at {event.fact.at}"
+    return None
 
 
 def _are_digested(stored: Stored, event: ev.Event) -> bool:
