@@ -113,11 +113,8 @@ async def import_command(
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
     # A folder that was named is like a file that was: nothing of it imported is no success.
-    bare = [
-        path
-        for path in paths
-        if not any(given == path and (file.imported or file.code) for given, file in done)
-    ]
+    full = {path for path, file in done if file.imported or file.code}
+    bare = [path for path in paths if path not in full]
     for path in bare:
         note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
     codes = [file.code for _, file in done] + [WrongUse.exit_code for _ in bare]
@@ -158,7 +155,7 @@ async def _file(
                 into, source, found, partial(_reopen, file, size), sure=named is not None, waits=waits
             )
     except UnknownFormat as error:
-        if file.walked and not error.candidates and not file.sounds_like_one and not error.packed:
+        if _is_no_transcript(file, error):
             return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
         return _not_imported(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, import_files.Unreadable) as error:
@@ -168,6 +165,10 @@ async def _file(
     else:
         _tell(screen, file.name, told)
     return _done_with(file.name, told)
+
+
+def _is_no_transcript(file: FoundFile, error: UnknownFormat) -> bool:
+    return file.walked and not (error.candidates or file.sounds_like_one or error.packed)
 
 
 def _done_with(name: str, told: _ReadFile) -> FileDone:

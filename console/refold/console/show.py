@@ -1,7 +1,7 @@
 """`refold show`: what happened in a run."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import chain
 from typing import Annotated
 
@@ -67,9 +67,9 @@ async def show_command(
         step = "" if screen.json else await _next_step(store, told, state, place.option)
     if step:
         note(descriptions.line(f"next    refold {step}"))
+    if screen.live and last is not None:
+        note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
     if screen.live:
-        if last is not None:
-            note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
         note(f"next    refold audit {run}{place.option}")
     return Damaged.exit_code if told.damaged else 0
 
@@ -271,21 +271,27 @@ def _rows(turn: TurnRow) -> list[list[str]]:
         texts = ["(no answer)"]
     did = [(text, "") for text in texts] + [(_call(call), _result(call)) for call in turn.calls]
     did = did or [("(nothing)", "")]
-    cut = ["answer cut at the output limit"] if turn.stop == "max_tokens" else []
-    odd = [f"stop: {turn.stop}"] if turn.stop in ("content_filter", "stop_sequence", "other") else []
-    retried = [f"{turn.attempts} attempts"] if turn.attempts > 1 else []
     counts = [figures.count(known.sent(turn.usage)), figures.count(known.got(turn.usage))]
     figures_ = [
         *counts,
         figures.dollars(turn.cost_nanousd) if turn.stop else "-",
         figures.seconds(turn.duration),
-        "; ".join([*cut, *odd, *retried, *turn.marks]),
+        "; ".join([*_oddities(turn), *turn.marks]),
     ]
     (what, result), *more = did
     return [
         [turn.purpose if turn.purpose != "step" else str(turn.step), what, result, *figures_],
         *(["", *each, "", "", "", "", ""] for each in more),
     ]
+
+
+def _oddities(turn: TurnRow) -> Iterator[str]:
+    if turn.stop == "max_tokens":
+        yield "answer cut at the output limit"
+    if turn.stop in ("content_filter", "stop_sequence", "other"):
+        yield f"stop: {turn.stop}"
+    if turn.attempts > 1:
+        yield f"{turn.attempts} attempts"
 
 
 def _call(call: CallRow) -> str:

@@ -126,12 +126,8 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
             "checked": f"{counts}, {found.erased} of them erased, {found.digests} state digests derived again",
             "head": head,
             "state": found.agent_state,
-            "sizes": f"of {figures.counted(found.unmeasured, 'event')} not checked: their words are erased"
-            if found.unmeasured
-            else None,
-            "weights": f"of {figures.counted(found.unweighed, 'event')} not checked: {found.unweighable}"
-            if found.unweighed
-            else None,
+            "sizes": _unchecked(found.unmeasured, "their words are erased"),
+            "weights": _unchecked(found.unweighed, found.unweighable),
             "cut": f"of {cut} only what was kept was measured" if found.cut else None,
             "forked": [
                 f"events up to {each.seq} are those of run {each.run}, checked too" for each in found.prefixes
@@ -150,16 +146,21 @@ def _kind(kind: str) -> str:
     return f" ({kind})" if kind else ""  # not known of an event that cannot be read
 
 
+def _unchecked(events: int, why: str) -> str | None:
+    return f"of {figures.counted(events, 'event')} not checked: {why}" if events else None
+
+
+def _audit_verdict(found: Audit) -> str:
+    if found.damaged:
+        return "DAMAGED, cannot be followed to its end"
+    if found.differences:
+        return f"DIFFERS, {figures.counted(found.differences, 'time')}"
+    return "every decision follows from the facts" if found.clean else "cannot be judged whole"
+
+
 def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     """Say as text what an audit found."""
-    verdict = "every decision follows from the facts"
-    if found.damaged:
-        verdict = "DAMAGED, cannot be followed to its end"
-    elif found.differences:
-        verdict = f"DIFFERS, {figures.counted(found.differences, 'time')}"
-    elif not found.clean:
-        verdict = "cannot be judged whole"
-    screen.heading(f"run {found.run}: {verdict}")
+    screen.heading(f"run {found.run}: {_audit_verdict(found)}")
     agreed = "all agreed" if found.clean else "not all agreed"
     if found.damaged and not (found.differences or found.unreplayable or found.unasked):
         agreed = f"all agreed up to event {found.events}, then damaged"

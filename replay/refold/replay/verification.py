@@ -305,9 +305,15 @@ def _are_digested(stored: Stored, event: ev.Event) -> bool:
         return all(
             size.digest == digest_of(stored.salt, each) for size, each in zip(sizes, said, strict=False)
         )
-    if isinstance(event, ev.MessageInjected) and event.gap and (event.gap.source or event.gap.sources):
-        return True  # it is of the words in the frame, too, which stand elsewhere
-    return all(size.digest == digest_named(words, ev.named_in(event)) for size in sizes)
+    return _frames_words(event) or all(
+        size.digest == digest_named(words, ev.named_in(event)) for size in sizes
+    )
+
+
+def _frames_words(event: ev.Event) -> bool:
+    """Whether its digest is of the words in a frame, too, which stand elsewhere."""
+    gap = event.gap if isinstance(event, ev.MessageInjected) else None
+    return gap is not None and bool(gap.source or gap.sources)
 
 
 def _read_otherwise(stored: Stored, event: ev.Event) -> bool:

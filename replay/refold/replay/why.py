@@ -126,11 +126,17 @@ def _opinions(entry: Entry, state: RunState, before: int) -> Iterator[Opinion]:
         for inner in entry.entries:
             yield from _opinions(inner, state, before)
     elif isinstance(entry, Limits | TimeLimits):
-        place = entry.check if isinstance(entry, Limits) else "deadline" if entry.every else "preflight"
+        place = _place_of(entry)
         yield from (_of_limit(limit, state, place, before) for limit in entry.among(state.policy))
     elif isinstance(entry, Guards):
         here = (watch for watch in state.guards if watch.guard is None or entry.place in watch.guard.places)
         yield from (_of_guard(watch, state, entry.place, before) for watch in here)
+
+
+def _place_of(entry: Limits | TimeLimits) -> str:
+    if isinstance(entry, Limits):
+        return entry.check
+    return "deadline" if entry.every else "preflight"
 
 
 def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:

@@ -36,6 +36,7 @@ from refold.replay.whatif.mismatches import (
     next_ring,
     time_before,
 )
+from refold.replay.whatif.upper_bounds import add_tools
 from refold.replay.whatif.verdict import (
     ENDED_BY,
     MOST,
@@ -160,16 +161,13 @@ class RunPair:
         """
         if isinstance(fact, ev.RunStarted):
             self._tools = fact.tools
-        setup = self.derived.state.setup if self.derived.state.seq else None
-        if setup is None or Unknown.TOOLS not in setup.unknown:
+        state = self.derived.state
+        if not state.seq or Unknown.TOOLS not in state.setup.unknown:
             return
         if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours: it says what it offers
             self.offer(self._tools)
         elif isinstance(fact, ev.ModelResponded):
-            names = {tool.name for tool in setup.tools}
-            new = dict.fromkeys(call.name for call in fact.calls if call.name not in names)
-            if new:
-                self.offer((*setup.tools, *(ev.Manifest(name=name) for name in new)))
+            self.offer(add_tools(state.setup.tools, (call.name for call in fact.calls)))
 
     def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
         """Both runs have these tools."""
@@ -273,14 +271,11 @@ class RunPair:
         if subject is not None:
             found = name_subject(subject, found)
         stops = found.stops
-        verdict = (
-            Verdict.STOPS if stops else Verdict.INCONCLUSIVE if found.kind == "unknown" else Verdict.DIVERGES
-        )
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way
         spent = spend_of(state if exact else self.recorded.state)
         self.found = DivergencePoint(
-            verdict=verdict,
+            verdict=_verdict_of(found),
             fact=self.fact,
             seq=self.fact + place,
             turn=(state if stops or found.kind in OF_THE_FACT else self.recorded.state).spent.steps,
@@ -304,6 +299,12 @@ class RunPair:
         if subject is not None or found.stops:
             return subject
         return self._given.subject(self.recorded.state.policy, group)
+
+
+def _verdict_of(found: Mismatch) -> Verdict:
+    if found.stops:
+        return Verdict.STOPS
+    return Verdict.INCONCLUSIVE if found.kind == "unknown" else Verdict.DIVERGES
 
 
 def _read_clock(state: RunState, instant: int) -> ev.ClockRead:
