@@ -199,7 +199,7 @@ def find_files(path: Path) -> Sequence[FoundFile]:
     if not place.is_file():
         what = "is no file" if place.exists() else "does not exist"
         raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
-    return [FoundFile(place, _name(str(path)))]
+    return [FoundFile(place, clean(str(path)))]
 
 
 def _walk(folder: Path) -> Iterator[FoundFile]:
@@ -213,14 +213,14 @@ def _walk(folder: Path) -> Iterator[FoundFile]:
             state = place / _STATE if _STATE in files else place.parent / _STATE
             beside = (state,) if state.is_relative_to(folder) and _is_plain(state) else ()
             yield FoundFile(
-                place, _name(folder.name if shown == "." else shown), walked=True, parts=(*parts, *beside)
+                place, clean(folder.name if shown == "." else shown), walked=True, parts=(*parts, *beside)
             )
         for name in sorted(
             {*files} - taken - ({_STATE} if parts or (inner and _events(inner, os.listdir(inner))) else set())
         ):
             path = place / name
             yield FoundFile(
-                path, _name(path.relative_to(folder).as_posix()), walked=True, skipped=_reason_to_skip(path)
+                path, clean(path.relative_to(folder).as_posix()), walked=True, skipped=_reason_to_skip(path)
             )
 
 
@@ -245,10 +245,6 @@ def _reason_to_skip(path: Path) -> str:
     if stat.S_ISLNK(mode):
         return "a link: name it to follow it"
     return "" if stat.S_ISREG(mode) else "no regular file"
-
-
-def _name(text: str) -> str:
-    return clean(text)
 
 
 def _refuse(error: OSError) -> None:

@@ -112,13 +112,17 @@ async def import_command(
             done = await _all(screen, into, files, format)
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
+    codes = [file.code for _, file in done]
     # A folder that was named is like a file that was: nothing of it imported is no success.
-    full = {path for path, file in done if file.imported or file.code}
-    bare = [path for path in paths if path not in full]
-    for path in bare:
+    for path in _find_bare(paths, done):
         note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
-    codes = [file.code for _, file in done] + [WrongUse.exit_code for _ in bare]
+        codes.append(WrongUse.exit_code)
     return max(codes, key=_WORST.index)
+
+
+def _find_bare(paths: Sequence[Path], done: Sequence[tuple[Path, FileDone]]) -> list[Path]:
+    full = {path for path, file in done if file.imported or file.code}
+    return [path for path in paths if path not in full]
 
 
 async def _all(
@@ -263,7 +267,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     reading, counts = told.reading, told.reading.counts()
     screen.heading(f"{name}: {reading.format} ({told.why})")
     rows: list[tuple[str, str]] = [
-        ("  runs", _runs(counts.runs, counts.end)),
+        ("  runs", f"{figures.count(counts.runs)}, {counts.end}"),
         ("  messages", _messages(reading)),
         ("  tokens", _tokens(told)),
     ]
@@ -293,10 +297,6 @@ def _tokens(told: _ReadFile) -> str:
     counts, unknown = told.reading.counts(), sum(run.uncounted for run in told.runs)
     sent, got = (figures.at_least(str(each), unknown) for each in (counts.input_tokens, counts.output_tokens))
     return f"{sent} in, {got} out"
-
-
-def _runs(runs: int, end: str) -> str:
-    return f"{figures.count(runs)}, {end}"
 
 
 def _done(run: ImportedRun) -> str:

@@ -10,7 +10,7 @@ default is the parameter's own; what has none must be typed.
 
 import inspect
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -145,13 +145,18 @@ class MeansOrWorker(DriveOptions, frozen=True, kw_only=True):
 
 def labels_of(pairs: Sequence[str]) -> dict[str, str]:
     """`name=value` texts as labels. Raises `WrongUse`."""
-    labels: dict[str, str] = {}
+    return dict(split_pairs(pairs, "--label", "name=value, each name once"))
+
+
+def split_pairs(pairs: Sequence[str], name: str, expected: str) -> Iterator[tuple[str, str]]:
+    """What is before and behind the first `=` of each text. Raises `WrongUse`."""
+    keys = set[str]()
     for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name or name in labels:
-            raise WrongUse(f"--label {pair!r}: expected name=value, each name once")
-        labels[name] = value
-    return labels
+        key, equals, value = pair.partition("=")
+        if not equals or not key or key in keys:
+            raise WrongUse(f"{name} {pair!r}: expected {expected}")
+        keys.add(key)
+        yield key, value
 
 
 _EMPTY = inspect.Parameter.empty

@@ -67,11 +67,15 @@ async def show_command(
         step = "" if screen.json else await _next_step(store, told, state, place.option)
     if step:
         note(descriptions.line(f"next    refold {step}"))
-    if screen.live and last is not None:
-        note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
     if screen.live:
-        note(f"next    refold audit {run}{place.option}")
+        _name_views(run, last, place.option)
     return Damaged.exit_code if told.damaged else 0
+
+
+def _name_views(run: str, last: TurnRow | None, option: str) -> None:
+    if last is not None:
+        note(f"next    refold view {run}@t{last.step}{option}   what the model saw")
+    note(f"next    refold audit {run}{option}")
 
 
 async def _next_step(store: Store, told: RunSummary, state: RunState, option: str) -> str:
@@ -325,8 +329,7 @@ def _event(
     if raw and visible:
         screen.text(descriptions.json_text(line_of(stored)))
     elif visible:
-        said = sentence(event) if event else problem
-        side = side_of(event) if event else "?"
+        side, said = (side_of(event), sentence(event)) if event else ("?", problem)
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{descriptions.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())

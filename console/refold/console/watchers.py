@@ -118,13 +118,13 @@ class LiveWatcher(Watcher):
                 self._state, self._since = state, self._clock()
                 self._recorded(event)
             case Missed(count=count):
-                self._print(f"… {count} updates were dropped here; they are in the log", "dim")
+                self._screen.styled(f"… {count} updates were dropped here; they are in the log", "dim")
             case _:
                 pass
 
     def note(self, text: str) -> None:
         """See `Watcher.note`."""
-        self._print(descriptions.line(text), "yellow")
+        self._screen.styled(descriptions.line(text), "yellow")
 
     def close(self) -> None:
         """See `Watcher.close`."""
@@ -137,7 +137,7 @@ class LiveWatcher(Watcher):
         for word, text in lines(event, said=False):
             style = "red" if word in ("failed", "error") else "bold" if word == "end" else "dim"
             told = label_line(self._turn, word, descriptions.line(text))
-            self._print(fit_text(told, self._screen.rich.width) if word in _CUT else told, style)
+            self._screen.styled(fit_text(told, self._screen.rich.width) if word in _CUT else told, style)
 
     def _stream(self, text: str, style: str) -> None:
         if style != self._style:
@@ -145,7 +145,7 @@ class LiveWatcher(Watcher):
             self._style = style
         *whole, self._open = (self._open + descriptions.block(text).expandtabs(4)).split("\n")
         for line in whole:
-            self._print(_MARGIN + line, style)
+            self._screen.styled(_MARGIN + line, style)
         self._open = self._wrapped(self._open, style)
 
     def _wrapped(self, line: str, style: str) -> str:
@@ -154,18 +154,15 @@ class LiveWatcher(Watcher):
         while len(line) >= width:  # a wide character too many is wrapped by the terminal
             cut = line.rfind(" ", 0, width)
             cut = cut if cut > 0 else width - 1
-            self._print(_MARGIN + line[:cut], style)
+            self._screen.styled(_MARGIN + line[:cut], style)
             line = line[cut:].lstrip(" ")
         return line
 
     def _flush(self) -> None:
         self._calling = _NO_CALL
         if self._open:
-            self._print(_MARGIN + self._open, self._style)
+            self._screen.styled(_MARGIN + self._open, self._style)
             self._open = ""
-
-    def _print(self, text: str, style: str) -> None:
-        self._screen.styled(text, style)
 
     def bottom(self) -> Group:
         """The last lines of the terminal: what has begun, and the status."""

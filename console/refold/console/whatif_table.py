@@ -125,17 +125,14 @@ class WhatIfTable:
 
     def _count(self, found: Sequence[WhatIf]) -> None:
         """Count complaints, reasons and defaults of one run, each for its policy."""
-        for unfit, each in zip(self._unfit, found, strict=True):
-            unfit.update({complaint.path for complaint in each.unfit})
-        for meant, each in zip(self._meant, found, strict=True):
+        for place, each in enumerate(found):
+            self._unfit[place].update({complaint.path for complaint in each.unfit})
             for complaint in each.unfit:
                 if complaint.meant:
-                    meant.setdefault(complaint.path, complaint.meant)
-        for reasons, each in zip(self._inconclusive, found, strict=True):
+                    self._meant[place].setdefault(complaint.path, complaint.meant)
             if each.verdict is Verdict.INCONCLUSIVE:
-                reasons[each.why] += 1
-        for defaults, each in zip(self._defaults, found, strict=True):
-            defaults.update(each.defaults)
+                self._inconclusive[place][each.why] += 1
+            self._defaults[place].update(each.defaults)
 
     def finish(self) -> None:
         """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""

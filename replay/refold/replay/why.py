@@ -264,12 +264,16 @@ def _written(value: Any) -> str:
     return _ENCODER.encode(value).decode()
 
 
+def _parts_of(value: msgspec.Struct) -> dict[str, Any]:
+    shape = _shape(type(value))
+    told = ((name, _present(name, default, getattr(value, name))) for name, default in shape)
+    return {name: each for name, each in told if each is not None}
+
+
 def _parts(value: Any) -> dict[str, Any] | None:
     """The parts of a composed value by their names; None for one that is told as a whole."""
     if isinstance(value, msgspec.Struct):
-        shape = ((name, default, getattr(value, name)) for name, default in _shape(type(value)))
-        told = ((name, _present(name, default, each)) for name, default, each in shape)
-        return {name: each for name, each in told if each is not None}
+        return _parts_of(value)
     if isinstance(value, tuple | dict) and len(cast("dict[str, Any]", value)) > _MOST:
         return None
     if isinstance(value, dict):

@@ -252,8 +252,7 @@ class Ticket:
             case ev.CallRefused():
                 yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(by(event.cause, event.name))}.\n"
             case ev.InputReceived():
-                yield f"\n{self.code(event.by)} said:\n"
-                yield from self._fenced(event.content.text if event.content else None, seq)
+                yield from self._received(seq, event)
             case ev.StateChanged() if event.target.terminal:
                 yield f"\n## {event.target}\n\nEvent {seq}, {_clock(at)}: {self.code(event.reason)}\n"
             case _:
@@ -304,6 +303,10 @@ class Ticket:
         call = f"{self.code(event.call)} {self.code(name)}" if name else self.code(event.call)
         yield f"\nCall {call} {_ending(event)}:\n"
         yield from self._fenced(event.content.output if event.content else None, seq)
+
+    def _received(self, seq: int, event: ev.InputReceived) -> Iterator[str]:
+        yield f"\n{self.code(event.by)} said:\n"
+        yield from self._fenced(event.content.text if event.content else None, seq)
 
     def _fenced(self, text: str | None, seq: int) -> Iterator[str]:
         if text is None:

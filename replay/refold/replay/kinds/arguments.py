@@ -186,13 +186,13 @@ def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
     given = _given(arguments)
     if given is None:
         return arguments, False
-    found = {name: said for name in _NAMES if name in given and (said := _said(given[name]))}
+    found = {name: said for name in _NAMES if (said := _said(given.get(name)))}
     if (first := next(iter(found), None)) is not None:
         return _with_path(first, found), first in _RUN
-    said = next((said for each in given.values() if (said := _said(each))), "")
+    said = next(filter(None, map(_said, given.values())), "")
     if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
         return _main(said, nested=False)
-    said = said or next((said for each in given.values() if (said := _things(each))), "")
+    said = said or next(filter(None, map(_things, given.values())), "")
     return said or (arguments.strip() if given else ""), False
 
 

@@ -203,7 +203,8 @@ class RunPair:
                 self._diverge(cut, (), ())
                 return False
             before = instant
-            if not self._judge((), self._advance(_read_clock(self.derived.state, instant)), clock=True):
+            rings = ev.ClockRead(at=max(self.derived.state.at, instant), due=instant)
+            if not self._judge((), self._advance(rings), clock=True):
                 return False
         return True
 
@@ -305,10 +306,6 @@ def _verdict_of(found: Mismatch) -> Verdict:
     if found.stops:
         return Verdict.STOPS
     return Verdict.INCONCLUSIVE if found.kind == "unknown" else Verdict.DIVERGES
-
-
-def _read_clock(state: RunState, instant: int) -> ev.ClockRead:
-    return ev.ClockRead(at=max(state.at, instant), due=instant)
 
 
 def _spend_until(spent: Spend, other: Spend) -> Spend:
