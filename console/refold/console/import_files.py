@@ -205,23 +205,31 @@ def find_files(path: Path) -> Sequence[FoundFile]:
 def _walk(folder: Path) -> Iterator[FoundFile]:
     for where, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        place, shown = Path(where), Path(where).relative_to(folder).as_posix()
-        inner = place / _EVENTS if _EVENTS in folders and _STATE in files else None
+        place = Path(where)
         parts = _events(place, files)
         taken = {part.name for part in parts}
         if parts:
-            state = place / _STATE if _STATE in files else place.parent / _STATE
-            beside = (state,) if state.is_relative_to(folder) and _is_plain(state) else ()
-            yield FoundFile(
-                place, clean(folder.name if shown == "." else shown), walked=True, parts=(*parts, *beside)
-            )
-        for name in sorted(
-            {*files} - taken - ({_STATE} if parts or (inner and _events(inner, os.listdir(inner))) else set())
-        ):
+            yield _join(folder, place, files, parts)
+        if parts or (_STATE in files and _EVENTS in folders and _has_events(place / _EVENTS)):
+            taken.add(_STATE)
+        for name in sorted({*files} - taken):
             path = place / name
             yield FoundFile(
                 path, clean(path.relative_to(folder).as_posix()), walked=True, skipped=_reason_to_skip(path)
             )
+
+
+def _join(folder: Path, place: Path, files: Sequence[str], parts: Sequence[Path]) -> FoundFile:
+    """The transcript whose events are files of `place`, with the state that stands beside them."""
+    shown = place.relative_to(folder).as_posix()
+    state = place / _STATE if _STATE in files else place.parent / _STATE
+    beside = (state,) if state.is_relative_to(folder) and _is_plain(state) else ()
+    name = clean(folder.name if shown == "." else shown)
+    return FoundFile(place, name, walked=True, parts=(*parts, *beside))
+
+
+def _has_events(folder: Path) -> bool:
+    return bool(_events(folder, os.listdir(folder)))
 
 
 def _events(folder: Path, names: Sequence[str]) -> tuple[Path, ...]:

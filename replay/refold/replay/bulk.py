@@ -173,8 +173,7 @@ def _fetched(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
         yield from future.result()
         yield Ended(shard)
     else:
-        # Whatever it is: of a worker that was killed, or could not import a guard, nothing else would be
-        # left.
+        # Whatever it is: nothing else is left of a worker that was killed, or could not import a guard.
         told = str(problem) or type(problem).__name__
         yield Ended(shard, told, broke=isinstance(problem, BrokenExecutor))
 

@@ -276,11 +276,8 @@ def tally(turns: Iterable[TurnRow]) -> str:
     others = tools.total() - sum(number for _, number in most)
     told = [f"{figures.count(number)} {name}" for name, number in most]
     told += [f"{figures.counted(others, 'other call')}"] if others else []
-    return ", ".join([figures.counted(count, "turn"), *told, *_ends(ends)])
-
-
-def _ends(ends: Counter[str]) -> list[str]:
-    return [f"{figures.count(ends[end])} {end}" for end in _ENDS if ends[end]]
+    told += [f"{figures.count(ends[end])} {end}" for end in _ENDS if ends[end]]
+    return ", ".join([figures.counted(count, "turn"), *told])
 
 
 _ENDS = ("failed", "refused", "waiting for approval", "without a result", "in doubt", "without a status")

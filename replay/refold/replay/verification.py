@@ -236,11 +236,8 @@ class Verifier(Follower[Verification]):
             return str(why)
 
     def _misread(self, step: Step) -> str | None:
-        problem = (
-            self._misplaced(step.stored, step.event)
-            or _miswritten(step.stored, step.event)
-            or self._contradicted(step)
-        )
+        stored, event = step.stored, step.event
+        problem = self._misplaced(stored, event) or _miswritten(stored, event) or self._contradicted(step)
         if problem is None:
             self._state = step.after
         return problem

@@ -315,7 +315,7 @@ def _written_test(test: Test, about: Field) -> str:
         case Between(low=low, high=high):
             return _range(field, low, high, about.digits)
         case Beside(order=order, factor=factor, other=other):
-            return f"{field}{order}{_times(factor)}{other}"
+            return f"{field}{order}{'' if factor == (1, 0) else f'{_number(*factor)}*'}{other}"
         case Says(value=value):
             return f"{field}:{str(value).lower()}"
 
@@ -363,10 +363,6 @@ def _range(field: str, low: int | None, high: int | None, digits: int) -> str:
 
 def _written_word(word: str, values: tuple[str, ...]) -> str:
     return word if _PLAIN.fullmatch(word) and (not values or word in values) else quoted(word)
-
-
-def _times(factor: tuple[int, int]) -> str:
-    return "" if factor == (1, 0) else f"{_number(*factor)}*"
 
 
 def _number(value: int, digits: int) -> str:
