@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import click
 import msgspec
@@ -246,7 +246,7 @@ def _arguments(said: dict[str, Any], bundles: Mapping[str, Any]) -> dict[str, An
     """What a command's function is given, of what was typed."""
     from refold.console.screen import Screen
 
-    said = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
+    said = {name: _as_list(value) for name, value in said.items()}
     form = said.pop("output", None) or click.get_current_context().obj or OutputFormat.TEXT
     given: dict[str, Any] = {"screen": Screen(form)}
     if "store" in said:
@@ -256,6 +256,10 @@ def _arguments(said: dict[str, Any], bundles: Mapping[str, Any]) -> dict[str, An
     for bundle, kind in bundles.items():
         given[bundle] = kind(**{field: said.pop(field) for field in kind.__struct_fields__})
     return given | said
+
+
+def _as_list(value: Any) -> Any:
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
 
 
 def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parameter:
