@@ -131,25 +131,29 @@ def _tools(word: str, root: Path | None) -> Sequence[Given]:
 
 
 def _import_tools(word: str) -> Sequence[Given]:
-    name, colon, attribute = word.partition(":")
-    # The `refold` script's own directory is first on the path; who names a module means one that lies here.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(name)
-        found = cast("object", getattr(module, attribute)) if colon else _all_of(module)
-    except Exception as error:  # whatever a stranger's module raises is told, not thrown
-        there = "" if colon else f"; expected {', '.join(BUILT_IN)}, module or module:attribute"
-        raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}{there}") from error
+    found = _load(word)
     kind = type(found).__name__
     listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
-    if not listed and not colon:
+    if not listed and ":" not in word:
         raise WrongUse(
             f"--tools {word}: the module has no tools, and no functions of its own; give module:attribute"
         )
     if not listed or not all(isinstance(each, Tool | FunctionType) for each in listed):
         raise WrongUse(f"--tools {word}: expected a tool, a function or a list of such, got a {kind}")
     return cast("list[Given]", listed)
+
+
+def _load(word: str) -> object:
+    name, colon, attribute = word.partition(":")
+    # The `refold` script's own directory is first on the path; who names a module means one that lies here.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(name)
+        return cast("object", getattr(module, attribute)) if colon else _all_of(module)
+    except Exception as error:  # whatever a stranger's module raises is told, not thrown
+        there = "" if colon else f"; expected {', '.join(BUILT_IN)}, module or module:attribute"
+        raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}{there}") from error
 
 
 def _all_of(module: ModuleType) -> list[Given]:

@@ -1,6 +1,6 @@
 """`refold approvals`, `approve`, `reject` and `edit`: what waits for a person, and what they say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import ApprovalAnswered, Event, ModelResponded
 from refold.reducers.guards.approvals import Approval
 from refold.reducers.secrets import redacted
-from refold.reducers.state import RunState
+from refold.reducers.state import Batch, RunState
 from refold.replay import figures, state_at
 from refold.replay.kinds.arguments import called_with
 
@@ -96,24 +96,26 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
     return 0
 
 
+def _queued(batch: Batch, answer: Event | None, names: Container[str]) -> Iterator[QueuedCall]:
+    """The calls of a batch that a person is asked about, with the arguments that stand in the answer."""
+    said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
+    for call in batch.calls:
+        if call.id in names:
+            yield QueuedCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
+
+
 def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | None:
     """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
     if not state.agent_state.awaits_operator:
         return None
     doubts, approval, batch = doubtful_calls(state), state.approval, state.batch
-    answer = contents.get(batch.seq) if batch else None
-    said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
     names = approval.event.calls if approval is not None else doubts
     return WaitingRun(
         run=state.setup.run,
         waits_for="approval" if approval is not None else "doubt" if doubts else "message",
         since=state.at if state.asked_at is None else state.asked_at,
         until=approval.until if approval else None,
-        calls=tuple(
-            QueuedCall(call.id, call.name, redacted(said[call.position]) if said else "(erased)")
-            for call in (batch.calls if batch else ())
-            if call.id in names
-        ),
+        calls=tuple(_queued(batch, contents.get(batch.seq), names)) if batch else (),
         text=descriptions.short(result_of(state, contents).outcome.text, _TEXT),
         guard=approval.event.guard if approval else "",
         approver=approval.event.approver if approval else "",

@@ -51,7 +51,7 @@ def audit_command(
     bundles = _bundles_of(runs)
     files = list(dict.fromkeys(bundles.values()))
     if not everything and not files and certificate is None:
-        return at_once(_by_name(screen, place, runs))
+        return at_once(verdicts.judge_command(screen, place, runs, verdicts.audit_run, everything=False))
     installed_guards()  # what is wrong with them is said once, and of no run
     signing = read_signing_key(key) if key else None
     named = [each for each in runs if each not in bundles]
@@ -87,10 +87,6 @@ def _bundles_of(runs: Sequence[str]) -> dict[str, Path]:
     """The files of bundles among the arguments, by the arguments."""
     files = {each: locations.file_of(each) for each in runs}
     return {each: path.resolve() for each, path in files.items() if path is not None and is_bundle(path)}
-
-
-async def _by_name(screen: Screen, place: StorePlace, typed: Sequence[str]) -> int:
-    return await verdicts.judge_command(screen, place, typed, verdicts.audit_run, everything=False)
 
 
 async def _sizes(

@@ -72,7 +72,8 @@ def _tell(screen: Screen, found: Diff, most: int) -> None:
         screen.say(f"unknown: the words of {figures.counted(found.unknown, 'event')} are gone on one side")
     screen.say()
     titles = [Column(""), Column("left", right=True), Column("right", right=True)]
-    screen.table(titles, list(_sides(found.left, found.right)))
+    sides = zip(_NAMES, _side(found.left), _side(found.right), strict=True)
+    screen.table(titles, list(map(list, sides)))
 
 
 def _where(difference: Difference) -> str:
@@ -111,11 +112,6 @@ def _cells(difference: Difference) -> list[str]:
         descriptions.line(difference.name, _NAME),
         what,
     ]
-
-
-def _sides(left: RunTotals, right: RunTotals) -> Iterable[list[str]]:
-    for name, one, other in zip(_NAMES, _side(left), _side(right), strict=True):
-        yield [name, one, other]
 
 
 _NAMES = ("events", "turns", "messages", "tokens", "cost", "time", "end")

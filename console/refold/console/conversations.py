@@ -1,6 +1,6 @@
 """Runs that belong together: conversations of a source, and runs that calls began."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -125,11 +125,7 @@ class Conversations:
     async def all(self, format_: str) -> Sequence[ImportedConversation]:
         """All of this format."""
         await self._look(format_)
-        return list(self._each(format_))
-
-    def _each(self, format_: str) -> Iterator[ImportedConversation]:
-        for (of, _), told in self._of_key.items():
-            yield from told if of == format_ else ()
+        return [each for (of, _), told in self._of_key.items() if of == format_ for each in told]
 
     async def _named(self, run: str, seq: int) -> Mapping[str, str]:
         place = run, seq
@@ -204,20 +200,31 @@ class Kin:
         """Of several imports of one sub-agent the one that names this run, or an older one that goes on here;
         else the newest.
         """
-        named, best = self.named.result(), dict[str, tuple[int, str, str]]()
+        best = dict[str, tuple[int, str, str]]()
         for each in await known.all(this.format):
-            if each.parent is not None and each.parent.run == this.run:
-                found = 3, each.run, each.parent.call
-            elif each.parent is not None and each.parent.run in older:
-                found = 2, each.run, each.parent.call
-            elif each.key in named and each.run != this.run:
-                found = 1, each.run, named[each.key]
-            elif each.apart and each.apart == this.key and await known.parent_of(each) is None:
-                found = 0, each.run, ""
-            else:
-                continue
-            best[each.key] = max(best.get(each.key, found), found, key=lambda one: one[0])
+            found = await self._claim(known, this, older, each)
+            if found is not None:
+                best[each.key] = max(best.get(each.key, found), found, key=lambda one: one[0])
         return {run: call for _, run, call in best.values()}
+
+    async def _claim(
+        self,
+        known: Conversations,
+        this: ImportedConversation,
+        older: Collection[str],
+        each: ImportedConversation,
+    ) -> tuple[int, str, str] | None:
+        """How surely this run began another, which that is, and by which call."""
+        named = self.named.result()
+        if each.parent is not None and each.parent.run == this.run:
+            return 3, each.run, each.parent.call
+        if each.parent is not None and each.parent.run in older:
+            return 2, each.run, each.parent.call
+        if each.key in named and each.run != this.run:
+            return 1, each.run, named[each.key]
+        if each.apart and each.apart == this.key and await known.parent_of(each) is None:
+            return 0, each.run, ""
+        return None
 
 
 async def _child(store: Store, run: str, call: str) -> tuple[int, ChildRun]:

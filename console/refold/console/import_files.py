@@ -62,6 +62,19 @@ def more(shown: int, count: int) -> Iterable[str]:
 
 def _sum(files: Sequence[FileDone]) -> str:
     read = [file for file in files if file.imported]
+    refused = sum(not file.imported and bool(file.code) for file in files)
+    parts = _count_read(read)
+    if skipped := len(files) - len(read) - refused:
+        parts.append(f"{figures.count(skipped)} skipped")
+    if refused:
+        parts.append(f"{figures.count(refused)} not imported")
+    if odd := [file.name for file in read if file.unread]:
+        named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
+        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
+    return "; ".join(parts)
+
+
+def _count_read(read: Sequence[FileDone]) -> list[str]:
     runs, events = sum(file.runs for file in read), sum(file.events for file in read)
     added = [file.added for file in read if file.added is not None]
     parts = [
@@ -69,14 +82,7 @@ def _sum(files: Sequence[FileDone]) -> str:
     ]
     if added and sum(added) < events:
         parts.append(f"{figures.count(sum(added))} of them new")
-    if skipped := sum(not file.imported and not file.code for file in files):
-        parts.append(f"{figures.count(skipped)} skipped")
-    if refused := sum(not file.imported and bool(file.code) for file in files):
-        parts.append(f"{figures.count(refused)} not imported")
-    if odd := [file.name for file in read if file.unread]:
-        named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
-        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
-    return "; ".join(parts)
+    return parts
 
 
 _BUFFER = 1 << 18
@@ -193,29 +199,37 @@ def find_files(path: Path) -> Sequence[FoundFile]:
     if not place.is_file():
         what = "is no file" if place.exists() else "does not exist"
         raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
-    return [FoundFile(place, _name(str(path)))]
+    return [FoundFile(place, clean(str(path)))]
 
 
 def _walk(folder: Path) -> Iterator[FoundFile]:
     for where, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        place, shown = Path(where), Path(where).relative_to(folder).as_posix()
-        inner = place / _EVENTS if _EVENTS in folders and _STATE in files else None
+        place = Path(where)
         parts = _events(place, files)
         taken = {part.name for part in parts}
         if parts:
-            state = place / _STATE if _STATE in files else place.parent / _STATE
-            beside = (state,) if state.is_relative_to(folder) and _is_plain(state) else ()
-            yield FoundFile(
-                place, _name(folder.name if shown == "." else shown), walked=True, parts=(*parts, *beside)
-            )
-        for name in sorted(
-            {*files} - taken - ({_STATE} if parts or (inner and _events(inner, os.listdir(inner))) else set())
-        ):
+            yield _join(folder, place, files, parts)
+        if parts or (_STATE in files and _EVENTS in folders and _has_events(place / _EVENTS)):
+            taken.add(_STATE)
+        for name in sorted({*files} - taken):
             path = place / name
             yield FoundFile(
-                path, _name(path.relative_to(folder).as_posix()), walked=True, skipped=_reason_to_skip(path)
+                path, clean(path.relative_to(folder).as_posix()), walked=True, skipped=_reason_to_skip(path)
             )
+
+
+def _join(folder: Path, place: Path, files: Sequence[str], parts: Sequence[Path]) -> FoundFile:
+    """The transcript whose events are files of `place`, with the state that stands beside them."""
+    shown = place.relative_to(folder).as_posix()
+    state = place / _STATE if _STATE in files else place.parent / _STATE
+    beside = (state,) if state.is_relative_to(folder) and _is_plain(state) else ()
+    name = clean(folder.name if shown == "." else shown)
+    return FoundFile(place, name, walked=True, parts=(*parts, *beside))
+
+
+def _has_events(folder: Path) -> bool:
+    return bool(_events(folder, os.listdir(folder)))
 
 
 def _events(folder: Path, names: Sequence[str]) -> tuple[Path, ...]:
@@ -239,10 +253,6 @@ def _reason_to_skip(path: Path) -> str:
     if stat.S_ISLNK(mode):
         return "a link: name it to follow it"
     return "" if stat.S_ISREG(mode) else "no regular file"
-
-
-def _name(text: str) -> str:
-    return clean(text)
 
 
 def _refuse(error: OSError) -> None:

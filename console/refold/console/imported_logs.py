@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -292,6 +292,12 @@ class EarlierImport:
             return Relation(run=self.run, how="unknown", upto=self._same)
         if not self._same:
             return None
+        how = self._compare()
+        if how == "differs" and not any(place <= self._same for place in self._answers):
+            return None
+        return Relation(run=self.run, how=how, upto=self._same)
+
+    def _compare(self) -> How:
         # Every answer of the one that ends first is in both, but for its last, which may have been under way;
         # and what stood behind it may be told in another order once the source went on.
         there = Counter(word for words in self._there[self._same :] for word in words)
@@ -299,10 +305,16 @@ class EarlierImport:
         more = self._here <= there and self._more_answers <= 1
         if kept and more:  # neither says more: what remains may have been recorded
             kept, more = self._taken >= self._told, self._taken <= self._told
-        how: How = "same" if kept and more else "goes_on" if kept else "ends_before" if more else "differs"
-        if how == "differs" and not any(place <= self._same for place in self._answers):
-            return None
-        return Relation(run=self.run, how=how, upto=self._same)
+        return _HOW[kept, more]
+
+
+_HOW: Mapping[tuple[bool, bool], How] = {
+    (True, True): "same",
+    (True, False): "goes_on",
+    (False, True): "ends_before",
+    (False, False): "differs",
+}
+"""By whether the one that is derived now has all of the other, and the other all of it."""
 
 
 async def record_successor(store: Store, related: Relation, origin: TranscriptOrigin, run: str) -> None:

@@ -202,17 +202,7 @@ async def _try_add(
             await appending.take(group)
         await appending.flush()
     known.add(conversation(reading))
-    unsaid = appending.went_on or there.parent not in (None, reading.parent)  # by the file
-    whole = done or bool(grown and not appending.added)
-    return ImportResult(
-        added=appending.added,
-        whole=whole,
-        erased=tuple(sorted(there.erased)),
-        differs=appending.differs,
-        damaged=await _damage(store, run) if appending.differs or unsaid else "",
-        related=await _record_relations(store, reading, others, new=not whole),
-        parent=reading.begun_by,
-    )
+    return await appending.result(reading, grown=bool(grown))
 
 
 def _tenure(store: Store, run: str) -> Tenure:
@@ -318,3 +308,18 @@ class _Appending:
         self._head += len(self._waiting)
         self.added += len(self._waiting)
         self._waiting, self._bytes = [], 0
+
+    async def result(self, reading: TranscriptRun, *, grown: bool) -> ImportResult:
+        """What was appended and compared, once the run is given back."""
+        there = self._there
+        unsaid = self.went_on or there.parent not in (None, reading.parent)  # by the file
+        whole = self._complete or (grown and not self.added)
+        return ImportResult(
+            added=self.added,
+            whole=whole,
+            erased=tuple(sorted(there.erased)),
+            differs=self.differs,
+            damaged=await _damage(self._store, self._run) if self.differs or unsaid else "",
+            related=await _record_relations(self._store, reading, self._others, new=not whole),
+            parent=reading.begun_by,
+        )

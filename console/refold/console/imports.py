@@ -112,16 +112,17 @@ async def import_command(
             done = await _all(screen, into, files, format)
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
+    codes = [file.code for _, file in done]
     # A folder that was named is like a file that was: nothing of it imported is no success.
-    bare = [
-        path
-        for path in paths
-        if not any(given == path and (file.imported or file.code) for given, file in done)
-    ]
-    for path in bare:
+    for path in _find_bare(paths, done):
         note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
-    codes = [file.code for _, file in done] + [WrongUse.exit_code for _ in bare]
+        codes.append(WrongUse.exit_code)
     return max(codes, key=_WORST.index)
+
+
+def _find_bare(paths: Sequence[Path], done: Sequence[tuple[Path, FileDone]]) -> list[Path]:
+    full = {path for path, file in done if file.imported or file.code}
+    return [path for path in paths if path not in full]
 
 
 async def _all(
@@ -158,7 +159,7 @@ async def _file(
                 into, source, found, partial(_reopen, file, size), sure=named is not None, waits=waits
             )
     except UnknownFormat as error:
-        if file.walked and not error.candidates and not file.sounds_like_one and not error.packed:
+        if _is_no_transcript(file, error):
             return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
         return _not_imported(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, import_files.Unreadable) as error:
@@ -168,6 +169,10 @@ async def _file(
     else:
         _tell(screen, file.name, told)
     return _done_with(file.name, told)
+
+
+def _is_no_transcript(file: FoundFile, error: UnknownFormat) -> bool:
+    return file.walked and not (error.candidates or file.sounds_like_one or error.packed)
 
 
 def _done_with(name: str, told: _ReadFile) -> FileDone:
@@ -262,7 +267,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     reading, counts = told.reading, told.reading.counts()
     screen.heading(f"{name}: {reading.format} ({told.why})")
     rows: list[tuple[str, str]] = [
-        ("  runs", _runs(counts.runs, counts.end)),
+        ("  runs", f"{figures.count(counts.runs)}, {counts.end}"),
         ("  messages", _messages(reading)),
         ("  tokens", _tokens(told)),
     ]
@@ -292,10 +297,6 @@ def _tokens(told: _ReadFile) -> str:
     counts, unknown = told.reading.counts(), sum(run.uncounted for run in told.runs)
     sent, got = (figures.at_least(str(each), unknown) for each in (counts.input_tokens, counts.output_tokens))
     return f"{sent} in, {got} out"
-
-
-def _runs(runs: int, end: str) -> str:
-    return f"{figures.count(runs)}, {end}"
 
 
 def _done(run: ImportedRun) -> str:

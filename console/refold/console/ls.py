@@ -93,15 +93,10 @@ async def ls_command(
         _list_runs(screen, place, [], {}, others=False)
         return 0
     async with locations.reading(place) as store:
-        found, trouble = list[RunLine](), Problems()
-        damage: Damaged | None = None
-        try:
-            async for line in _lines(store, prefix, sieve, trouble):
-                found.append(line)
-                if asked.sort is None and len(found) > most:
-                    break
-        except Damaged as error:  # of a run that cannot be listed: the others are
-            damage = error
+        trouble = Problems()
+        found, damage = await _take_lines(
+            _lines(store, prefix, sieve, trouble), most if asked.sort is None else None
+        )
         if asked.sort is not None:
             found.sort(key=lambda line: _measure(line, asked.sort), reverse=True)
         shown = found[:most]
@@ -110,6 +105,21 @@ async def ls_command(
     if damage is not None:
         raise damage
     return trouble.code
+
+
+async def _take_lines(
+    lines: AsyncIterator[RunLine], most: int | None
+) -> tuple[list[RunLine], Damaged | None]:
+    """The first `most` lines and one more, None: all; and what kept others from being listed."""
+    found = list[RunLine]()
+    try:
+        async for line in lines:
+            found.append(line)
+            if most is not None and len(found) > most:
+                break
+    except Damaged as error:
+        return found, error
+    return found, None
 
 
 class _RunSieve:
@@ -210,18 +220,16 @@ def _list_runs(
     if screen.json:
         screen.document(runs)
         return
-    if runs and screen.live:
-        now = time.time_ns()
-        screen.table(_ON_TERMINAL, [_brief_cells(run, short, now) for run in runs])
-    elif runs:
-        screen.table(_WHOLE, [_cells(run) for run in runs])
     if not runs:
         note(_none(place, sieve, prefix))
-    gone = [
-        (run.run, run.engine) for run in runs if run.engine and run.engine.standing in ("abandoned", "lost")
-    ]
-    for run, engine in gone[:_GONE]:
-        note(f"next    refold resume {short.get(run, run)}{place.option}   {engine}")
+    elif screen.live:
+        now = time.time_ns()
+        screen.table(_ON_TERMINAL, [_brief_cells(run, short, now) for run in runs])
+    else:
+        screen.table(_WHOLE, list(map(_cells, runs)))
+    gone = [run for run in runs if run.engine and run.engine.standing in ("abandoned", "lost")]
+    for run in gone[:_GONE]:
+        note(f"next    refold resume {short.get(run.run, run.run)}{place.option}   {run.engine}")
     if others:
         note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
 

@@ -10,12 +10,12 @@ default is the parameter's own; what has none must be typed.
 
 import inspect
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import click
 import msgspec
@@ -145,13 +145,18 @@ class MeansOrWorker(DriveOptions, frozen=True, kw_only=True):
 
 def labels_of(pairs: Sequence[str]) -> dict[str, str]:
     """`name=value` texts as labels. Raises `WrongUse`."""
-    labels: dict[str, str] = {}
+    return dict(split_pairs(pairs, "--label", "name=value, each name once"))
+
+
+def split_pairs(pairs: Sequence[str], name: str, expected: str) -> Iterator[tuple[str, str]]:
+    """What is before and behind the first `=` of each text. Raises `WrongUse`."""
+    keys = set[str]()
     for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name or name in labels:
-            raise WrongUse(f"--label {pair!r}: expected name=value, each name once")
-        labels[name] = value
-    return labels
+        key, equals, value = pair.partition("=")
+        if not equals or not key or key in keys:
+            raise WrongUse(f"{name} {pair!r}: expected {expected}")
+        keys.add(key)
+        yield key, value
 
 
 _EMPTY = inspect.Parameter.empty
@@ -222,21 +227,9 @@ def command(name: str, function: Callable[..., Any]) -> click.Command:
     if "place" in own:
         typed.append(parameter("store", StorePath, None))
     typed.append(parameter("output", Output, None))
-    lists = {each.name for each in typed if each.multiple or each.nargs == -1}
 
     def call(**said: Any) -> int:
-        from refold.console.screen import Screen
-
-        said = {name: list(value) if name in lists else value for name, value in said.items()}
-        form = said.pop("output", None) or click.get_current_context().obj or OutputFormat.TEXT
-        given: dict[str, Any] = {"screen": Screen(form)}
-        if "place" in own:
-            from refold.console.locations import store_place
-
-            given["place"] = store_place(said.pop("store"))
-        for bundle, kind in bundles.items():
-            given[bundle] = kind(**{field: said.pop(field) for field in kind.__struct_fields__})
-        work = partial(function, **given, **said)
+        work = partial(function, **_arguments(said, bundles))
         code: int
         if not inspect.iscoroutinefunction(function):
             code = work()
@@ -247,6 +240,26 @@ def command(name: str, function: Callable[..., Any]) -> click.Command:
         return code
 
     return click.Command(name, callback=call, params=typed, help=function.__doc__)
+
+
+def _arguments(said: dict[str, Any], bundles: Mapping[str, Any]) -> dict[str, Any]:
+    """What a command's function is given, of what was typed."""
+    from refold.console.screen import Screen
+
+    said = {name: _as_list(value) for name, value in said.items()}
+    form = said.pop("output", None) or click.get_current_context().obj or OutputFormat.TEXT
+    given: dict[str, Any] = {"screen": Screen(form)}
+    if "store" in said:
+        from refold.console.locations import store_place
+
+        given["place"] = store_place(said.pop("store"))
+    for bundle, kind in bundles.items():
+        given[bundle] = kind(**{field: said.pop(field) for field in kind.__struct_fields__})
+    return given | said
+
+
+def _as_list(value: Any) -> Any:
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
 
 
 def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parameter:

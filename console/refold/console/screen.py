@@ -48,6 +48,10 @@ class OutputClosed(WorldFailed):
         return f"stdout: {self.problem}"
 
 
+Facts = Mapping[str, str | list[str] | tuple[str, ...] | None]
+"""Values by their names."""
+
+
 class Column(msgspec.Struct, frozen=True):
     """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its
     `middle`.
@@ -121,7 +125,7 @@ class Screen:
             for place, part in enumerate(self._folded(value, width + 2)):
                 self.say(f"{'' if place else name:<{width}}  {part}".rstrip())
 
-    def facts(self, rows: Mapping[str, str | list[str] | tuple[str, ...] | None], indent: str = "  ") -> None:
+    def facts(self, rows: Facts, indent: str = "  ") -> None:
         """What is known of something by its names.
 
         None is left out; a list has a row each, a tuple goes on below its name.
@@ -138,21 +142,15 @@ class Screen:
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """A table that fits the terminal; whole lines, nothing cut, where there is none."""
-        told = [[column.title for column in columns], *rows]
-        cells = [[descriptions.line(cell) for cell in row] for row in told]
-        widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
-        kept: Sequence[int] = range(len(columns))
-        if self.live:
-            kept = _fitting(columns, widths, self.rich.width)
-            narrow = _narrow([columns[n] for n in kept], [widths[n] for n in kept], self.rich.width)
-            widths = [narrow[kept.index(n)] if n in kept else 0 for n in range(len(columns))]
-        lines = ("  ".join(_align(row[n], widths[n], columns[n]) for n in kept).rstrip() for row in cells)
-        self.heading(next(lines))
-        for each in lines:
-            self.say(each)
-        if len(kept) < len(columns):
-            left_out = ", ".join(column.title for n, column in enumerate(columns) if n not in kept)
-            note(f"columns left out: {left_out}; a wider terminal, a pipe or -o json has them")
+        titles = [column.title for column in columns]
+        cells = [list(map(descriptions.line, row)) for row in (titles, *rows)]
+        widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+        shown = _fitting(columns, widths, self.rich.width) if self.live else dict(enumerate(widths))
+        self.block(
+            *("  ".join(_align(row[n], shown[n], columns[n]) for n in shown).rstrip() for row in cells)
+        )
+        if left_out := [title for n, title in enumerate(titles) if n not in shown]:
+            note(f"columns left out: {', '.join(left_out)}; a wider terminal, a pipe or -o json has them")
 
     def block(self, heading: str, *lines: str) -> None:
         """A line that stands out, and others below it."""
@@ -237,32 +235,34 @@ def _forget(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> Sequence[int]:
-    """The places of the columns that are shown: all, or without optional ones, so that the main column has
-    its share.
+def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
+    """The widths of the columns that are shown, by their places: of all, or without optional ones, so that
+    the main column has its share.
     """
     kept = list(range(len(columns)))
     main = next((n for n in kept if columns[n].main), None)
     going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
-    while main is not None and going:
-        narrow = _narrow([columns[n] for n in kept], [widths[n] for n in kept], room)
-        if narrow[kept.index(main)] >= min(widths[main], room * columns[main].main // 100):
-            break
+    narrow = _narrow(columns, widths, kept, room)
+    while main is not None and going and narrow[main] < min(widths[main], room * columns[main].main // 100):
         kept.remove(going.pop())
-    return kept
+        narrow = _narrow(columns, widths, kept, room)
+    return narrow
 
 
-def _narrow(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """The widths with the elastic columns cut, the widest first, until all fit or none can give more.
+def _narrow(
+    columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], room: int
+) -> dict[int, int]:
+    """The widths of those that are kept, with the elastic ones cut, the widest first, until all fit or none
+    can give more.
 
     The main column is cut to its share of the width, and below that only once no other can give more.
     """
-    narrow = list(widths)
-    elastic = [place for place, column in enumerate(columns) if column.elastic]
-    excess = sum(narrow) + 2 * (len(narrow) - 1) - room
+    narrow = {n: widths[n] for n in kept}
+    elastic = [n for n in kept if columns[n].elastic]
+    excess = sum(narrow.values()) + 2 * (len(narrow) - 1) - room
     while excess > 0 and elastic:
         giving = [n for n in elastic if narrow[n] > max(_NARROWEST, room * columns[n].main // 100)] or elastic
-        widest = max(giving, key=lambda place: narrow[place])
+        widest = max(giving, key=narrow.__getitem__)
         if narrow[widest] <= _NARROWEST:
             break
         narrow[widest] -= 1

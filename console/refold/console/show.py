@@ -1,7 +1,7 @@
 """`refold show`: what happened in a run."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import chain
 from typing import Annotated
 
@@ -68,10 +68,14 @@ async def show_command(
     if step:
         note(descriptions.line(f"next    refold {step}"))
     if screen.live:
-        if last is not None:
-            note(f"next    refold view {run}@t{last.step}{place.option}   what the model saw")
-        note(f"next    refold audit {run}{place.option}")
+        _name_views(run, last, place.option)
     return Damaged.exit_code if told.damaged else 0
+
+
+def _name_views(run: str, last: TurnRow | None, option: str) -> None:
+    if last is not None:
+        note(f"next    refold view {run}@t{last.step}{option}   what the model saw")
+    note(f"next    refold audit {run}{option}")
 
 
 async def _next_step(store: Store, told: RunSummary, state: RunState, option: str) -> str:
@@ -271,21 +275,27 @@ def _rows(turn: TurnRow) -> list[list[str]]:
         texts = ["(no answer)"]
     did = [(text, "") for text in texts] + [(_call(call), _result(call)) for call in turn.calls]
     did = did or [("(nothing)", "")]
-    cut = ["answer cut at the output limit"] if turn.stop == "max_tokens" else []
-    odd = [f"stop: {turn.stop}"] if turn.stop in ("content_filter", "stop_sequence", "other") else []
-    retried = [f"{turn.attempts} attempts"] if turn.attempts > 1 else []
     counts = [figures.count(known.sent(turn.usage)), figures.count(known.got(turn.usage))]
     figures_ = [
         *counts,
         figures.dollars(turn.cost_nanousd) if turn.stop else "-",
         figures.seconds(turn.duration),
-        "; ".join([*cut, *odd, *retried, *turn.marks]),
+        "; ".join([*_oddities(turn), *turn.marks]),
     ]
     (what, result), *more = did
     return [
         [turn.purpose if turn.purpose != "step" else str(turn.step), what, result, *figures_],
         *(["", *each, "", "", "", "", ""] for each in more),
     ]
+
+
+def _oddities(turn: TurnRow) -> Iterator[str]:
+    if turn.stop == "max_tokens":
+        yield "answer cut at the output limit"
+    if turn.stop in ("content_filter", "stop_sequence", "other"):
+        yield f"stop: {turn.stop}"
+    if turn.attempts > 1:
+        yield f"{turn.attempts} attempts"
 
 
 def _call(call: CallRow) -> str:
@@ -319,8 +329,7 @@ def _event(
     if raw and visible:
         screen.text(descriptions.json_text(line_of(stored)))
     elif visible:
-        said = sentence(event) if event else problem
-        side = side_of(event) if event else "?"
+        side, said = (side_of(event), sentence(event)) if event else ("?", problem)
         past = figures.seconds(max(0, stored.at - first) if stored.at else None)
         head = f"{f'e{stored.seq}':<6}{f't{turn}':<5}{past:>10}  {side:<9}{descriptions.line(stored.kind, 40):<19}"
         screen.say(f"{head}{said}".rstrip())

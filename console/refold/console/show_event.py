@@ -2,8 +2,8 @@
 followed and why.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -16,7 +16,7 @@ from refold.replay.exports.table import line_of
 from refold.replay.kinds.arguments import ERASED
 from refold.replay.kinds.table import kind_for
 from refold.replay.reader import Problem
-from refold.replay.surroundings import AskedCall, Related, Surrounded, surrounded
+from refold.replay.surroundings import AskedCall, How, Related, Surrounded, surrounded
 
 _DEEPEST = 6
 """How deep values are laid out, a name a line; what is below stands as JSON."""
@@ -68,12 +68,12 @@ def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: 
     )
     earlier = [each for each in around.related if each.seq < stored.seq]
     later = [each for each in around.related if each.seq > stored.seq]
-    _list(screen, "decided on", (each for each in earlier if each.how == "fact"))
-    _list(screen, "about", (each for each in earlier if each.how == "about"))
-    _list(screen, "asked for by", (each for each in earlier if each.how in ("request", "call")))
+    _list(screen, "decided on", earlier, {"fact"})
+    _list(screen, "about", earlier, {"about"})
+    _list(screen, "asked for by", earlier, {"request", "call"})
     _tell_words(screen, told, indent="")
-    _list(screen, "followed by", (each for each in later if each.how != "note"))
-    _list(screen, "noted", (each for each in later if each.how == "note"))
+    _list(screen, "followed by", later, {*get_args(How)} - {"note"})
+    _list(screen, "noted", later, {"note"})
     _tell_fields(screen, "recorded", _body(told))
 
 
@@ -91,12 +91,10 @@ def _tell_turn(screen: Screen, told: Sequence[Surrounded], head: str, problem: P
             _tell_words(screen, each, indent="  ")
 
 
-def _list(screen: Screen, title: str, related: Iterable[Related]) -> None:
-    rows = tuple(f"e{each.seq} {each.kind}: {each.says}" for each in related)
+def _list(screen: Screen, title: str, related: Sequence[Related], hows: Set[How]) -> None:
+    rows = [f"  e{each.seq} {each.kind}: {each.says}" for each in related if each.how in hows]
     if rows:
-        screen.heading(title)
-        for row in rows:
-            screen.say(f"  {row}")
+        screen.block(title, *rows)
 
 
 def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:

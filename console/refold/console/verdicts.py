@@ -118,7 +118,6 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
     screen.heading(f"run {found.run}: {verdict}")
     counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with content"
     head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed"
-    sealed = f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
     problem, cut = found.problem, figures.counted(found.cut, "output")
     screen.facts(
         {
@@ -126,17 +125,13 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
             "checked": f"{counts}, {found.erased} of them erased, {found.digests} state digests derived again",
             "head": head,
             "state": found.agent_state,
-            "sizes": f"of {figures.counted(found.unmeasured, 'event')} not checked: their words are erased"
-            if found.unmeasured
-            else None,
-            "weights": f"of {figures.counted(found.unweighed, 'event')} not checked: {found.unweighable}"
-            if found.unweighed
-            else None,
+            "sizes": _unchecked(found.unmeasured, "their words are erased"),
+            "weights": _unchecked(found.unweighed, found.unweighable),
             "cut": f"of {cut} only what was kept was measured" if found.cut else None,
             "forked": [
                 f"events up to {each.seq} are those of run {each.run}, checked too" for each in found.prefixes
             ],
-            "sealed": None if found.sealed is None else sealed if found.sealed else "no event of it",
+            "sealed": _sealed(found),
             "unproved": found.cannot_prove,
         }
     )
@@ -150,19 +145,33 @@ def _kind(kind: str) -> str:
     return f" ({kind})" if kind else ""  # not known of an event that cannot be read
 
 
+def _sealed(found: Verification) -> str | None:
+    if not found.sealed:
+        return None if found.sealed is None else "no event of it"
+    return f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
+
+
+def _unchecked(events: int, why: str) -> str | None:
+    return f"of {figures.counted(events, 'event')} not checked: {why}" if events else None
+
+
+def _audit_verdict(found: Audit) -> str:
+    if found.damaged:
+        return "DAMAGED, cannot be followed to its end"
+    if found.differences:
+        return f"DIFFERS, {figures.counted(found.differences, 'time')}"
+    return "every decision follows from the facts" if found.clean else "cannot be judged whole"
+
+
+def _agreement(found: Audit) -> str:
+    if found.damaged and not (found.differences or found.unreplayable or found.unasked):
+        return f"all agreed up to event {found.events}, then damaged"
+    return "all agreed" if found.clean else "not all agreed"
+
+
 def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     """Say as text what an audit found."""
-    verdict = "every decision follows from the facts"
-    if found.damaged:
-        verdict = "DAMAGED, cannot be followed to its end"
-    elif found.differences:
-        verdict = f"DIFFERS, {figures.counted(found.differences, 'time')}"
-    elif not found.clean:
-        verdict = "cannot be judged whole"
-    screen.heading(f"run {found.run}: {verdict}")
-    agreed = "all agreed" if found.clean else "not all agreed"
-    if found.damaged and not (found.differences or found.unreplayable or found.unasked):
-        agreed = f"all agreed up to event {found.events}, then damaged"
+    screen.heading(f"run {found.run}: {_audit_verdict(found)}")
     derived = f"{figures.counted(found.decisions, 'decision')} from {figures.counted(found.facts, 'fact')}"
     imported = "its decisions were derived at import: no agent was ever held to them"
     unasked = (
@@ -173,7 +182,7 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     state = "" if found.damaged else f", {found.agent_state}"
     screen.facts(
         {
-            "derived": f"{derived}, {agreed}",
+            "derived": f"{derived}, {_agreement(found)}",
             "log": f"{figures.counted(found.events, 'event')}, rules version {found.rules}{state}",
             "imported": imported if found.imported else None,
             "damaged": found.damaged or None,
@@ -203,14 +212,11 @@ def _side(text: str | None, field: str) -> str:
         return "(nothing)"
     shown = text
     if field:
-        value = json.loads(text).get(_render_field(field), _Default)
+        name = {"source": "from", "target": "to"}.get(field, field)
+        value = json.loads(text).get(name, _Default)
         shown = "(its default)" if value is _Default else json.dumps(value, ensure_ascii=False)
     return figures.cut(shown, _SHOWN)
 
 
 class _Default:
     """Stands for a field that JSON leaves out."""
-
-
-def _render_field(field: str) -> str:
-    return {"source": "from", "target": "to"}.get(field, field)

@@ -19,7 +19,7 @@ from refold.reducers.events import ModelRequested, ModelResponded, RunStarted, S
 from refold.reducers.limits import LimitUnit
 from refold.reducers.messages import Message
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, LACKS, NO_SUMMARY, SYSTEM_LABEL
-from refold.reducers.state import NEW, RunState, Watch
+from refold.reducers.state import NEW, CallState, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import events, figures, state_at
 from refold.replay.cuts import NoSuchTurn
@@ -210,13 +210,12 @@ def _compare_digest(answer: tuple[Stored, ModelResponded] | None, whole: SentHas
 
 
 def _tell_view(screen: Screen, found: View) -> None:
-    request = found.request
     tries = f", attempt {found.attempt}" if found.attempt > 1 else ""
     asked, saw = ("asked", "saw") if found.asked else ("not asked", "would have seen")
     screen.heading(
         f"run {found.run}, turn {found.step}{tries}, {asked} at event {found.seq}: what {found.model} {saw}"
     )
-    for number, message in enumerate(request.messages, 1):
+    for number, message in enumerate(found.request.messages, 1):
         screen.say()
         name = f" (answers {message.call})" if message.call else ""
         if number == 1 and message.role is Role.SYSTEM and not found.system_known:
@@ -224,21 +223,31 @@ def _tell_view(screen: Screen, found: View) -> None:
         screen.heading(f"--- {number}. {message.role}{name}")
         _tell_message(screen, message)
     screen.say()
-    unknown = "not recorded by the source"
+    _tell_settings(screen, found)
+
+
+def _tell_settings(screen: Screen, found: View) -> None:
+    request, unknown = found.request, "not recorded by the source"
     settings = ", ".join(f"{name}={text}" for name, text in request.settings.items())
-    missing = f"{figures.count(found.counted)} tokens, about {figures.count(found.estimated)} are known"
-    lacks = found.counted is not None and found.counted > 2 * found.estimated + _FEW
+
     tools = ", ".join(tool.name for tool in request.tools)
     screen.facts(
         {
             "tools": tools or ("none" if found.tools_known else unknown),
             "settings": settings or ("the model's own" if found.settings_known else unknown),
             "most": None if request.max_output is None else f"{request.max_output} tokens of output",
-            "missing": [*found.lacks, *([f"the source counted {missing}"] if lacks else [])] or None,
+            "missing": [*found.lacks, *_missing_tokens(found)],
             "sent": _SENT[found.sent] + found.unknown_why,
         },
         indent="",
     )
+
+
+def _missing_tokens(found: View) -> list[str]:
+    if found.counted is None or found.counted <= 2 * found.estimated + _FEW:
+        return []
+    counted, estimated = figures.count(found.counted), figures.count(found.estimated)
+    return [f"the source counted {counted} tokens, about {estimated} are known"]
 
 
 _SENT: dict[Sent, str] = {
@@ -278,17 +287,12 @@ def _tell_state(screen: Screen, state: RunState) -> None:
             "asked": f"turn {asked.event.step}, attempt {asked.event.attempt}, at event {asked.seq}"
             if asked
             else None,
-            "call": [
-                f"{call.id} {call.name}: {call.error or ('ended' if call.result else 'open')}"
-                for call in (batch.calls if batch else ())
-            ],
+            "call": [f"{call.id} {call.name}: {_ending(call)}" for call in (batch.calls if batch else ())],
             "waits": f"until {figures.clock(backoff.until)}, for attempt {backoff.attempt}"
             if backoff
             else None,
             "stopping": f"{stopping.code}: {stopping.reason}" if stopping else None,
-            "guard": [
-                f"{watch.name} v{watch.version} {watch.blind or _own(watch)}" for watch in state.guards
-            ],
+            "guard": [f"{watch.name} v{watch.version} {_memory(watch)}" for watch in state.guards],
             "outcome": f"{outcome.code}: {outcome.reason}" if outcome else None,
             "limit": figures.hit(state.limit) if state.limit else None,
         },
@@ -296,7 +300,14 @@ def _tell_state(screen: Screen, state: RunState) -> None:
     )
 
 
-def _own(watch: Watch) -> str:
+def _ending(call: CallState) -> str:
+    return call.error or ("ended" if call.result else "open")
+
+
+def _memory(watch: Watch) -> str:
+    """What a guard remembers, or why it is blind."""
+    if watch.blind:
+        return watch.blind
     return "" if watch.own is None else msgspec.json.encode(watch.own).decode()
 
 

@@ -118,13 +118,13 @@ class LiveWatcher(Watcher):
                 self._state, self._since = state, self._clock()
                 self._recorded(event)
             case Missed(count=count):
-                self._print(f"… {count} updates were dropped here; they are in the log", "dim")
+                self._screen.styled(f"… {count} updates were dropped here; they are in the log", "dim")
             case _:
                 pass
 
     def note(self, text: str) -> None:
         """See `Watcher.note`."""
-        self._print(descriptions.line(text), "yellow")
+        self._screen.styled(descriptions.line(text), "yellow")
 
     def close(self) -> None:
         """See `Watcher.close`."""
@@ -137,7 +137,7 @@ class LiveWatcher(Watcher):
         for word, text in lines(event, said=False):
             style = "red" if word in ("failed", "error") else "bold" if word == "end" else "dim"
             told = label_line(self._turn, word, descriptions.line(text))
-            self._print(fit_text(told, self._screen.rich.width) if word in _CUT else told, style)
+            self._screen.styled(fit_text(told, self._screen.rich.width) if word in _CUT else told, style)
 
     def _stream(self, text: str, style: str) -> None:
         if style != self._style:
@@ -145,7 +145,7 @@ class LiveWatcher(Watcher):
             self._style = style
         *whole, self._open = (self._open + descriptions.block(text).expandtabs(4)).split("\n")
         for line in whole:
-            self._print(_MARGIN + line, style)
+            self._screen.styled(_MARGIN + line, style)
         self._open = self._wrapped(self._open, style)
 
     def _wrapped(self, line: str, style: str) -> str:
@@ -154,18 +154,15 @@ class LiveWatcher(Watcher):
         while len(line) >= width:  # a wide character too many is wrapped by the terminal
             cut = line.rfind(" ", 0, width)
             cut = cut if cut > 0 else width - 1
-            self._print(_MARGIN + line[:cut], style)
+            self._screen.styled(_MARGIN + line[:cut], style)
             line = line[cut:].lstrip(" ")
         return line
 
     def _flush(self) -> None:
         self._calling = _NO_CALL
         if self._open:
-            self._print(_MARGIN + self._open, self._style)
+            self._screen.styled(_MARGIN + self._open, self._style)
             self._open = ""
-
-    def _print(self, text: str, style: str) -> None:
-        self._screen.styled(text, style)
 
     def bottom(self) -> Group:
         """The last lines of the terminal: what has begun, and the status."""
@@ -193,37 +190,42 @@ def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
     """
     match event:
         case ev.RunStarted():
-            messages = event.content.messages if event.content else ()
-            task = messages[-1].text if messages else None if event.messages else ""
-            return [
-                ("run", f"{event.run} on {event.model}; {sentences.limits(event.policy)}"),
-                ("task", descriptions.task(task)),
-            ]
+            return _tell_start(event)
         case ev.ModelRequested():
             return [("asked", sentence(event))]
         case ev.ModelResponded():
-            text = event.content.text if event.content else ""
-            told = [("said", text)] if said and text.strip() else []
-            calls = [("call", call) for call in sentences.calls(event, _SHORT)]
-            return [*told, *calls, ("spent", sentences.answered(event))]
+            return _tell_answer(event, said=said)
         case ev.ModelFailed():
             return [("failed", sentence(event))]
         case ev.ToolReturned():
-            return [
-                (
-                    "error" if event.error else "result",
-                    f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}",
-                )
-            ]
-        case ev.ApprovalRequested(calls=calls, deadline=deadline):
-            until = "" if deadline is None else f" until {figures.clock(deadline)}"
-            return [("waits", f"for approval of {', '.join(calls)}{until}: refold approvals @last")]
-        case ev.StateChanged(target=target):
-            stops = target.terminal or target.awaits_operator
-            return [("end", f"{target}: {event.reason}")] if stops else []
+            result = f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}"
+            return [("error" if event.error else "result", result)]
+        case ev.ApprovalRequested():
+            return _tell_wait(event)
+        case ev.StateChanged(target=target) if target.terminal or target.awaits_operator:
+            return [("end", f"{target}: {event.reason}")]
         case _:
             remarked = remark(event)
             return [("note", descriptions.line(remarked))] if remarked else []
+
+
+def _tell_start(event: ev.RunStarted) -> list[tuple[str, str]]:
+    messages = event.content.messages if event.content else ()
+    task = messages[-1].text if messages else None if event.messages else ""
+    policy = sentences.limits(event.policy)
+    return [("run", f"{event.run} on {event.model}; {policy}"), ("task", descriptions.task(task))]
+
+
+def _tell_answer(event: ev.ModelResponded, *, said: bool) -> list[tuple[str, str]]:
+    text = event.content.text if event.content else ""
+    told = [("said", text)] if said and text.strip() else []
+    calls = [("call", call) for call in sentences.calls(event, _SHORT)]
+    return [*told, *calls, ("spent", sentences.answered(event))]
+
+
+def _tell_wait(event: ev.ApprovalRequested) -> list[tuple[str, str]]:
+    until = "" if event.deadline is None else f" until {figures.clock(event.deadline)}"
+    return [("waits", f"for approval of {', '.join(event.calls)}{until}: refold approvals @last")]
 
 
 def label_line(turn: int, word: str, text: str) -> str:

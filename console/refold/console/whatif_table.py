@@ -3,7 +3,7 @@ is there.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -104,13 +104,6 @@ class WhatIfTable:
 
     def take(self, run: str, found: Sequence[WhatIf] | RefoldError) -> None:
         """One run more. Raises `WrongUse` for a policy that no run can have."""
-        if isinstance(found, NoSuchEntry):
-            if self._alone:
-                raise found
-            self._without.append(found)
-            found = CannotJudge(str(found))
-        if isinstance(found, WrongUse) and not isinstance(found, UnknownRun):
-            raise found
         if isinstance(found, RefoldError):  # unknown: listed, and not one event of it is there
             self._fail(run, found)
             return
@@ -132,52 +125,53 @@ class WhatIfTable:
 
     def _count(self, found: Sequence[WhatIf]) -> None:
         """Count complaints, reasons and defaults of one run, each for its policy."""
-        for unfit, each in zip(self._unfit, found, strict=True):
-            unfit.update({complaint.path for complaint in each.unfit})
-        for meant, each in zip(self._meant, found, strict=True):
+        for place, each in enumerate(found):
+            self._unfit[place].update({complaint.path for complaint in each.unfit})
             for complaint in each.unfit:
                 if complaint.meant:
-                    meant.setdefault(complaint.path, complaint.meant)
-        for reasons, each in zip(self._inconclusive, found, strict=True):
+                    self._meant[place].setdefault(complaint.path, complaint.meant)
             if each.verdict is Verdict.INCONCLUSIVE:
-                reasons[each.why] += 1
-        for defaults, each in zip(self._defaults, found, strict=True):
-            defaults.update(each.defaults)
+                self._inconclusive[place][each.why] += 1
+            self._defaults[place].update(each.defaults)
 
     def finish(self) -> None:
         """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""
         if self._without and len(self._without) == len(self._codes):
             raise self._without[0]
         if self._screen.json:
-            for place, (name, totals) in enumerate(zip(self._names, self._totals, strict=True)):
-                told = PolicyTotals(
-                    policy=name,
-                    totals=totals,
-                    inconclusive=dict(self._inconclusive[place].most_common()),
-                    unfit=self._fit_nothing(place),
-                    notes=self._notes(place),
-                    prices=self._prices,
-                    contexts=self._contexts,
-                )
-                self._screen.document(told)
+            self._write_totals()
             return
         if self._found:
             for name, each in zip(self._names, self._found, strict=True):
                 tell(self._screen, name, each)
         elif self._rows or self._hidden:
             self._tell_rows()
-            for place, (name, totals) in enumerate(zip(self._names, self._totals, strict=True)):
-                self._screen.say()
-                tell_totals(self._screen, name, totals, self._unfit_in(place), self._inconclusive[place])
-            if self._prices:
-                self._screen.say(f"what the record has no price of is priced by {self._prices}")
-            if self._contexts:
-                self._screen.say(
-                    f"models whose context the record does not say read what {self._contexts} says"
-                )
+            self._tell_totals()
+        for place in range(len(self._names)):
+            for sentence in self._notes(place):
+                self._screen.say(descriptions.line(sentence))
 
-        for sentence in [each for place in range(len(self._names)) for each in self._notes(place)]:
-            self._screen.say(descriptions.line(sentence))
+    def _write_totals(self) -> None:
+        for place, (name, totals) in enumerate(zip(self._names, self._totals, strict=True)):
+            told = PolicyTotals(
+                policy=name,
+                totals=totals,
+                inconclusive=dict(self._inconclusive[place].most_common()),
+                unfit=self._fit_nothing(place),
+                notes=self._notes(place),
+                prices=self._prices,
+                contexts=self._contexts,
+            )
+            self._screen.document(told)
+
+    def _tell_totals(self) -> None:
+        for place, (name, totals) in enumerate(zip(self._names, self._totals, strict=True)):
+            self._screen.say()
+            tell_totals(self._screen, name, totals, self._unfit_in(place), self._inconclusive[place])
+        if self._prices:
+            self._screen.say(f"what the record has no price of is priced by {self._prices}")
+        if self._contexts:
+            self._screen.say(f"models whose context the record does not say read what {self._contexts} says")
 
     def _notes(self, place: int) -> list[str]:
         defaults = self._defaults[place]
@@ -212,6 +206,11 @@ class WhatIfTable:
             self._screen.result(unchecked, lambda: self._rows.append(row))
 
     def _fail(self, run: str, error: RefoldError) -> None:
+        if isinstance(error, NoSuchEntry) and not self._alone:
+            self._without.append(error)
+            error = CannotJudge(str(error))
+        if isinstance(error, WrongUse) and not isinstance(error, UnknownRun):
+            raise error
         problem, code = verdicts.not_judged(run, error)
         self._codes.append(code)
         said = f"{'DAMAGED' if problem.damaged else 'cannot be judged'}: {error}"
@@ -228,14 +227,16 @@ def json_of(found: WhatIf) -> dict[str, Any]:
     """
     told: dict[str, Any] = msgspec.to_builtins(found)
     for part in ("until", "saved", "again"):
-        spend: Spend = getattr(found, part)
-        if spend.steps:
-            told[part].update(input=spend.input or None, output=spend.output or None)
-        if spend.unpriced and not spend.cost_nanousd:
-            told[part]["cost_nanousd"] = None
-        if spend.steps and not spend.duration:
-            told[part]["duration"] = None
+        told[part].update(dict.fromkeys(_unknown_fields(getattr(found, part))))
     for part in ("recorded", "derived", "state"):  # JSON, as text
         text: str | None = getattr(found, part)
         told[part] = msgspec.Raw(text.encode()) if text else None
     return told
+
+
+def _unknown_fields(spend: Spend) -> Iterator[str]:
+    """The fields that stand at 0, and of which nobody knows more."""
+    if spend.steps:
+        yield from (name for name in ("input", "output", "duration") if not getattr(spend, name))
+    if spend.unpriced and not spend.cost_nanousd:
+        yield "cost_nanousd"

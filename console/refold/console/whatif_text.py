@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from refold.console.screen import Screen
+from refold.console.screen import Facts, Screen
 from refold.reducers.errors import CannotJudge
 from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures
@@ -48,36 +48,40 @@ def _subject(found: WhatIf) -> str:
 def tell(screen: Screen, name: str, found: WhatIf) -> None:
     """One run under one policy, in full."""
     screen.heading(f"run {found.run} under {name}: {_headline(found)}")
+    screen.facts({**_tell_verdict(found), **_tell_findings(found)})
+
+
+def _tell_verdict(found: WhatIf) -> Facts:
     stops, agrees = found.verdict is Verdict.STOPS, found.verdict is Verdict.AGREE
     parts = not agrees and found.verdict is not Verdict.INCONCLUSIVE
     recorded = f"{found.recorded_state} {found.recorded_code}"
+    return {
+        "why": found.why or None,
+        "default": f"{', '.join(found.defaults)}: the file does not set it" if found.defaults else None,
+        "recorded": _recorded_decision(found) if parts else None,
+        "derived": _decision(found.derived) if parts else None,
+        "shared": None if agrees else f"events 1 to {found.fact} of {found.events} are evidence",
+        "until then": _spend_text(found.until),
+        "ends": f"{found.agent_state} ({found.code}); recorded: {recorded}" if stops else None,
+        "after it": f"{_spend_text(found.saved)} recorded{_least(found)}" if stops else None,
+        "hint": _HINT if _one_turn_of_many(found) else None,
+    }
+
+
+def _tell_findings(found: WhatIf) -> Facts:
+    fired = [f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]]
     more = len(found.fired) - 10 + found.more
     priced = f"{figures.counted(found.priced, 'answer')} without a price in the record, by {found.prices}"
-    screen.facts(
-        {
-            "why": found.why or None,
-            "default": f"{', '.join(found.defaults)}: the file does not set it" if found.defaults else None,
-            "recorded": _recorded_decision(found) if parts else None,
-            "derived": _decision(found.derived) if parts else None,
-            "shared": None if agrees else f"events 1 to {found.fact} of {found.events} are evidence",
-            "until then": _spend_text(found.until),
-            "ends": f"{found.agent_state} ({found.code}); recorded: {recorded}" if stops else None,
-            "after it": f"{_spend_text(found.saved)} recorded{_least(found)}" if stops else None,
-            "hint": _HINT if _one_turn_of_many(found) else None,
-            "fired": (
-                *(f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]),
-                *([f"and {figures.counted(more, 'time')} more"] if more > 0 else []),
-            ),
-            "unseen": tuple(
-                f"event {seq}: {why}; it was not shown before the record ends"
-                for seq, why in found.unseen[:10]
-            ),
-            "unfit": tuple(str(complaint) for complaint in found.unfit),
-            "priced": priced if found.prices else None,
-            "context": _context(found) if found.contexts else None,
-            "inconclusive": [each for each in found.unknown if each != found.why],
-        }
-    )
+    return {
+        "fired": (*fired, *([f"and {figures.counted(more, 'time')} more"] if more > 0 else [])),
+        "unseen": tuple(
+            f"event {seq}: {why}; it was not shown before the record ends" for seq, why in found.unseen[:10]
+        ),
+        "unfit": tuple(map(str, found.unfit)),
+        "priced": priced if found.prices else None,
+        "context": _context(found) if found.contexts else None,
+        "inconclusive": [each for each in found.unknown if each != found.why],
+    }
 
 
 def tell_totals(

@@ -25,6 +25,7 @@ from refold.console.options import (
     PolicyFile,
     labels_of,
     option,
+    split_pairs,
 )
 from refold.console.run import Models, add_fallbacks, agent_of, restore_tools, stay
 from refold.console.screen import OutputClosed, Screen, note
@@ -221,13 +222,8 @@ async def fork_command(
 
 def edits_of(pairs: Sequence[str]) -> dict[str, str]:
     """`CALL=TEXT`, `CALL=@FILE` and `CALL=-` as results by call. Raises `WrongUse`."""
-    edits: dict[str, str] = {}
-    for pair in pairs:
-        call, equals, text = pair.partition("=")
-        if not equals or not call or call in edits:
-            raise WrongUse(f"--edit {pair!r}: expected CALL=TEXT, CALL=@FILE or CALL=-, each call once")
-        edits[call] = read_text_argument(text, "--edit")
-    return edits
+    texts = split_pairs(pairs, "--edit", "CALL=TEXT, CALL=@FILE or CALL=-, each call once")
+    return {call: read_text_argument(text, "--edit") for call, text in texts}
 
 
 async def _cut_point(store: Store, typed: str, suits: Suits) -> tuple[str, int]:

@@ -123,11 +123,16 @@ def worked(
             left.append(each.shard)
         else:
             yield each
-    while left and fresh is not None:
-        with fresh() as other:
+    if fresh is not None:
+        yield from _worked_alone(left, fresh, task)
+
+
+def _worked_alone(left: list[Shard], fresh: Callable[[], Executor], task: Task[T]) -> Iterator[T | Ended]:
+    while left:
+        with fresh() as executor:
             broke = False
             while left and not broke:  # on one that broke nothing more is done: the next shard has another
-                for each in _worked([left.pop(0)], other, task, None):
+                for each in _worked([left.pop(0)], executor, task, None):
                     broke = isinstance(each, Ended) and each.broke
                     yield each
 
@@ -141,10 +146,7 @@ def _worked(
         while left or waiting:
             while left and len(waiting) < _AHEAD:
                 shard = left.popleft()
-                here = executor is None or (held is not None and shard.events > held)
-                waiting.append(
-                    (shard, None if here or executor is None else _submitted(executor, shard, task))
-                )
+                waiting.append((shard, _submitted(executor, shard, task, held)))
             shard, future = waiting.popleft()
             if future is None:
                 yield from _here(shard, task)
@@ -171,13 +173,17 @@ def _fetched(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
         yield from future.result()
         yield Ended(shard)
     else:
-        # Whatever it is: of a worker that was killed, or could not import a guard, nothing else would be
-        # left.
+        # Whatever it is: nothing else is left of a worker that was killed, or could not import a guard.
         told = str(problem) or type(problem).__name__
         yield Ended(shard, told, broke=isinstance(problem, BrokenExecutor))
 
 
-def _submitted(executor: Executor, shard: Shard, task: Task[T]) -> "Future[list[T]]":
+def _submitted(
+    executor: Executor | None, shard: Shard, task: Task[T], held: int | None
+) -> "Future[list[T]] | None":
+    """What will be found in the shard; None: it is to be looked through here."""
+    if executor is None or (held is not None and shard.events > held):
+        return None
     try:
         return executor.submit(listed, shard, task)
     except RuntimeError as error:  # it broke, or was shut down, while there was still something to hand over

@@ -3,7 +3,7 @@ docs/reference/certificates.md.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -157,7 +157,11 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
         raise WrongUse(f"{path}: is a certificate of format {certificate.format!r:.60}, expected {FORMAT!r}")
     if (certificate.logs, certificate.heads) != (len(heads), _root(heads)):
         raise BadCertificate(path, "its root is not that of the runs that it names: it was changed")
-    wanted = list(keys)
+    _check_signature(path, text, key, signature, list(keys))
+    return certificate, document.key
+
+
+def _check_signature(path: str, text: bytes, key: bytes, signature: bytes, wanted: Sequence[bytes]) -> None:
     if signature and not (len(key) == 32 and signed(key, _message(text), signature)):
         raise BadCertificate(path, "its signature is not that of what stands in it: it was changed")
     if key and not signature:
@@ -168,7 +172,6 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
         raise Unsigned(path)
     if wanted and key not in wanted:
         raise BadCertificate(path, "is signed by another key than those that were named")
-    return certificate, document.key
 
 
 class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):

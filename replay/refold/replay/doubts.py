@@ -114,12 +114,6 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
         if kind not in _KINDS:
             return
         match event := step.event if kind == _NOTE else step.bare:
-            case ev.RunStarted(tools=tools) | ev.RunForked(tools=tools) if tools is not None:
-                self._replays = {tool.name: tool.replay for tool in tools}
-            case ev.ModelResponded():
-                self._names = {call.id: call.name for call in event.calls}
-            case ev.ToolsDispatched():
-                self._begun.update(dict.fromkeys(event.calls, at))
             case ev.RunResumed():
                 self._unattended = event.unattended
                 self._rows.update((call, self._row(call, "open")) for call in event.in_doubt)
@@ -131,9 +125,19 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
                 self._late.add(call)
             case ev.NoteAdded():
                 self._noted(at, event)
+            case _:
+                self._learn(at, event)
+
+    def _learn(self, at: int, event: ev.Event) -> None:
+        match event:
+            case ev.RunStarted(tools=tools) | ev.RunForked(tools=tools) if tools is not None:
+                self._replays = {tool.name: tool.replay for tool in tools}
+            case ev.ModelResponded():
+                self._names = {call.id: call.name for call in event.calls}
+            case ev.ToolsDispatched():
+                self._begun.update(dict.fromkeys(event.calls, at))
             case ev.StateChanged():
-                waits = event.target.awaits_operator
-                self._asked = waits and event.code == "in_doubt"
+                self._asked = event.target.awaits_operator and event.code == "in_doubt"
             case _:
                 pass
 
@@ -143,7 +147,9 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
         if not (self._asked or self._unattended):
             # Whoever wrote last may have begun these, and is perhaps not there any more.
             for call in self._begun:
-                if self._once(call) and (call not in rows or rows[call].doubt is Doubt.DID_NOT):
+                if not repeatable(self._replay(call)) and (
+                    call not in rows or rows[call].doubt is Doubt.DID_NOT
+                ):
                     rows[call] = self._row(call, "open")
         standing: Standing = "asked" if self._asked else "open"
         told = (replace(row, standing=standing) if row.standing == "open" else row for row in rows.values())
@@ -151,9 +157,6 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
 
     def _unseen(self, row: DoubtfulCall) -> bool:
         return row.standing != "told" or row.call not in self._late  # else it returned after all
-
-    def _once(self, call: str) -> bool:
-        return not repeatable(self._replay(call))
 
     def _replay(self, call: str) -> Replay | None:
         return self._replays.get(self._names.get(call, ""))

@@ -1,5 +1,6 @@
 """Numbers as a person reads them, and the words that listings share."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -175,33 +176,34 @@ def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]
     Of what a transcript told nothing it says so; `uncounted` answers told no tokens, or not all. Steps,
     tokens, cost and time are told even where nothing limits them; tokens and cost once there is an answer.
     """
-    own = state.spent
-    uncounted += own.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
-    tokens, cost = known.tokens(own.usage), known.cost(own)
-    answered = tokens is not None or cost is not None or own.unpriced > 0
-    free = {
-        LimitUnit.STEPS: f"step {own.steps}",
-        LimitUnit.TOKENS: f"{'at least ' if uncounted else ''}{count(tokens)} tokens"
-        if tokens is not None
-        else "tokens unknown"
-        if answered
-        else "",
-        LimitUnit.MESSAGES: "",
-        LimitUnit.NANO_USD: at_least(dollars(cost), own.unpriced)
-        if cost is not None
-        else "cost unknown"
-        if answered
-        else "",
-        LimitUnit.NANOSECONDS: seconds(max(0, state.fact_at - state.origin.at) + running)
-        if state.at
-        else "time unknown",
-    }
     limits = [limit for limit in state.policy.limits if limit.value is not None]
     told: list[str] = []
-    for unit, text in free.items():
+    for unit, text in _unlimited(state, running, uncounted).items():
         limited = [_against(limit, state, running) for limit in limits if limit.unit is unit]
         told += limited or ([text] if text else [])
     return told
+
+
+def _unlimited(state: RunState, running: int, uncounted: int) -> Mapping[LimitUnit, str]:
+    """What is told of each unit where nothing limits it."""
+    own = state.spent
+    uncounted += own.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
+    tokens, cost = known.tokens(own.usage), known.cost(own)
+    tokens_, cost_ = "", ""
+    if tokens is not None or cost is not None or own.unpriced > 0:
+        tokens_, cost_ = "tokens unknown", "cost unknown"
+    if tokens is not None:
+        tokens_ = f"{'at least ' if uncounted else ''}{count(tokens)} tokens"
+    if cost is not None:
+        cost_ = at_least(dollars(cost), own.unpriced)
+    passed = max(0, state.fact_at - state.origin.at) + running
+    return {
+        LimitUnit.STEPS: f"step {own.steps}",
+        LimitUnit.TOKENS: tokens_,
+        LimitUnit.MESSAGES: "",
+        LimitUnit.NANO_USD: cost_,
+        LimitUnit.NANOSECONDS: seconds(passed) if state.at else "time unknown",
+    }
 
 
 def _few_seconds(nanoseconds: int) -> str:

@@ -9,7 +9,7 @@ give the same log to the byte: the engine compares event by event.
 That two runs part at all is no matter of their decisions: see `shown`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import NamedTuple
 
@@ -103,12 +103,15 @@ def _agree(state: RunState, recorded: ev.Decision, derived: ev.Decision) -> bool
     if recorded == derived:
         return True
     if isinstance(recorded, ev.StateDigested) and isinstance(derived, ev.StateDigested):
-        blind = {watch.name for watch in state.guards if watch.blind}
-        guards = {name: digest for name, digest in recorded.guards.items() if name not in blind}
-        return recorded.state == derived.state and guards == derived.guards
+        return recorded.state == derived.state and _without_blind(state, recorded.guards) == derived.guards
     # The harness's own words, erased: the body, which has their sizes, must still agree.
     erased = getattr(recorded, "content", 0) is None and getattr(derived, "content", None) is not None
     return erased and type(recorded) is type(derived) and recorded == replace(derived, content=None)
+
+
+def _without_blind(state: RunState, guards: Mapping[str, str]) -> Mapping[str, str]:
+    blind = {watch.name for watch in state.guards if watch.blind}
+    return {name: digest for name, digest in guards.items() if name not in blind}
 
 
 def unjudged(state: RunState, decisions: Iterable[ev.Decision]) -> bool:

@@ -92,7 +92,9 @@ class Views:
             return None
         request = state.request.event
         common, old, new = self._parted(state.window.chunks)
-        self._meet(new)
+        # A reply is in a window with all its results or not at all: so it is enough to have met a result
+        # once.
+        self._answered |= {ref.call for ref in new if ref.call is not None}
         splices = spliced(
             common,
             [self._place(state, ref, contents) for ref in old],
@@ -124,11 +126,6 @@ class Views:
             same, common = same + 1, common + len(one)
         old = [ref for chunk in self._chunks[same:] for ref in chunk]
         return common, old, [ref for chunk in chunks[same:] for ref in chunk]
-
-    def _meet(self, refs: Sequence[MessageRef]) -> None:
-        # A reply is in a window with all its results or not at all: so it is enough to have met a result
-        # once.
-        self._answered |= {ref.call for ref in refs if ref.call is not None}
 
     def _place(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> int:
         known = self._places.get(id(ref))

@@ -239,10 +239,11 @@ class Links(Follower["Links"]):
             found.setdefault(other, "note")
         for other in _noted(event):
             found.setdefault(other, "about")
-        for other in (other for call in _calls(event) for other in self._calls[call]):
-            found.setdefault(other, "call")
-            if other in self._requests:
-                found.setdefault(self._requests[other], "request")
+        for call in _calls(event):
+            for other in self._calls[call]:
+                found.setdefault(other, "call")
+                if other in self._requests:
+                    found.setdefault(self._requests[other], "request")
         found.pop(seq, None)
         return found
 
@@ -250,13 +251,7 @@ class Links(Follower["Links"]):
         among = {**others, seq: self.about[seq]}
         for call in _calls(self.about[seq]):
             told = [(place, among[place]) for place in self._calls[call] if place in among]
-            edited = [
-                event.content.arguments[call]
-                for _, event in told
-                if isinstance(event, ev.ApprovalAnswered)
-                and event.content
-                and call in event.content.arguments
-            ]
+            ran = _edited(call, [event for _, event in told])
             for place, event in told:
                 if isinstance(event, ev.ModelResponded):
                     index = next(index for index, each in enumerate(event.calls) if each.id == call)
@@ -265,8 +260,16 @@ class Links(Follower["Links"]):
                         name=event.calls[index].name,
                         asked=place,
                         arguments=event.content.arguments[index] if event.content else None,
-                        ran=edited[-1] if edited else None,
+                        ran=ran,
                     )
+
+
+def _edited(call: str, told: Sequence[ev.Event]) -> str | None:
+    """The arguments with which a person let a call run, the last ones; None: as it was asked for."""
+    for event in reversed(told):
+        if isinstance(event, ev.ApprovalAnswered) and event.content and call in event.content.arguments:
+            return event.content.arguments[call]
+    return None
 
 
 def _legible(stored: Stored) -> ev.Event:

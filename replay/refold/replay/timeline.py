@@ -276,11 +276,8 @@ def tally(turns: Iterable[TurnRow]) -> str:
     others = tools.total() - sum(number for _, number in most)
     told = [f"{figures.count(number)} {name}" for name, number in most]
     told += [f"{figures.counted(others, 'other call')}"] if others else []
-    return ", ".join([figures.counted(count, "turn"), *told, *_ends(ends)])
-
-
-def _ends(ends: Counter[str]) -> list[str]:
-    return [f"{figures.count(ends[end])} {end}" for end in _ENDS if ends[end]]
+    told += [f"{figures.count(ends[end])} {end}" for end in _ENDS if ends[end]]
+    return ", ".join([figures.counted(count, "turn"), *told])
 
 
 _ENDS = ("failed", "refused", "waiting for approval", "without a result", "in doubt", "without a status")
@@ -329,12 +326,12 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         files, shown = len(self.made) - len(verbs), max(_MOST, self.harmful + _LEAST)
         others = sum(number for _, number, _ in verbs[shown:])
         told = [f"{figures.count(number)} {what}" for what, number, _ in verbs[:shown]]
-        told += [f"{figures.counted(files, 'file')} written by redirection"] if files else []
-        told += [figures.counted(others, "other change")] if others else []
+        told += [_counted(files, "file", " written by redirection"), _counted(others, "other change")]
         failed = f" ({figures.count(self.failed)} failed)" if self.failed else ""
-        doubtful = f"{figures.counted(self.doubtful, 'call')} not known to have run" if self.doubtful else ""
-        unknown = f"{figures.counted(self.unknown, 'call')} unknown" if self.unknown else ""
-        return "; ".join(filter(None, [", ".join(told) + failed, doubtful, unknown])) or "nothing"
+        doubtful = _counted(self.doubtful, "call", " not known to have run")
+        unknown = _counted(self.unknown, "call", " unknown")
+        made = ", ".join(filter(None, told)) + failed
+        return "; ".join(filter(None, [made, doubtful, unknown])) or "nothing"
 
 
 class EffectCounter:
@@ -371,6 +368,10 @@ class EffectCounter:
             doubtful=self._doubtful,
             unknown=self._unknown,
         )
+
+
+def _counted(number: int, what: str, more: str = "") -> str:
+    return figures.counted(number, what) + more if number else ""
 
 
 def _rank(change: tuple[str, int, int]) -> tuple[bool, bool, int, int]:

@@ -237,6 +237,12 @@ class Verifier(Follower[Verification]):
 
     def _misread(self, step: Step) -> str | None:
         stored, event = step.stored, step.event
+        problem = self._misplaced(stored, event) or _miswritten(stored, event) or self._contradicted(step)
+        if problem is None:
+            self._state = step.after
+        return problem
+
+    def _misplaced(self, stored: Stored, event: ev.Event) -> str | None:
         if isinstance(event, ev.Fact | ev.Annotation) and event.at != stored.at:
             return f"its header says it happened at {stored.at}, its body at {event.at}"
         if isinstance(event, ev.RunStarted | ev.RunForked) and event.run != stored.run:
@@ -245,23 +251,15 @@ class Verifier(Follower[Verification]):
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
                 return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
-        if _read_otherwise(stored, event):
-            return "a field stands twice in it: one reader goes by the first, another by the last"
-        if stored.content_digest is None and _says_something(event):
-            return "what was said is gone, and so is the digest of it, which an erasure leaves"
-        if not _are_digested(stored, event):
-            return "the digest in its body is not that of its content"
-        if isinstance(event, ev.LateResult) and event.fact.at != event.at:
-            return f"its body says it happened at {event.at}, and at {event.fact.at}"
-        if (fact := _fact_of(event)) is not None and (unlike := self._misfit(step.before, fact)):
+        return None
+
+    def _contradicted(self, step: Step) -> str | None:
+        """What of it is another by the state that it stands behind."""
+        event, fact = step.event, _fact_of(step.event)
+        if fact is not None and (unlike := self._misfit(step.before, fact)):
             return unlike
         self._cut += isinstance(event, ev.ToolReturned) and event.cut and event.content is not None
-        if isinstance(event, ev.StateDigested):
-            problem = self._wrong_digest(step.before, event)
-            if problem is not None:
-                return problem
-        self._state = step.after
-        return None
+        return self._wrong_digest(step.before, event) if isinstance(event, ev.StateDigested) else None
 
     def _misfit(self, state: RunState, fact: ev.Fact) -> str:
         try:
@@ -279,6 +277,18 @@ class Verifier(Follower[Verification]):
         return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
 
 
+def _miswritten(stored: Stored, event: ev.Event) -> str | None:
+    if _read_otherwise(stored, event):
+        return "a field stands twice in it: one reader goes by the first, another by the last"
+    if stored.content_digest is None and _says_something(event):
+        return "what was said is gone, and so is the digest of it, which an erasure leaves"
+    if not _are_digested(stored, event):
+        return "the digest in its body is not that of its content"
+    if isinstance(event, ev.LateResult) and event.fact.at != event.at:
+        return f"its body says it happened at {event.at}, and at {event.fact.at}"
+    return None
+
+
 def _are_digested(stored: Stored, event: ev.Event) -> bool:
     """Whether the digests in the body are those of what was said: of each message, where several were."""
     if isinstance(event, ev.LateResult):
@@ -292,9 +302,15 @@ def _are_digested(stored: Stored, event: ev.Event) -> bool:
         return all(
             size.digest == digest_of(stored.salt, each) for size, each in zip(sizes, said, strict=False)
         )
-    if isinstance(event, ev.MessageInjected) and event.gap and (event.gap.source or event.gap.sources):
-        return True  # it is of the words in the frame, too, which stand elsewhere
-    return all(size.digest == digest_named(words, ev.named_in(event)) for size in sizes)
+    return _frames_words(event) or all(
+        size.digest == digest_named(words, ev.named_in(event)) for size in sizes
+    )
+
+
+def _frames_words(event: ev.Event) -> bool:
+    """Whether its digest is of the words in a frame, too, which stand elsewhere."""
+    gap = event.gap if isinstance(event, ev.MessageInjected) else None
+    return gap is not None and bool(gap.source or gap.sources)
 
 
 def _read_otherwise(stored: Stored, event: ev.Event) -> bool:

@@ -126,11 +126,17 @@ def _opinions(entry: Entry, state: RunState, before: int) -> Iterator[Opinion]:
         for inner in entry.entries:
             yield from _opinions(inner, state, before)
     elif isinstance(entry, Limits | TimeLimits):
-        place = entry.check if isinstance(entry, Limits) else "deadline" if entry.every else "preflight"
+        place = _place_of(entry)
         yield from (_of_limit(limit, state, place, before) for limit in entry.among(state.policy))
     elif isinstance(entry, Guards):
         here = (watch for watch in state.guards if watch.guard is None or entry.place in watch.guard.places)
         yield from (_of_guard(watch, state, entry.place, before) for watch in here)
+
+
+def _place_of(entry: Limits | TimeLimits) -> str:
+    if isinstance(entry, Limits):
+        return entry.check
+    return "deadline" if entry.every else "preflight"
 
 
 def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:
@@ -258,12 +264,16 @@ def _written(value: Any) -> str:
     return _ENCODER.encode(value).decode()
 
 
+def _parts_of(value: msgspec.Struct) -> dict[str, Any]:
+    shape = _shape(type(value))
+    told = ((name, _present(name, default, getattr(value, name))) for name, default in shape)
+    return {name: each for name, each in told if each is not None}
+
+
 def _parts(value: Any) -> dict[str, Any] | None:
     """The parts of a composed value by their names; None for one that is told as a whole."""
     if isinstance(value, msgspec.Struct):
-        shape = ((name, default, getattr(value, name)) for name, default in _shape(type(value)))
-        told = ((name, _present(name, default, each)) for name, default, each in shape)
-        return {name: each for name, each in told if each is not None}
+        return _parts_of(value)
     if isinstance(value, tuple | dict) and len(cast("dict[str, Any]", value)) > _MOST:
         return None
     if isinstance(value, dict):

@@ -263,11 +263,7 @@ def index(entries: Sequence[IndexEntry]) -> str:
 
 def _order_entries(entries: Sequence[IndexEntry]) -> Iterator[tuple[IndexEntry, int]]:
     """The entries with how deep each stands below what began it."""
-    here = {entry.about.run for entry in entries if not entry.wrong}
-    below: dict[str, list[IndexEntry]] = {}
-    for entry in entries:
-        parent = entry.about.parent.run if entry.about.parent else ""
-        below.setdefault("" if entry.wrong or parent not in here else parent, []).append(entry)
+    below = _group_entries(entries)
     waiting = [(entry, 0) for entry in sorted(below.pop("", []), key=lambda each: not each.wrong)][::-1]
     while waiting:
         entry, depth = waiting.pop()
@@ -277,18 +273,26 @@ def _order_entries(entries: Sequence[IndexEntry]) -> Iterator[tuple[IndexEntry, 
     yield from ((entry, 0) for left in below.values() for entry in left)
 
 
+def _group_entries(entries: Sequence[IndexEntry]) -> dict[str, list[IndexEntry]]:
+    """The entries by the run that began each, if it is among them, else by ""."""
+    here = {entry.about.run for entry in entries if not entry.wrong}
+    below: dict[str, list[IndexEntry]] = {}
+    for entry in entries:
+        parent = entry.about.parent.run if entry.about.parent else ""
+        below.setdefault("" if entry.wrong or parent not in here else parent, []).append(entry)
+    return below
+
+
 def _row(entry: IndexEntry, depth: int, pages: Mapping[str, str]) -> str:
     about = entry.about
     task = _link(descriptions.task(about.task, _TASK), entry.file) + _kin(about, pages)
-    task += f'<p class="did">{_safe(entry.did, 200)}</p>' if entry.did else ""
     changed = f"changed {entry.changes}" if entry.changes and entry.changes.calls else ""
-    task += f'<p class="did">{_safe(changed, 600)}</p>' if changed else ""
-    task += f'<p class="did">{_safe(_where(about), 300)}</p>' if _where(about) else ""
-    wrong = f'<p class="wrong">{_safe(entry.wrong, 400)}</p>' if entry.wrong else ""
+    task += _paragraph("did", entry.did, 200) + _paragraph("did", changed, 600)
+    task += _paragraph("did", _where(about), 300) + _paragraph("wrong", entry.wrong, 400)
     state = html.escape(_state(entry))
     cells = (
         f'<b class="bad">{state}</b>' if entry.wrong else state,
-        task + wrong,
+        task,
         f"<code>{_safe(about.run, 120)}</code>",
         _safe(about.model, 60),
         figures.clock(about.started).removesuffix(" UTC"),
@@ -300,6 +304,10 @@ def _row(entry: IndexEntry, depth: int, pages: Mapping[str, str]) -> str:
     harm = int(bool(entry.wrong or entry.failed or _is_failure(about)))
     classes = "wrong" if entry.wrong else f"d{min(depth, _DEEPEST)}"
     return f'<tr class="{classes}" data-state="{state}" data-harm="{harm}">{told}</tr>'
+
+
+def _paragraph(kind: str, text: str, most: int) -> str:
+    return f'<p class="{kind}">{_safe(text, most)}</p>' if text else ""
 
 
 def _numbers(entry: IndexEntry) -> Sequence[tuple[int | None, str]]:

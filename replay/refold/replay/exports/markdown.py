@@ -213,29 +213,22 @@ class Ticket:
         """The top: what run it is, how it stands, and what `checks` found."""
         yield f"# Run {self.code(about.run)}\n\n"
         ended = f"{about.agent_state}" + (f", {self.code(about.code)}" if about.code else "")
-        cost = "not known"
-        if about.cost_nanousd is not None:
-            cost = f"{about.cost_nanousd / NANO:.6f} USD" + (" at least" if about.unpriced else "")
+        fork = f"{self.code(about.forked_from)} at event {about.forked_at}" if about.forked_from else ""
+        labels = (self.code(f"{name}={value}") for name, value in sorted(about.labels.items()))
         rows = [
-            ("Ended", self.code(about.source_says) if about.source_says else ""),
+            ("Ended", self._code_if_any(about.source_says)),
             ("Derived state" if about.source_says else "State", ended),
-            ("Why", self.code(about.reason) if about.reason else ""),
-            ("Model", self.code(about.model) if about.model else ""),
+            ("Why", self._code_if_any(about.reason)),
+            ("Model", self._code_if_any(about.model)),
             *((name.capitalize(), self.code(text)) for name, text in about.environment.pairs()),
             ("Events", str(about.events)),
             ("Turns", str(about.steps)),
             ("Tokens", _tokens(about.usage, uncounted=about.uncounted)),
-            ("Cost", cost if about.steps else ""),
+            ("Cost", _cost(about) if about.steps else ""),
             ("Errors", figures.unmarked(about.unmarked)),
-            (
-                "Fork of",
-                f"{self.code(about.forked_from)} at event {about.forked_at}" if about.forked_from else "",
-            ),
-            (
-                "Labels",
-                ", ".join(self.code(f"{name}={value}") for name, value in sorted(about.labels.items())),
-            ),
-            ("Damaged", self.code(about.damaged) if about.damaged else ""),
+            ("Fork of", fork),
+            ("Labels", ", ".join(labels)),
+            ("Damaged", self._code_if_any(about.damaged)),
             *checks,
         ]
         for name, value in rows:
@@ -249,32 +242,17 @@ class Ticket:
                 yield "\n## What it began with\n"
                 yield from self._opening(opening)
             case ev.ModelRequested():
-                again = f", attempt {event.attempt}" if event.attempt > 1 else ""
-                when = f"{_clock(at)}, " if at else ""
-                yield f"\n## Turn {event.step}{again}\n\nEvent {seq}, {when}about {event.input_tokens} tokens.\n"
+                yield _request(seq, at, event)
             case ev.ModelResponded():
                 yield from self._answer(seq, event)
             case ev.ModelFailed():
-                yield f"\nThe request failed: {event.failure}"
-                yield f" (HTTP {event.status}).\n" if event.status else ".\n"
-                yield from self._fenced(event.content.message if event.content else None, seq)
+                yield from self._failed(seq, event)
             case ev.ToolReturned():
-                went = f" failed ({event.error})" if event.error else " returned"
-                unsaid = (
-                    "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
-                )
-                went += f" ({unsaid})" if known.failed(event) is None else ""
-                went = f" was refused by its harness ({event.refused_by})" if event.refused_by else went
-                name = self._names.get(event.call, "")
-                yield f"\nCall {self.code(event.call)} {self.code(name) if name else ''}{went}:\n".replace(
-                    "  ", " "
-                )
-                yield from self._fenced(event.content.output if event.content else None, seq)
+                yield from self._returned(seq, event)
             case ev.CallRefused():
                 yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(by(event.cause, event.name))}.\n"
             case ev.InputReceived():
-                yield f"\n{self.code(event.by)} said:\n"
-                yield from self._fenced(event.content.text if event.content else None, seq)
+                yield from self._received(seq, event)
             case ev.StateChanged() if event.target.terminal:
                 yield f"\n## {event.target}\n\nEvent {seq}, {_clock(at)}: {self.code(event.reason)}\n"
             case _:
@@ -288,6 +266,9 @@ class Ticket:
         ticks = "`" * (max((len(run) for run in _TICKS.findall(said)), default=0) + 1)
         pad = " " if said.startswith("`") or said.endswith("`") else ""
         return f"{ticks}{pad}{said}{pad}{ticks}"
+
+    def _code_if_any(self, text: str | None) -> str:
+        return self.code(text) if text else ""
 
     def _opening(self, opening: ev.Opening | None) -> Iterator[str]:
         if opening is None:
@@ -312,6 +293,21 @@ class Ticket:
             yield f"\nIt called {self.code(called(call.name, given, SHOWN))} as {self.code(call.id)}:\n"
             yield from self._fenced(None if given is None else sole_argument(given), seq)
 
+    def _failed(self, seq: int, event: ev.ModelFailed) -> Iterator[str]:
+        status = f" (HTTP {event.status})" if event.status else ""
+        yield f"\nThe request failed: {event.failure}{status}.\n"
+        yield from self._fenced(event.content.message if event.content else None, seq)
+
+    def _returned(self, seq: int, event: ev.ToolReturned) -> Iterator[str]:
+        name = self._names.get(event.call)
+        call = f"{self.code(event.call)} {self.code(name)}" if name else self.code(event.call)
+        yield f"\nCall {call} {_ending(event)}:\n"
+        yield from self._fenced(event.content.output if event.content else None, seq)
+
+    def _received(self, seq: int, event: ev.InputReceived) -> Iterator[str]:
+        yield f"\n{self.code(event.by)} said:\n"
+        yield from self._fenced(event.content.text if event.content else None, seq)
+
     def _fenced(self, text: str | None, seq: int) -> Iterator[str]:
         if text is None:
             yield "\n*Erased.*\n"
@@ -323,6 +319,22 @@ class Ticket:
             yield f"\n… {len(text) - MOST_CHARS} characters more: event {seq}.\n"
 
 
+def _request(seq: int, at: int, event: ev.ModelRequested) -> str:
+    again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+    when = f"{_clock(at)}, " if at else ""
+    return f"\n## Turn {event.step}{again}\n\nEvent {seq}, {when}about {event.input_tokens} tokens.\n"
+
+
+def _ending(event: ev.ToolReturned) -> str:
+    if event.refused_by:
+        return f"was refused by its harness ({event.refused_by})"
+    ending = f"failed ({event.error})" if event.error else "returned"
+    if known.failed(event) is not None:
+        return ending
+    unknown = "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
+    return f"{ending} ({unknown})"
+
+
 def _whole(message: Message) -> str:
     calls = "".join(f"\n[calls {called(call.name, call.arguments, SHOWN)}]" for call in message.calls)
     return message.text + calls
@@ -330,6 +342,12 @@ def _whole(message: Message) -> str:
 
 def _argument(said: ev.Answer | None, place: int) -> str | None:
     return said.arguments[place] if said and place < len(said.arguments) else None
+
+
+def _cost(about: RunSummary) -> str:
+    if about.cost_nanousd is None:
+        return "not known"
+    return f"{about.cost_nanousd / NANO:.6f} USD" + (" at least" if about.unpriced else "")
 
 
 def _tokens(usage: Usage, *, uncounted: int = 0) -> str:

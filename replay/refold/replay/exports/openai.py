@@ -63,16 +63,17 @@ class Trail:
             return None if whole is None else (0, whole)
         before = sum(map(len, shown))
         new = refs(self.state.window)[before:]
-        answered = {ref.call for ref in new if ref.call is not None}
+        answered = {ref.call for ref in new}
         try:
             made = [message_of(self.state, ref, self._said) for ref in new]
             once = request_only(self.state, self._said)
         except MissingContent:
             return None
-        whole_calls = (tuple(call for call in message.calls if call.id in answered) for message in made)
         told = (
-            msgspec.structs.replace(message, calls=calls)
-            for message, calls in zip(made, whole_calls, strict=True)
+            msgspec.structs.replace(
+                message, calls=tuple(call for call in message.calls if call.id in answered)
+            )
+            for message in made
         )
         return before, (*told, *once)
 

@@ -169,18 +169,14 @@ class Spans:
     def _answer(self, event: ev.ModelResponded) -> Attributes:
         said = event.content
         arguments = said.arguments if said else tuple("" for _ in event.calls)
-        self._arguments = {
-            call.id: (call.name, given) for call, given in zip(event.calls, arguments, strict=True)
-        }
+        calls = [(call.id, call.name, given) for call, given in zip(event.calls, arguments, strict=True)]
+        self._arguments = {call: (name, given) for call, name, given in calls}
         own: Attributes = {
             "gen_ai.response.model": event.model,
             "gen_ai.response.id": event.response_id,
             "gen_ai.response.finish_reasons": (event.stop_raw or known.stopped(event),),
         }
         if self._content and said is not None:
-            calls = [
-                (call.id, call.name, given) for call, given in zip(event.calls, said.arguments, strict=True)
-            ]
             parts = _parts(said.reasoning, said.text or None, calls)
             own["gen_ai.output.messages"] = _json(
                 [{"role": "assistant", "parts": parts, "finish_reason": known.stopped(event)}]

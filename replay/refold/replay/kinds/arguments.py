@@ -11,7 +11,7 @@ were declared read-only. Of any other tool it is unknown: its name proves nothin
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -186,14 +186,19 @@ def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
     given = _given(arguments)
     if given is None:
         return arguments, False
-    found = {name: said for name in _NAMES if name in given and (said := _said(given[name]))}
+    found = {name: said for name in _NAMES if (said := _said(given.get(name)))}
     if (first := next(iter(found), None)) is not None:
         return _with_path(first, found), first in _RUN
-    said = next((said for each in given.values() if (said := _said(each))), "")
+    said = _first(map(_said, given.values()))
     if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
         return _main(said, nested=False)
-    said = said or next((said for each in given.values() if (said := _things(each))), "")
+    said = said or _first(map(_things, given.values()))
     return said or (arguments.strip() if given else ""), False
+
+
+def _first(texts: Iterable[str]) -> str:
+    """The first text that is not empty; "" if none is."""
+    return next(filter(None, texts), "")
 
 
 def _given(arguments: str) -> dict[str, Any] | None:
@@ -220,7 +225,7 @@ def _things(value: object) -> str:
     first = cast("dict[str, object]", things[0]) if things and isinstance(things[0], dict) else {}
     names = (*_NAMES, *_OF_A_THING, *(first if isinstance(value, list) else ()))
     named = (_said(first[name]) for name in names if name in first)
-    said = next(filter(None, named), "")
+    said = _first(named)
     return f"{said}, and {len(things) - 1} more" if said and len(things) > 1 else said
 
 

@@ -196,7 +196,8 @@ def _refuse_impossible(field: str, path: list[str]) -> None:
     for place, step in enumerate(path):
         parts = [part for kind in kinds for part in _shape(kind, step)]
         if not parts:
-            names = {each.name for kind in kinds for each in _fields(kind)}
+            structs = [kind for kind in kinds if isinstance(kind, shapes.StructType)]
+            names = {each.name for kind in structs for each in kind.fields}
             nothing = f"nothing is below {'.'.join(path[:place])}; a dot within a key is written \\."
             raise BadQuestion(field, at, unknown("field", step, names) if names else nothing)
         kinds, at = _alternatives(parts), at + len(step) + 1
@@ -211,10 +212,6 @@ def _alternatives(kinds: list[shapes.Type]) -> list[shapes.Type]:
     return [
         each for kind in kinds for each in (kind.types if isinstance(kind, shapes.UnionType) else (kind,))
     ]
-
-
-def _fields(kind: shapes.Type) -> tuple[shapes.Field, ...]:
-    return kind.fields if isinstance(kind, shapes.StructType) else ()
 
 
 def _shape(kind: shapes.Type, step: str) -> list[shapes.Type]:

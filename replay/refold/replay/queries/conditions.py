@@ -196,26 +196,40 @@ def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
         case Not(of=part):
             so = is_so(part, read, fields)
             return None if so is None else not so
-        case Holds(field=field) | Fits(field=field) if fields[field].kind == "text" and read(field) is None:
-            return None
+        case _:
+            return _passes(node, read, fields)
+
+
+def _passes(test: Test, read: Read, fields: Mapping[str, Field]) -> bool | None:
+    match test:
         case Is(field=field, value=value):
             wanted = value.lower()
             return any(word.lower() == wanted for word in _words(read(field)))
         case Like(field=field, value=value):
             return any(like(word.lower(), value.lower()) for word in _words(read(field)))
-        case Holds(value=value, field=field):
-            return value.lower() in read(field).lower()
-        case Fits(field=field, pattern=pattern):
-            said = read(field)
-            texts = [said] if fields[field].kind == "text" else _words(said)
-            return any(find_first(pattern, text) is not None for text in texts)
-        case Between(field=field, low=low, high=high):
-            number: int | None = read(field)
-            return number is not None and (low is None or low <= number) and (high is None or number <= high)
+        case Holds() | Fits():
+            return _is_found(test, read(test.field), is_text=fields[test.field].kind == "text")
+        case Between(field=field):
+            return _lies(test, read(field))
         case Beside():
-            return _stands(node, read, fields)
+            return _stands(test, read, fields)
         case Says(field=field, value=value):
             return read(field) is value
+
+
+def _is_found(test: Holds | Fits, value: Any, *, is_text: bool) -> bool | None:
+    if is_text and value is None:
+        return None
+    if isinstance(test, Holds):
+        return test.value.lower() in value.lower()
+    texts = [value] if is_text else _words(value)
+    return any(find_first(test.pattern, text) is not None for text in texts)
+
+
+def _lies(test: Between, number: int | None) -> bool:
+    if number is None:
+        return False
+    return (test.low is None or test.low <= number) and (test.high is None or number <= test.high)
 
 
 def _first(
@@ -283,22 +297,27 @@ def written(node: Node, fields: Mapping[str, Field]) -> str:
             return f"not {written(part, fields)}"
         case Not(of=part):
             return f"-{_part(part, fields)}"
-        case Is(field=field, value=value):
-            values = fields[field].values
-            bare = _PLAIN.fullmatch(value) and (not values or value in values)
-            return f"{field}:{value if bare else quoted(value)}"
-        case Like(field=field, value=value):
+        case _:
+            return _written_test(node, fields[node.field])
+
+
+def _written_test(test: Test, about: Field) -> str:
+    field = test.field
+    match test:
+        case Is(value=value):
+            return f"{field}:{_written_word(value, about.values)}"
+        case Like(value=value):
             return f"{field}:{value}"
-        case Holds(value=value, field=field):
+        case Holds(value=value):
             return f"{field}:{quoted(value)}"
-        case Fits(field=field, pattern=pattern):
+        case Fits(pattern=pattern):
             return f"{field}~{quoted(pattern)}"
-        case Between(field=field, low=low, high=high):
-            return _range(field, low, high, fields[field].digits)
-        case Beside(field=field, order=order, factor=factor, other=other):
+        case Between(low=low, high=high):
+            return _range(field, low, high, about.digits)
+        case Beside(order=order, factor=factor, other=other):
             return f"{field}{order}{'' if factor == (1, 0) else f'{_number(*factor)}*'}{other}"
-        case Says(field=field, value=value):
-            return f"{field}:{'true' if value else 'false'}"
+        case Says(value=value):
+            return f"{field}:{str(value).lower()}"
 
 
 def _stands(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
@@ -340,6 +359,10 @@ def _range(field: str, low: int | None, high: int | None, digits: int) -> str:
         return f"{field}>={_number(low, digits)}"
     least, most = _number(low, digits), _number(high, digits)
     return f"{field}:{least}" if least == most else f"{field}:{least}..{most}"
+
+
+def _written_word(word: str, values: tuple[str, ...]) -> str:
+    return word if _PLAIN.fullmatch(word) and (not values or word in values) else quoted(word)
 
 
 def _number(value: int, digits: int) -> str:

@@ -187,11 +187,14 @@ class _Found:
         for key in sorted({*left, *right}, key=lambda key: (_offset(left, right, key), key)):
             self._compared += 1
             one, other = left.get(key), right.get(key)
-            fields = differences(one[1], other[1]) if one and other else ()
+            if one is None or other is None:
+                self._keep(number, key, one and one[1], other and other[1], ())
+                continue
+            fields = differences(one[1], other[1])
             if fields and all(field.erased for field in fields):
                 self._unknown += 1
-            elif fields or not (one and other):
-                self._keep(number, key, one and one[1], other and other[1], fields)
+            elif fields:
+                self._keep(number, key, one[1], other[1], fields)
 
     def _keep(
         self,

@@ -13,7 +13,7 @@ event that is another is all that is asked for.
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Literal, cast
 
 import msgspec
@@ -113,22 +113,25 @@ class Compared(AsyncIterator[ComparedEvent]):
 def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifference, ...]:
     """In what two events of one kind differ, what was said first. Empty: they say the same."""
     mine, others = _body(one), _body(other)
-    changed = [name for name in mine if mine[name] != others[name]]
+    changed = _changed(mine, others)
     if one.erased is not other.erased:
-        gone = FieldDifference(field="content", erased=True)
-        return (gone, *(_difference(name, mine[name], others[name]) for name in changed))
+        return (FieldDifference(field="content", erased=True), *_list_differences(changed, mine, others))
     left, right = _said(one), _said(other)
-    said = [name for name in left if left[name] != right.get(name)] + [
-        name for name in right if name not in left
-    ]
+    said = _changed(left, right)
     if said:  # then the sizes of it differ, too, and need not be told
         changed = [name for name in changed if name not in _SIZES and name not in said]
-    spoken = (
-        _difference(name, left.get(name), right.get(name))
-        for name in said
-        if name not in _SIZES or len(said) == 1
-    )
-    return (*spoken, *(_difference(name, mine[name], others[name]) for name in changed))
+    spoken = said if len(said) == 1 else [name for name in said if name not in _SIZES]
+    return (*_list_differences(spoken, left, right), *_list_differences(changed, mine, others))
+
+
+def _changed(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    return [name for name in {**one, **other} if one.get(name) != other.get(name)]
+
+
+def _list_differences(
+    names: Iterable[str], one: Mapping[str, object], other: Mapping[str, object]
+) -> Iterator[FieldDifference]:
+    return (_difference(name, one.get(name), other.get(name)) for name in names)
 
 
 def _said(told: ComparedEvent) -> dict[str, object]:

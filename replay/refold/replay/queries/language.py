@@ -208,8 +208,7 @@ class _Parser:
         self._place += minus
         at, raw = self._place, self._value()
         if minus and (not raw or "text" in self._fields):
-            way = f': write "-{raw}" for this text, or -text:{raw} for its contrary' if raw else ""
-            raise BadQuestion(self._text, begin + 1, f"- stands before a field{way}")
+            raise self._no_field(begin, raw)
         if raw in ("", '""'):
             raise self._no_value(at, raw)
         self._between_words()
@@ -234,18 +233,10 @@ class _Parser:
         if sign == "~":
             return _fits(name, field, value)
         if field.kind == "flag":
-            if value not in ("true", "false"):
-                raise ValueError(f"{name} is true or false")
-            return Says(name, value == "true")
+            return _says(name, value)
         if field.kind == "text":
             return Holds(value, name)
-        if is_quoted:
-            return Is(name, value)
-        fits = like if "*" in value else str.__eq__
-        if field.values and not any(fits(word.lower(), value.lower()) for word in field.values):
-            quoting = "; in quotation marks it is looked for all the same"
-            raise ValueError(unknown(name, value, field.values) + quoting)
-        return Like(name, value) if "*" in value else Is(name, value)
+        return Is(name, value) if is_quoted else _is_or_like(name, field, value)
 
     def _beside(self, name: str, sign: str, at: int) -> Beside | None:
         match = _OTHER.match(self._text, at)
@@ -303,6 +294,10 @@ class _Parser:
         if self._depth > _DEEPEST:
             raise self._wrong(f"nested more than {_DEEPEST} deep")
 
+    def _no_field(self, begin: int, raw: str) -> BadQuestion:
+        way = f': write "-{raw}" for this text, or -text:{raw} for its contrary' if raw else ""
+        return BadQuestion(self._text, begin + 1, f"- stands before a field{way}")
+
     def _no_value(self, at: int, raw: str) -> BadQuestion:
         unclosed = self._text.startswith('"', at) and not raw
         problem = "this quotation mark has no second one" if unclosed else "expected a value"
@@ -310,6 +305,20 @@ class _Parser:
 
     def _wrong(self, problem: str) -> BadQuestion:
         return BadQuestion(self._text, self._place + 1, problem)
+
+
+def _says(name: str, value: str) -> Says:
+    if value not in ("true", "false"):
+        raise ValueError(f"{name} is true or false")
+    return Says(name, value == "true")
+
+
+def _is_or_like(name: str, field: Field, value: str) -> Is | Like:
+    fits = like if "*" in value else str.__eq__
+    if field.values and not any(fits(word.lower(), value.lower()) for word in field.values):
+        quoting = "; in quotation marks it is looked for all the same"
+        raise ValueError(unknown(name, value, field.values) + quoting)
+    return Like(name, value) if "*" in value else Is(name, value)
 
 
 def _fits(name: str, field: Field, pattern: str) -> Fits:

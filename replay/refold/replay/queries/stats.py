@@ -27,7 +27,7 @@ from refold.replay.queries.rows import FlatEvent, event_question
 from refold.replay.reader import Follower, Step, follow_all, found_by
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.bundles import whole_logs
-from refold.store.protocol import Store, UnknownRun
+from refold.store.protocol import Store, Stored, UnknownRun
 
 OPEN = "open"
 """The end of a run that has none yet."""
@@ -201,15 +201,7 @@ class Counter(Follower[Stats]):
         """Take one event. Raises as `Step.event`, with nothing counted of it."""
         stored, event = step.stored, step.event if step.stored.kind == _NOTED else step.bare
         meant = self._sieve is None or self._sieve.match(step) is not None
-        self._source_end = source_end(stored, event, self._source_end)
-        if isinstance(event, ev.ModelResponded):
-            self._names = {call.id: call.name for call in event.calls}
-        if stored.run != self._run:  # the log begins, or the fork's own part of it
-            self._run, self._began = stored.run, stored.at
-        if not isinstance(event, ev.Annotation):
-            self._at = stored.at
-        if isinstance(event, ev.StateChanged) and event.target.terminal:
-            self._end = f"{event.target} ({event.code})"
+        self._learn(stored, event)
         if stored.seq <= self._shared.get(stored.run, 0):
             return
         self._shared[stored.run] = stored.seq
@@ -229,6 +221,17 @@ class Counter(Follower[Stats]):
         if self._at > self._began > 0:  # else it is not known how long it took
             self._stats.elapsed.add(self._at - self._began)
         return self._stats
+
+    def _learn(self, stored: Stored, event: ev.Event) -> None:
+        self._source_end = source_end(stored, event, self._source_end)
+        if isinstance(event, ev.ModelResponded):
+            self._names = {call.id: call.name for call in event.calls}
+        if stored.run != self._run:  # the log begins, or the fork's own part of it
+            self._run, self._began = stored.run, stored.at
+        if not isinstance(event, ev.Annotation):
+            self._at = stored.at
+        if isinstance(event, ev.StateChanged) and event.target.terminal:
+            self._end = f"{event.target} ({event.code})"
 
     def _take(self, event: ev.Event) -> None:
         counts, own = self._stats, kind_for(event).counts

@@ -8,7 +8,7 @@ which messages stayed.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.pending import asks_anew, left_open, underway
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
-from refold.reducers.state import NEW, RunState
+from refold.reducers.state import NEW, Pending, RunState
 from refold.reducers.window import ranges_of
 from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
 from refold.store.protocol import Head, Record, Store
@@ -181,17 +181,20 @@ def _renumbered(
     return replace(fact, after=after, kept=kept)
 
 
+def _seq_of(pending: Pending[Any] | None) -> int:
+    return pending.seq if pending else 0
+
+
 def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
     """The fact as it stands after this state; None if nothing there waits for it."""
     fact = replace(fact, at=max(fact.at, state.at))
     match fact:
         case ev.ModelResponded():
-            fact = replace(fact, request=state.request.seq if state.request else 0)
+            fact = replace(fact, request=_seq_of(state.request))
         case ev.SummaryReturned():
-            fact = replace(fact, request=state.summary.seq if state.summary else 0)
+            fact = replace(fact, request=_seq_of(state.summary))
         case ev.ModelFailed():
-            pending = state.request or state.summary
-            fact = replace(fact, request=pending.seq if pending else 0)
+            fact = replace(fact, request=_seq_of(state.request or state.summary))
         case ev.RunForked():
             fact = _forked(state, fact)
         case ev.RunResumed(downtime=downtime):
@@ -253,7 +256,7 @@ def _groups(events: Sequence[Written]) -> list[list[Written]]:
 
 def _record(each: Written) -> Record:
     encoded = codec.encode(each.event)
-    blinded = encoded.content is not None and _is_blinded(each.event)
+    blinded = encoded.content is not None and isinstance(each.event, ev.Fact | ev.Annotation)
     return Record(
         at=each.at,
         kind=encoded.kind,
@@ -261,10 +264,6 @@ def _record(each: Written) -> Record:
         content=encoded.content,
         salt=each.salt if blinded else b"",
     )
-
-
-def _is_blinded(event: ev.Event) -> bool:
-    return isinstance(event, ev.Fact | ev.Annotation)
 
 
 def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:

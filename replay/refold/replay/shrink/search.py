@@ -210,11 +210,9 @@ def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
             if not trial.left:
                 return facts
             # The first fact is what the log begins with.
-            rest = tuple(
-                fact
-                for place, fact in enumerate(facts)
-                if not start <= place < start + size or isinstance(trial.told[fact].fact, ev.RunStarted)
-            )
+            piece = facts[start : start + size]
+            begins = (fact for fact in piece if isinstance(trial.told[fact].fact, ev.RunStarted))
+            rest = (*facts[:start], *begins, *facts[start + size :])
             if len(rest) < len(facts) and (yield from trial.shows(rest)):
                 facts, pieces = trial.kept, max(pieces - 1, 2)
                 break

@@ -65,7 +65,7 @@ class Bounds:
             return
         if _is_at_once(fact, state):
             before.add(Unknown.TIME)
-        lost = before.union(kind for kind, bound in UNKNOWNS.items() if bound.is_lost(fact))
+        lost = before | {kind for kind, bound in UNKNOWNS.items() if bound.is_lost(fact)}
         if isinstance(fact, ev.RunStarted):
             old, new = fact.policy, self._change(fact.policy)
         else:
@@ -74,13 +74,16 @@ class Bounds:
         if near.found is not None or old == new or lost <= self._followed:
             return
         policy = without_known_limits(new, GROWING, old.limits)
-        for kind in UNKNOWNS:
-            if kind in lost - self._followed and UNKNOWNS[kind].is_read(old, policy):
-                self._followed.add(kind)
-                cases = self._begin(kind, policy)
-                for case in cases if kind in before else ():
-                    case.raise_before(kind)
-                self._cases += cases
+        for kind, bound in UNKNOWNS.items():
+            if kind in lost - self._followed and bound.is_read(old, policy):
+                self._follow_kind(kind, policy, lost_before=kind in before)
+
+    def _follow_kind(self, kind: Unknown, policy: Policy, *, lost_before: bool) -> None:
+        self._followed.add(kind)
+        cases = self._begin(kind, policy)
+        for case in cases if lost_before else ():
+            case.raise_before(kind)
+        self._cases += cases
 
     def _begin(self, kind: Unknown, policy: Policy) -> list[WorstCase]:
         """The worst cases of one kind; some besides another tool, for a rule may ask for one."""
@@ -128,10 +131,13 @@ class Bounds:
             effect = self._effect(near, case)
             # Of two things that are unknown one may be enough.
             if effect and not any(effect == other and part < set(case.unknown) for other, part in reported):
-                found = min((each for each in (near, case.found) if each), key=lambda each: each.fact)
-                after = self._untimed.get(found.fact, self._near.derived.state)
-                self._doubt(Uncertainty(found.fact, self._why(case), effect, after))
+                self._report(near, case, effect)
                 reported.append((effect, set(case.unknown)))
+
+    def _report(self, near: DivergencePoint | None, case: WorstCase, effect: Effect) -> None:
+        found = min(filter(None, (near, case.found)), key=lambda each: each.fact)
+        after = self._untimed.get(found.fact, self._near.derived.state)
+        self._doubt(Uncertainty(found.fact, self._why(case), effect, after))
 
     def _effect(self, near: DivergencePoint | None, case: WorstCase) -> Effect | None:
         """What may be otherwise where the two bounds come to this; None: they come to the same."""

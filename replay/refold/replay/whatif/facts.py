@@ -72,17 +72,14 @@ def reword_result(
     said = _reword_output(fact.error, output, old, new)
     if isinstance(said, Mismatch):
         return said
-    cap = new.tool_output or ToolOutput(max=None)
-    length = fact.output_bytes if cap.unit == "bytes" else fact.size.chars
-    if said == output and (cap.max is None or length <= cap.max):
+    cut = _find_cut(fact, new)
+    if said == output and cut is None:
         return fact
     calls = derived.batch.calls if derived.batch else ()
     tool = next((call.name for call in calls if call.id == fact.call), "")
     made = composition.returned(derived, replace(fact, output_bytes=0), said, tool, "", _SALT)
-    if said == output:
-        return ChangedFact(
-            made, Mismatch("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
-        )
+    if said == output and cut is not None:
+        return ChangedFact(made, cut)
     return ChangedFact(made, HIDDEN if old.redact != new.redact else _error_mismatch(fact.error))
 
 
@@ -263,11 +260,15 @@ def _check_output(fact: ev.ToolReturned, old: Policy, new: Policy) -> Mismatch |
         return Mismatch(
             "output", "the output would have been cut otherwise, and the whole of it is not recorded"
         )
-    cap = _cap(new)
+    return _find_cut(fact, new)
+
+
+def _find_cut(fact: ev.ToolReturned, policy: Policy) -> Mismatch | None:
+    cap = _cap(policy)
     length = fact.output_bytes if cap.unit == "bytes" else fact.size.chars
-    if cap.max is not None and length > cap.max:
-        return Mismatch("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
-    return None
+    if cap.max is None or length <= cap.max:
+        return None
+    return Mismatch("output", f"the output of {length} {cap.unit} would have been cut to {cap.max}")
 
 
 def _cap(policy: Policy) -> ToolOutput:

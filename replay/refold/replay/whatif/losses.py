@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from refold.reducers import events as ev
 from refold.reducers.approvals import ApprovalRule, Approve, Approver, Gate, Human, Reject, Rules
-from refold.reducers.guards.approvals import argument_rules
+from refold.reducers.guards.approvals import ArgumentRule, argument_rules
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
 from refold.reducers.named_tools import gate_without_word, not_known
@@ -78,16 +78,24 @@ def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str 
         return None
     given = msgspec.json.encode(item.get("action") or {}).decode()
     for each in changed:
-        if not any(fnmatchcase(called, each.get("tool", "*")) for called in (name, str(item["type"]))):
-            continue
-        unless, field = each.get("unless"), each.get("field")
-        texts = searched(given, field)
-        if not texts and not field:
-            return None
-        if occurs(each["matches"], texts, unless) is not False:
-            found = rule(each["matches"], unless)
-            return f"the provider ran {name}, which matches the rule {found}: no policy could have refused it"
+        objection = _objection_by(each, name, str(item["type"]), given)
+        if objection != "":
+            return objection
     return ""
+
+
+def _objection_by(config: Mapping[str, Any], name: str, kind: str, given: str) -> str | None:
+    """As `find_objection`, by one rule over arguments."""
+    if not any(fnmatchcase(called, config.get("tool", "*")) for called in (name, kind)):
+        return ""
+    unless, field = config.get("unless"), config.get("field")
+    texts = searched(given, field)
+    if not texts and not field:
+        return None
+    if occurs(config["matches"], texts, unless) is False:
+        return ""
+    found = rule(config["matches"], unless)
+    return f"the provider ran {name}, which matches the rule {found}: no policy could have refused it"
 
 
 def _item(event: ev.SourceRecorded) -> Mapping[str, Any]:
@@ -171,14 +179,18 @@ class Losses:
         self._weigh_remarks()
         if isinstance(fact, ev.ModelResponded) and not diverged:
             self._judge_calls(seq, fact)
-        if isinstance(fact, ev.ToolReturned) and self._near.reached and self._reads_result_of(fact):
-            self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
+        if isinstance(fact, ev.ToolReturned):
+            self._judge_result(seq, fact)
         # What stands between two responses is recorded in another order than it stood in.
         self._behind = self._behind or (diverged and isinstance(fact, ev.ModelResponded | ev.ModelFailed))
         if self._lost and self._near.differs:
             self._report(seq, self._lost, "stops" if self._adds_up() else "rests")
         if self._imported:
             self._judge_pauses(seq, fact, diverged=diverged)
+
+    def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
+        if self._near.reached and self._reads_result_of(fact):
+            self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
 
     def _judge_pauses(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """How long an import waited between attempts is not recorded."""
@@ -348,10 +360,8 @@ class UnjudgedCalls:
             if place is None:
                 continue
             self._reported.add(call.name)
-            gate = approvals.chain[place]
-            ends = isinstance(gate, Gate) and gate.then == "terminate"
             why = f"approvals.chain[{place}]: {not_known([call.name])}"
-            self._doubt(Uncertainty(seq, why, "stops" if ends else "asks", state))
+            self._doubt(Uncertainty(seq, why, _effect_of(approvals.chain[place]), state))
 
     def _look_at_patterns(self, seq: int, fact: ev.ModelResponded) -> None:
         state = self._near.derived.state
@@ -361,8 +371,17 @@ class UnjudgedCalls:
             for call in calls:
                 if not call.complete:
                     self._incomplete.setdefault(call.id, found.path)
-            for key, pattern in (("matches", found.matches), ("unless", found.unless)) if calls else ():
-                problem = problem_of(pattern) if pattern else None
-                if problem:
-                    why = f"{found.path}.{key} cannot be searched for: {problem}"
-                    self._doubt(Uncertainty(seq, why, "rests", state))
+            for why in _problems_of(found) if calls else ():
+                self._doubt(Uncertainty(seq, why, "rests", state))
+
+
+def _problems_of(found: ArgumentRule) -> Iterator[str]:
+    """Why the patterns of a rule cannot be searched for."""
+    for key, pattern in (("matches", found.matches), ("unless", found.unless)):
+        problem = problem_of(pattern) if pattern else None
+        if problem:
+            yield f"{found.path}.{key} cannot be searched for: {problem}"
+
+
+def _effect_of(gate: Approver) -> Effect:
+    return "stops" if isinstance(gate, Gate) and gate.then == "terminate" else "asks"

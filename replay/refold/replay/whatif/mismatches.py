@@ -122,9 +122,9 @@ def find_mismatch(recorded: ComparedRun, derived: ComparedRun, windows: Windows)
     nothing.
     """
     one, other = recorded.state, derived.state
-    blind = [watch for watch in other.guards if watch.blind and watch.blind != FAILED]
+    blind = [f"guard {each.name}: {each.blind}" for each in other.guards if each.blind not in ("", FAILED)]
     if blind:
-        return Mismatch("unknown", "; ".join(f"guard {watch.name}: {watch.blind}" for watch in blind))
+        return Mismatch("unknown", "; ".join(blind))
     if other.outcome is not None:
         if one.ended and _end_key(one) == _end_key(other):
             return None
@@ -163,12 +163,11 @@ def _mismatches(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -
 
 def _compare_requests(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Iterator[Mismatch]:
     one, other = _request(recorded.state), _request(derived.state)
-    if one is None and other is None:
-        return
     if one is None or other is None:
-        asked = "would not have been made" if other is None else "would have been made here"
-        refusal = _refusal(recorded, derived)
-        yield Mismatch("request", f"a request to the model {asked}{f': {refusal}' if refusal else ''}")
+        if one is not other:
+            asked = "would not have been made" if other is None else "would have been made here"
+            why = filter(None, (f"a request to the model {asked}", _refusal(recorded, derived)))
+            yield Mismatch("request", ": ".join(why))
         return
     if not windows.same(recorded, derived):
         yield Mismatch("view", "the model would have been shown other messages")
@@ -218,10 +217,14 @@ def _compare_calls(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mism
         # Why they would not be run is more to a reader than that they would not.
         why = _refusal(recorded, derived) or next((asked.why for asked in _compare_questions(one, other)), "")
         yield Mismatch("calls", why or "other calls would have been run, or in another order")
-    starts = {tool.name for tool in one.setup.tools if tool.agent}
-    delegated = starts and any(call.name in starts for call in underway(one))
-    if delegated and bounded(_NO_LIMITS, one) != bounded(_NO_LIMITS, other):
+    if _starts_run(one) and bounded(_NO_LIMITS, one) != bounded(_NO_LIMITS, other):
         yield Mismatch("child", "a call starts a run of its own, which would have been given other limits")
+
+
+def _starts_run(state: RunState) -> bool:
+    """Whether a call that is under way starts a run of its own."""
+    starts = {tool.name for tool in state.setup.tools if tool.agent}
+    return any(call.name in starts for call in underway(state))
 
 
 def _calls_under_way(state: RunState) -> list[tuple[str, str, bool]]:

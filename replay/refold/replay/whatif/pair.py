@@ -36,6 +36,7 @@ from refold.replay.whatif.mismatches import (
     next_ring,
     time_before,
 )
+from refold.replay.whatif.upper_bounds import add_tools
 from refold.replay.whatif.verdict import (
     ENDED_BY,
     MOST,
@@ -160,16 +161,13 @@ class RunPair:
         """
         if isinstance(fact, ev.RunStarted):
             self._tools = fact.tools
-        setup = self.derived.state.setup if self.derived.state.seq else None
-        if setup is None or Unknown.TOOLS not in setup.unknown:
+        state = self.derived.state
+        if not state.seq or Unknown.TOOLS not in state.setup.unknown:
             return
         if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours: it says what it offers
             self.offer(self._tools)
         elif isinstance(fact, ev.ModelResponded):
-            names = {tool.name for tool in setup.tools}
-            new = dict.fromkeys(call.name for call in fact.calls if call.name not in names)
-            if new:
-                self.offer((*setup.tools, *(ev.Manifest(name=name) for name in new)))
+            self.offer(add_tools(state.setup.tools, (call.name for call in fact.calls)))
 
     def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
         """Both runs have these tools."""
@@ -205,7 +203,8 @@ class RunPair:
                 self._diverge(cut, (), ())
                 return False
             before = instant
-            if not self._judge((), self._advance(_read_clock(self.derived.state, instant)), clock=True):
+            rings = ev.ClockRead(at=max(self.derived.state.at, instant), due=instant)
+            if not self._judge((), self._advance(rings), clock=True):
                 return False
         return True
 
@@ -273,14 +272,11 @@ class RunPair:
         if subject is not None:
             found = name_subject(subject, found)
         stops = found.stops
-        verdict = (
-            Verdict.STOPS if stops else Verdict.INCONCLUSIVE if found.kind == "unknown" else Verdict.DIVERGES
-        )
         under_way = state.request or state.summary or any(underway(state))
         exact = stops and not under_way
         spent = spend_of(state if exact else self.recorded.state)
         self.found = DivergencePoint(
-            verdict=verdict,
+            verdict=_verdict_of(found),
             fact=self.fact,
             seq=self.fact + place,
             turn=(state if stops or found.kind in OF_THE_FACT else self.recorded.state).spent.steps,
@@ -306,8 +302,10 @@ class RunPair:
         return self._given.subject(self.recorded.state.policy, group)
 
 
-def _read_clock(state: RunState, instant: int) -> ev.ClockRead:
-    return ev.ClockRead(at=max(state.at, instant), due=instant)
+def _verdict_of(found: Mismatch) -> Verdict:
+    if found.stops:
+        return Verdict.STOPS
+    return Verdict.INCONCLUSIVE if found.kind == "unknown" else Verdict.DIVERGES
 
 
 def _spend_until(spent: Spend, other: Spend) -> Spend:

@@ -4,7 +4,7 @@ What is recorded is the lower bound. A policy is judged by an incomplete record 
 both bounds. What has no bound is in `losses`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -255,15 +255,19 @@ def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
 
 def more_tools(tools: Sequence[ev.Manifest], policy: Policy, registry: Registry) -> tuple[ev.Manifest, ...]:
     """The tools, all of which only read, and others that the policy speaks of."""
-    targets = [
+    targets = (
         config.get(reading_of(registry.get(str(config.get("guard")))).target) for config in policy.guards
-    ]
+    )
     named = [str(target) for target in targets if target]
     for tier in policy.pressure.tiers if policy.pressure else ():
         named += tier.tools.without if isinstance(tier.tools, Without) else ()
+    return tuple(replace(tool, replay=Replay.READ_ONLY) for tool in add_tools(tools, named))
+
+
+def add_tools(tools: Sequence[ev.Manifest], names: Iterable[str]) -> tuple[ev.Manifest, ...]:
+    """The tools, and one for each name that none of them has."""
     there = {tool.name for tool in tools}
-    more = [ev.Manifest(name=name) for name in dict.fromkeys(named) if name not in there]
-    return tuple(replace(tool, replay=Replay.READ_ONLY) for tool in (*tools, *more))
+    return (*tools, *(ev.Manifest(name=name) for name in dict.fromkeys(names) if name not in there))
 
 
 def heaviest(policy: Policy, used: int) -> int:

@@ -118,14 +118,18 @@ class WorstCase(RunPair):
         """What the model answered to fits into its context, and held its tools."""
         if Unknown.USAGE in fact.unknown or not fact.usage.input:
             return
-        used, model = fact.usage.input + fact.usage.output, self._near.recorded.state.setup.model
-        if Unknown.CONTEXT in self.unknown and self._context and fact.model == model and used > self._context:
-            self._context = used
-            for side in (self.recorded, self.derived):
-                side.state = replace(side.state, setup=replace(side.state.setup, context=used))
+        if Unknown.CONTEXT in self.unknown and fact.model == self._near.recorded.state.setup.model:
+            self._learn_context(fact.usage.input + fact.usage.output)
         if Unknown.TOOLS in self.unknown and fact.usage.input > (self._used or 0):
             self._used = fact.usage.input
             self._use(self._leave_room(self._plain))
+
+    def _learn_context(self, used: int) -> None:
+        if not self._context or used <= self._context:
+            return
+        self._context = used
+        for side in (self.recorded, self.derived):
+            side.state = replace(side.state, setup=replace(side.state.setup, context=used))
 
 
 TimeOwner = Literal["agent", "person", "anybody"]
