@@ -157,9 +157,7 @@ class ImportedLog(msgspec.Struct):
             for stored in chunk:
                 event = event_of(stored, content=False)
                 noticed |= set(event.seqs) if isinstance(event, ev.ContentErased) else set()
-                gone |= (
-                    {stored.seq} if stored.content is None and stored.content_digest is not None else set()
-                )
+                gone |= {stored.seq} if stored.erased else set()
                 log._learn(stored, event)
         log.erased = frozenset(gone & noticed)  # what is gone without a notice was taken away, and differs
         if log.erased:

@@ -100,7 +100,7 @@ def _list(screen: Screen, title: str, related: Sequence[Related], hows: Set[How]
 def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
     """The calls with their arguments, then what was said."""
     words = _decode_object(told.stored.content)
-    erased = told.stored.content is None and told.stored.content_digest is not None
+    erased = told.stored.erased
     if isinstance(told.event, ModelResponded):
         words.pop("arguments", None)
         _tell_said(screen, words, erased=erased, indent=indent)

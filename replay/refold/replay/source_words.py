@@ -218,7 +218,7 @@ def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
     """
     match event:
         case ev.SourceRecorded(what=what) if what.startswith(END):
-            erased = stored.content is None and stored.content_digest is not None
+            erased = stored.erased
             return _ended(event, what.removeprefix(END), erased=erased)
         case ev.RunForked():
             return SourceEnd()

@@ -159,7 +159,7 @@ class Verifier(Follower[Verification]):
         self._head = stored
         if stored.kind == _CHILD_ENDED:
             self.ended.append(stored)
-        erased = stored.content is None and stored.content_digest is not None
+        erased = stored.erased
         self._bare.take(stored.seq, stored.kind, stored.body, bare=erased)
         self._contents += stored.content is not None
         self._erased += erased

@@ -231,7 +231,7 @@ class PageRows(Follower["PageRows"]):
             problem,
             {} if event is None else self._filtered(stored, event),
             event is not None and (kind_for(event).weight(event) == "routine" or self._is_derived(event)),
-            stored.content is None and stored.content_digest is not None,
+            stored.erased,
             event.request
             if isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned)
             else 0,

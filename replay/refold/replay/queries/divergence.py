@@ -84,7 +84,7 @@ class ComparedEvent(msgspec.Struct, frozen=True):
     @property
     def erased(self) -> bool:
         """Whether what it said is gone."""
-        return self.stored.content is None and self.stored.content_digest is not None
+        return self.stored.erased
 
 
 class Compared(AsyncIterator[ComparedEvent]):

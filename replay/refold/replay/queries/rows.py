@@ -159,7 +159,7 @@ def row_of(stored: Stored, event: ev.Event, place: LogPlace, *, text: bool = Tru
 
 
 def _said(stored: Stored, event: ev.Event) -> str | None:
-    erased = stored.content is None and stored.content_digest is not None
+    erased = stored.erased
     return None if erased else "\n".join(texts_of(event))
 
 
