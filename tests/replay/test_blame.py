@@ -160,7 +160,11 @@ def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str)
     for stored in log:
         state = folded(state, stored, event_of(stored), BUILTIN)
         values.append(look(state))
-    found = looked_at(Blamer("r1", field, look), log, BUILTIN)
+    try:
+        found = looked_at(Blamer("r1", field, look), log, BUILTIN)
+    except BadQuestion:  # the run has no such call
+        assert len(set(values)) == 1
+        return
     changed = [seq for seq in range(1, len(values)) if values[seq] != values[seq - 1]]
     assert (len(changed), values[-1]) == (found.count, found.value)
     assert changed[-20:] == [change.seq for change in reversed(found.changes)]

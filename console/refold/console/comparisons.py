@@ -9,7 +9,6 @@ from refold.console import addresses, descriptions, locations
 from refold.console.locations import StorePlace, reads
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.screen import Column, Screen
-from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, WrongUse
 from refold.replay import figures
 from refold.replay.queries.blame import Blame, FieldChange, blame
@@ -225,6 +224,8 @@ async def blame_command(
     most: Annotated[int, option("--most", "How many changes at most.", min=1, max=10_000)] = 20,
 ) -> int:
     """Show which event last changed a field of the state, and which did before that."""
+    from refold.engine.compatibility import installed_guards  # late: `diff` needs no engine
+
     async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, run)
         found = await blame(store, run, field, upto, installed_guards(), most)

@@ -7,6 +7,7 @@ aiosqlite that needs no more than what it says of itself: `execute_fetchall(sql,
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -57,7 +58,13 @@ class Connection:
     async def open(cls, made: Callable[[], PagedConnection]) -> Self:
         """What `made` makes, in its thread. What it raises is raised here, and there is no thread then."""
         functions = _Functions(made)
-        return cls(functions, await aiosqlite.Connection(cast("Any", functions.opened), ROWS))
+        try:
+            return cls(functions, await aiosqlite.Connection(cast("Any", functions.opened), ROWS))
+        except Exception:
+            # aiosqlite does not wait for its thread here, whose last report needs an open event loop.
+            if functions.thread is not None:
+                functions.thread.join()
+            raise
 
     async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its
@@ -107,9 +114,11 @@ class _Functions:
     def __init__(self, made: Callable[[], PagedConnection]) -> None:
         self._made = made
         self._result: object = None
+        self.thread: threading.Thread | None = None
         self.done = 0
 
     def opened(self) -> Self:
+        self.thread = threading.current_thread()
         self.connection = self._made()
         return self
 
