@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,17 @@ def test_any_items_make_a_log_that_stands(items: list[Item], messages: list[Mess
     for kind, item in counts.items():
         assert sum(isinstance(each, item) for each in items) == kinds(written).count(kind)
     assert "no_place" not in {problem.code for problem in deriving.problems}
+
+
+@pytest.mark.parametrize("failure", FailureClass)
+def test_a_run_continues_after_a_failure_of_any_class(failure: FailureClass) -> None:
+    """A source may record further responses after any failed request, an exhausted quota too."""
+    items = [RequestFailed(position="f", failure=failure), answered("later")]
+    _, written = derived([began(user("go")), *items, END])
+    assert ["model_failed", "model_responded"] == [
+        k for k in kinds(written) if k.startswith("model_") and k != "model_requested"
+    ]
+    assert audited(written).clean
 
 
 @given(items=st.lists(ITEMS, max_size=25))

@@ -144,7 +144,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
         "refusal": "wait",
         "retry": {"attempts": 1_000_000, "initial": 0, "max": 0, "jitter": {"add": 0},
                   "classes": ["rate_limit", "overloaded", "timeout", "network", "stream_broken", "context_overflow",
-                              "auth", "bad_request", "cancelled", "other"]},
+                              "auth", "quota", "bad_request", "cancelled", "other"]},
     },
     "paperbench-solver": {
         "preset": "paperbench",
