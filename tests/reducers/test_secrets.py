@@ -293,8 +293,8 @@ def test_a_redactor_does_not_show_what_it_hides() -> None:
         pytest.param(["a", "("], "redact[1]", "not a pattern of RE2", id="no expression"),
         pytest.param(["a", "b", "a(?=b)"], "redact[2]", "look-around", id="look-around"),
         pytest.param(["x" * 1001], "redact[0]", "longer than 1000", id="too long"),
-        pytest.param(["a*"], "redact[0]", "where there is nothing", id="matches nothing"),
-        pytest.param([r"\b"], "redact[0]", "where there is nothing", id="matches a place"),
+        pytest.param(["a*"], "redact[0]", "matches the empty string", id="matches nothing"),
+        pytest.param([r"\b"], "redact[0]", "matches the empty string", id="matches a place"),
         pytest.param(["a"] * 101, "redact", "100 patterns at most", id="too many"),
     ],
 )
