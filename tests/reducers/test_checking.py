@@ -143,7 +143,7 @@ def begun(
 @pytest.mark.parametrize(
     ("step", "least", "what"),
     [
-        pytest.param({"do": "token_tail"}, 10, "the task,", id="the task"),
+        pytest.param({"do": "token_tail"}, 10, "the task", id="the task"),
         pytest.param(
             {"do": "token_tail", "count_system": True}, 20, "the task and the system prompt", id="and system"
         ),

@@ -111,4 +111,4 @@ def word(chain: list[dict[str, Any]]) -> str:
     approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
     assert approvals is not None
     own = Approval(chain=approvals.chain)
-    return next((said for _, said in own._said("nobody_named_it", "{}")), "reject")
+    return next((said for _, said in own._decide("nobody_named_it", "{}")), "reject")

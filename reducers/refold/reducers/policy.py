@@ -1,7 +1,7 @@
 """The policy of an agent: plain data that is recorded with each run.
 
-Guards keep their configuration as written. `refold.reducers.guards.resolve` resolves them with the caller's
-registry, because a policy may name guards that are not installed.
+Guards keep their configuration as written. `refold.reducers.guards.duty.watches` resolves them with the
+caller's registry, because a policy may name guards that are not installed.
 """
 
 from collections.abc import Iterator, Mapping
