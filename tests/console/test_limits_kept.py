@@ -230,8 +230,8 @@ def test_what_bounds_a_run_and_what_does_not(
     server.script = SAYS
     ran = begun(*PRICE, limits=[{**LIMIT, "unpriced": "ignore"}])
     assert "limits: $0.0200 of what is known; no limit of steps or time" in ran.out
-    assert "note: REFOLD_COST_LIMIT=-1 is no limit" in ran.err
-    assert "note: REFOLD_MAX_STEP: nothing reads it; did you mean REFOLD_MAX_STEPS?" in ran.err
+    assert "note: REFOLD_COST_LIMIT=-1 sets no limit" in ran.err
+    assert "note: REFOLD_MAX_STEP: unknown variable, ignored; did you mean REFOLD_MAX_STEPS?" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_bounds_a_run_and_what_does_not(
         pytest.param("[{type: step, value: null}]", ["limits: no limit of steps or time"], id="unlimited"),
         pytest.param(
             "[{type: step, value: 1}, {type: token, value: 9, uncounted: ignore}]",
-            ["limits[1]: an answer whose tokens nobody knows counts as nothing: then it is not kept"],
+            ["limits[1]: a response without known tokens counts as zero, so the limit may be exceeded"],
             id="a limit that lets the unknown pass",
         ),
     ],

@@ -182,7 +182,7 @@ def test_check_says_what_is_surely_not_meant(tmp_path: Path, capsys: pytest.Capt
     path.write_text("schema: refold/v1\nhistory: [{do: tail, last: 2}]\n")
     assert 0 == main(["policy", "check", str(path)])
     assert (
-        f"warning: history[0].last: 2 messages are very few: below 6 a model loses its thread\n{path} can be used\n"
+        f"warning: history[0].last: 2 messages are very few: with fewer than 6, a model loses the context\n{path} can be used\n"
         == capsys.readouterr().out
     )
     assert 0 == main(["policy", "check", str(path), "-o", "json"])
@@ -194,7 +194,7 @@ def test_check_refuses_what_cannot_work(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "p.yaml"
     path.write_text("schema: refold/v1\ngrace: {on: [stepp]}\n")
     assert 2 == main(["policy", "check", str(path)])
-    assert "grace.on[0]: there is no limit" in capsys.readouterr().err
+    assert "grace.on[0]: unknown limit" in capsys.readouterr().err
 
 
 def test_no_such_preset(capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: 
     policy = tmp_path / "lok.json"
     policy.write_text(json.dumps({"schema": "refold/v1", "preset": "observed", "guards": [rule]}))
     one = refold("whatif", "@last", "--policy", policy, "--store", runs).out
-    assert 'guards[0].tool: "lok" fits no tool of this run' in one
+    assert 'guards[0].tool: "lok" matches no tool of this run' in one
     many = refold("whatif", "--all", "--policy", policy, "--policy", "guardrails", "--store", runs).out
     assert 1 == many.count("guards[0].tool fits nothing in any of these runs")
 
@@ -227,7 +227,7 @@ def test_a_guard_that_only_some_runs_have(refold: Refold, runs: Path) -> None:
     )
     agent.run_sync("Look", run_id="guarded")
     words = ("--store", runs, "--set", "guards.repetition=null")
-    lacks = "guards.repetition: the policy has no guard 'repetition' to take out; it has none with a name; leave this out"
+    lacks = "guards.repetition: the policy has no guard 'repetition' to remove; it has none with a name; leave this out"
     one = refold("whatif", "long", *words)
     assert (2, "") == (one.code, one.out)
     assert lacks in one.err
@@ -237,7 +237,7 @@ def test_a_guard_that_only_some_runs_have(refold: Refold, runs: Path) -> None:
     assert 2 == " ".join(many.out.split()).count("cannot be judged: guards.repetition")
     none = refold("whatif", "--all", "--store", runs, "--set", "guards.stall=null")
     assert 2 == none.code
-    assert "no guard 'stall' to take out" in none.err
+    assert "no guard 'stall' to remove" in none.err
 
 
 def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:

@@ -265,9 +265,9 @@ def test_a_preset_spelt_out() -> None:
 @pytest.mark.parametrize(
     ("plain", "says"),
     [
-        pytest.param({}, "there is neither", id="neither"),
-        pytest.param({"chain": []}, "there is neither", id="an empty chain"),
-        pytest.param({"preset": "ci", "chain": [ASK]}, "both are given", id="both"),
+        pytest.param({}, "got neither", id="neither"),
+        pytest.param({"chain": []}, "got neither", id="an empty chain"),
+        pytest.param({"preset": "ci", "chain": [ASK]}, "got both", id="both"),
     ],
 )
 def test_approvals_that_say_nothing(plain: dict[str, Any], says: str) -> None:

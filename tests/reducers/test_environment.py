@@ -135,7 +135,7 @@ def test_only_what_was_given_is_taken(name: str, text: str, said: Plain, changed
 def test_a_pass_that_the_policy_lacks(name: str, text: str, history: Any) -> None:
     """A variable for a pass that is not there is refused by its name; where it says nothing it is not."""
     policy = {"history": history} if history is not None else {}
-    with pytest.raises(PolicyError, match=r"has no pass '(threshold|trim)'") as refused:
+    with pytest.raises(PolicyError, match=r"has no compaction step '(threshold|trim)'") as refused:
         from_environment({name: text}, policy, {})
     assert name == refused.value.path
     assert (policy, ()) == from_environment({name: " "}, policy, {})
@@ -283,10 +283,10 @@ def test_any_environment_is_read_or_refused_by_name(environment: dict[str, str],
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        pytest.param("REFOLD_COST_LIMIT", "-1", "REFOLD_COST_LIMIT=-1 is no limit: zero or less counts as unset", id="below zero"),
-        pytest.param("REFOLD_MAX_STEPS", "0", "REFOLD_MAX_STEPS=0 is no limit: zero or less counts as unset", id="zero"),
-        pytest.param("REFOLD_MAX_STEP", "5", "REFOLD_MAX_STEP: nothing reads it; did you mean REFOLD_MAX_STEPS?", id="a slip"),
-        pytest.param("REFOLD_ZZZZZZ", "5", "REFOLD_ZZZZZZ: nothing reads it", id="like none"),
+        pytest.param("REFOLD_COST_LIMIT", "-1", "REFOLD_COST_LIMIT=-1 sets no limit: zero or less counts as unset", id="below zero"),
+        pytest.param("REFOLD_MAX_STEPS", "0", "REFOLD_MAX_STEPS=0 sets no limit: zero or less counts as unset", id="zero"),
+        pytest.param("REFOLD_MAX_STEP", "5", "REFOLD_MAX_STEP: unknown variable, ignored; did you mean REFOLD_MAX_STEPS?", id="a slip"),
+        pytest.param("REFOLD_ZZZZZZ", "5", "REFOLD_ZZZZZZ: unknown variable, ignored", id="like none"),
         pytest.param("REFOLD_MAX_STEPS", "5", "", id="a limit"),
         pytest.param("REFOLD_MAX_STEPS", "many", "", id="no number: refused, not told"),
         pytest.param("REFOLD_PRUNE_KEEP_LAST", "0", "", id="zero that says something"),

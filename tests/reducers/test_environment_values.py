@@ -116,11 +116,11 @@ def test_the_largest_amount(text: str, seconds: int | None) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("REFOLD_MAX_TOOL_OUTPUT", "-1", "0 for no cap, or more"),
-        ("REFOLD_NEAR_LIMIT", "0", "above 0 and below 1"),
-        ("REFOLD_NEAR_LIMIT", "-0.5", "above 0 and below 1"),
-        ("REFOLD_NEAR_LIMIT", "1", "above 0 and below 1"),
-        ("REFOLD_NEAR_LIMIT", "1.5", "above 0 and below 1"),
+        ("REFOLD_MAX_TOOL_OUTPUT", "-1", "0 for no maximum, or a positive number"),
+        ("REFOLD_NEAR_LIMIT", "0", "between 0 and 1, exclusive"),
+        ("REFOLD_NEAR_LIMIT", "-0.5", "between 0 and 1, exclusive"),
+        ("REFOLD_NEAR_LIMIT", "1", "between 0 and 1, exclusive"),
+        ("REFOLD_NEAR_LIMIT", "1.5", "between 0 and 1, exclusive"),
         ("REFOLD_APPROVALS", "Prod", "one of ci, dev, prod"),
         ("REFOLD_APPROVALS", "none", "one of ci, dev, prod"),
         ("REFOLD_ONE_CALL", "2", "one of 1, true, yes, on, 0, false, no, off"),

@@ -67,7 +67,7 @@ def test_what_a_pattern_takes_has_a_sign(row: Shape, data: st.DataObject) -> Non
     """Whatever a pattern matches is searched for: no frame that it allows is without a sign."""
     text = data.draw(st.from_regex(shape(row.pattern)))
     spans = [found.span() for found in shape(row.pattern).finditer(text)]
-    assert set(spans) <= set(secrets._known(text, whole=True))
+    assert set(spans) <= set(secrets._find_known(text, whole=True))
 
 
 @pytest.mark.parametrize("depth", range(5))

@@ -27,15 +27,15 @@ def guard(kind: str, **keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "path", "said"),
     [
-        pytest.param(gate("Bash:git reset --hard"), "sensitive[0]", "whole command", id="part of a command"),
-        pytest.param(gate("Bash(git push:*)"), "sensitive[0]", "never fits", id="as another system writes it"),
-        pytest.param(chain("reject", tools=["Bash(rm:*)"]), "tools[0]", "never fits", id="a glob with arguments"),
-        pytest.param(guard("arguments", tool="Write|Edit", matches="x"), "tool", "| is no alternative here", id="alternatives"),
+        pytest.param(gate("Bash:git reset --hard"), "sensitive[0]", "entire command", id="part of a command"),
+        pytest.param(gate("Bash(git push:*)"), "sensitive[0]", "never matches", id="as another system writes it"),
+        pytest.param(chain("reject", tools=["Bash(rm:*)"]), "tools[0]", "never matches", id="a glob with arguments"),
+        pytest.param(guard("arguments", tool="Write|Edit", matches="x"), "tool", "| is not an alternative here", id="alternatives"),
         pytest.param(
-            chain("rules", rules=[{"tool": "git push", "decision": "reject"}]), "rules[0].tool", "never fits", id="a command"
+            chain("rules", rules=[{"tool": "git push", "decision": "reject"}]), "rules[0].tool", "never matches", id="a command"
         ),
-        pytest.param(guard("stop_on_tool", tools=["sub*"]), "tools[0]", "no pattern", id="a glob where a name stands"),
-        pytest.param(guard("arguments", tool="rm -rf", matches="x"), "tool", "never fits", id="a command as a tool"),
+        pytest.param(guard("stop_on_tool", tools=["sub*"]), "tools[0]", "not a pattern", id="a glob where a name stands"),
+        pytest.param(guard("arguments", tool="rm -rf", matches="x"), "tool", "never matches", id="a command as a tool"),
     ],
 )  # fmt: skip
 def test_what_can_never_fit_is_warned_of(policy: dict[str, Any], path: str, said: str) -> None:
@@ -65,7 +65,7 @@ def test_what_may_fit_is_not(policy: dict[str, Any]) -> None:
         pytest.param([{"approver": "approve"}], "approvals.chain[1] (approve)", id="a link for all"),
         pytest.param([{"approver": "approve", "tools": ["b*"]}, {"approver": "human"}], "approvals.chain[2] (human)", id="a later one"),
         pytest.param([{"approver": "rules", "rules": []}, {"approver": "reject"}], "approvals.chain[2] (reject)", id="one that leaves it"),
-        pytest.param([], "rejected: no link of the chain is about them", id="none"),
+        pytest.param([], "rejected: no link of the chain applies to them", id="none"),
     ],
 )  # fmt: skip
 def test_who_decides_about_the_tool_that_was_meant(rest: list[dict[str, Any]], decides: str) -> None:
@@ -83,11 +83,11 @@ def test_who_decides_about_the_tool_that_was_meant(rest: list[dict[str, Any]], d
     ("policy", "problem"),
     [
         pytest.param(guard("stop_on_tool", tools=["sumbit"]), "did you mean 'submit'?", id="a slip"),
-        pytest.param(chain("reject", tools=["Bash"]), '"Bash" fits no tool', id="another case"),
-        pytest.param(gate("zsh:rm"), '"zsh:rm" fits no tool', id="a command of no tool"),
+        pytest.param(chain("reject", tools=["Bash"]), '"Bash" matches no tool', id="another case"),
+        pytest.param(gate("zsh:rm"), '"zsh:rm" matches no tool', id="a command of no tool"),
         pytest.param(chain("reject", tools=["b*"]), "", id="a glob that fits"),
         pytest.param(gate("bash:rm"), "", id="a command of a tool"),
-        pytest.param(gate("ba"), "fits no tool", id="a beginning"),
+        pytest.param(gate("ba"), "matches no tool", id="a beginning"),
         pytest.param(gate("BA*"), "", id="a glob in another case"),
         pytest.param({"approvals": {"preset": "prod_any"}}, "", id="a list for any harness"),
     ],
@@ -116,9 +116,9 @@ OPEN = Manifest(
     ("rule", "field", "problem"),
     [
         pytest.param({"tool": "b*"}, "comand", "did you mean 'command'?", id="a slip"),
-        pytest.param({"tool": "b*"}, "params.cmd", "is a field of no tool", id="a slip deeper down"),
-        pytest.param({"tool": "b*"}, "command.word", "is a field of no tool", id="in what is no object"),
-        pytest.param({"tool": "b*"}, "params.path.at", "is a field of no tool", id="in a list, where it is not looked for"),
+        pytest.param({"tool": "b*"}, "params.cmd", "is not a field of any tool", id="a slip deeper down"),
+        pytest.param({"tool": "b*"}, "command.word", "is not a field of any tool", id="in what is no object"),
+        pytest.param({"tool": "b*"}, "params.path.at", "is not a field of any tool", id="in a list, where it is not looked for"),
         pytest.param({"tool": "b*"}, "command", "", id="a field"),
         pytest.param({"tool": "b*"}, "params.path", "", id="a field deeper down"),
         pytest.param({"tool": "*"}, "comand", "", id="a tool may have any"),

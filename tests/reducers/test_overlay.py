@@ -148,10 +148,10 @@ def test_one_value_at_a_path(path: str, value: Any, expected: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        pytest.param("history.trim.cap", 3, "no pass 'trim' to set; it has tail", id="whose name does not say what it does"),
-        pytest.param("history.trim", None, "no pass 'trim' to take out; it has tail; leave this out", id="a pass to go"),
-        pytest.param("guards.stall", None, "no guard 'stall' to take out; it has loop; leave this out", id="a guard to go"),
-        pytest.param("limits.cost", None, "no limit 'cost' to take out; it has none with a name; leave", id="a limit to go"),
+        pytest.param("history.trim.cap", 3, "no compaction step 'trim' to set; it has tail", id="whose name does not say what it does"),
+        pytest.param("history.trim", None, "no compaction step 'trim' to remove; it has tail; leave this out", id="a pass to go"),
+        pytest.param("guards.stall", None, "no guard 'stall' to remove; it has loop; leave this out", id="a guard to go"),
+        pytest.param("limits.cost", None, "no limit 'cost' to remove; it has none with a name; leave", id="a limit to go"),
     ],
 )  # fmt: skip
 def test_an_entry_that_is_not_there_is_no_path(path: str, value: Any, told: str) -> None:

@@ -148,7 +148,7 @@ def test_null_switches_off() -> None:
 
 def test_a_preset_that_lacks_what_the_rest_names_is_refused() -> None:
     """Taking a pass out that an overflow runs leaves a policy that cannot work."""
-    with pytest.raises(PolicyError, match=r"overflow\.do\[0\]: history has no pass \"compress\""):
+    with pytest.raises(PolicyError, match=r"overflow\.do\[0\]: history has no compaction step \"compress\""):
         parse({"preset": "hermes", "history": []})
 
 
@@ -201,7 +201,7 @@ def test_only_one_preset_is_warned_of() -> None:
     """The presets are as meant; but a pass of inspect-iterative is never reached, and two loops need a
     limit.
     """
-    endless = "end_of_turn: 'continue' asks without end, and no limit ends the run"
+    endless = "end_of_turn: 'continue' has no upper bound, and no limit ends the run"
     said = {name: [str(one) for one in warnings(parse({"preset": name}))] for name in PRESETS}
     assert {
         "inspect-iterative": [

@@ -99,9 +99,9 @@ def test_a_short_text_without_a_colon_holds_no_secret() -> None:
     shorter.
     """
     least = {row.pattern: _parser.parse(row.pattern, re.ASCII).getwidth()[0] for row in SHAPES}
-    short = [pattern for pattern, width in least.items() if width < secrets._SHORTEST]
+    short = [pattern for pattern, width in least.items() if width < secrets._MIN_CHARS]
     assert all(pattern.startswith("://") for pattern in short)
-    assert secrets._SHORTEST == min(map(len, (*PASSWORDS, *KEYS, "auth"))) + len("=") + len("hunter!2")
+    assert secrets._MIN_CHARS == min(map(len, (*PASSWORDS, *KEYS, "auth"))) + len("=") + len("hunter!2")
     assert f"pwd={REDACTED}" == KNOWN.text("pwd=hunter!2")
 
 
@@ -290,11 +290,11 @@ def test_a_redactor_does_not_show_what_it_hides() -> None:
 @pytest.mark.parametrize(
     ("redact", "path", "problem"),
     [
-        pytest.param(["a", "("], "redact[1]", "not a pattern of RE2", id="no expression"),
+        pytest.param(["a", "("], "redact[1]", "not a valid RE2 pattern", id="no expression"),
         pytest.param(["a", "b", "a(?=b)"], "redact[2]", "look-around", id="look-around"),
         pytest.param(["x" * 1001], "redact[0]", "longer than 1000", id="too long"),
-        pytest.param(["a*"], "redact[0]", "where there is nothing", id="matches nothing"),
-        pytest.param([r"\b"], "redact[0]", "where there is nothing", id="matches a place"),
+        pytest.param(["a*"], "redact[0]", "matches the empty string", id="matches nothing"),
+        pytest.param([r"\b"], "redact[0]", "matches the empty string", id="matches a place"),
         pytest.param(["a"] * 101, "redact", "100 patterns at most", id="too many"),
     ],
 )

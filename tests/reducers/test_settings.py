@@ -77,7 +77,7 @@ def test_the_plural_of_a_limit_is_no_second_one(word: str, data: dict[str, Any])
     """A setting that says `limits.steps` is refused with the name that was meant; a limit that is called so
     is set.
     """
-    meant = rf"limits\.{word}: there is no limit '{word}'; did you mean limits\.{word[:-1]}\?"
+    meant = rf"limits\.{word}: unknown limit '{word}'; did you mean limits\.{word[:-1]}\?"
     with pytest.raises(PolicyError, match=meant):
         parse_with(data, {}, settings=[(("limits", word, "value"), 3)])
     named = {"limits": [{"type": word, "name": word, "value": 9}]}

@@ -8,7 +8,7 @@ from refold.reducers import parse
 from refold.reducers.approvals import HARMLESS, SENSITIVE, fits
 from refold.reducers.events import Manifest
 from refold.reducers.guards.approvals import Approval
-from refold.reducers.named_tools import of_any_other, unsorted
+from refold.reducers.named_tools import find_unclassified_tools, of_any_other
 from refold.reducers.vocabulary import Replay
 
 PAY, BASH, READ, FILES = (Manifest(name=name) for name in ("pay", "Bash", "Read", "files"))
@@ -40,14 +40,14 @@ def test_tools_that_a_gate_lets_run_unknown(approvals: dict[str, Any], said: dic
     """They are named, with the gate; a tool that only reads says so of itself, and one with commands shows it
     in its calls.
     """
-    found = dict(unsorted(parse({"approvals": approvals}), (PAY, BASH, READ, FILES, BALANCE)))
+    found = dict(find_unclassified_tools(parse({"approvals": approvals}), (PAY, BASH, READ, FILES, BALANCE)))
     assert said == {path: problem.partition(" may run")[0] for path, problem in found.items()}
 
 
 def test_many_unknown_tools() -> None:
     """The first are named, and the others counted."""
     tools = [Manifest(name=f"t{number}") for number in range(25)]
-    ((_, problem),) = unsorted(parse({"approvals": {"preset": "prod_any"}}), tools)
+    ((_, problem),) = find_unclassified_tools(parse({"approvals": {"preset": "prod_any"}}), tools)
     assert "t19 and 5 more may run" in problem
 
 
@@ -65,7 +65,7 @@ def test_many_unknown_tools() -> None:
 def test_what_only_looks_harmless_is_not_known(name: str, known: bool) -> None:
     """No name that is another in plain letters passes for a harmless one."""
     policy = parse({"approvals": {"chain": [{**GATE, "harmless": [*HARMLESS, "größe"]}]}})
-    assert known is not any(unsorted(policy, (Manifest(name=name),)))
+    assert known is not any(find_unclassified_tools(policy, (Manifest(name=name),)))
 
 
 @pytest.mark.parametrize("mark", HARMLESS)
@@ -84,15 +84,15 @@ REJECTS_RM = {"approver": "arguments", "matches": "rm -rf", "then": "reject"}
     ("chain", "said"),
     [
         pytest.param([{**HUMAN, "tools": ["Bash"]}], "is refused: no approver decides about it", id="a person is asked about one tool"),
-        pytest.param([{**HUMAN, "timeout": 60}], "waits for a person, and is refused if none answers in 60 s (approvals.chain[0])", id="a person is asked about all"),
-        pytest.param([HUMAN], "waits for a person (approvals.chain[0])", id="for ever"),
-        pytest.param([{**HUMAN, "timeout": 60, "on_timeout": "escalate"}, {"approver": "approve"}], "waits for a person (approvals.chain[0])", id="others decide then"),
-        pytest.param([PASSES_ON, {"approver": "approve"}], "runs, and nobody is asked (approvals.chain[1])", id="the gate leaves it to who lets it run"),
-        pytest.param([GATE], "runs, and nobody is asked (approvals.chain[0])", id="the gate lets it run"),
+        pytest.param([{**HUMAN, "timeout": 60}], "waits for a user, and is refused without an answer in 60 s (approvals.chain[0])", id="a person is asked about all"),
+        pytest.param([HUMAN], "waits for a user (approvals.chain[0])", id="for ever"),
+        pytest.param([{**HUMAN, "timeout": 60, "on_timeout": "escalate"}, {"approver": "approve"}], "waits for a user (approvals.chain[0])", id="others decide then"),
+        pytest.param([PASSES_ON, {"approver": "approve"}], "runs without approval (approvals.chain[1])", id="the gate leaves it to who lets it run"),
+        pytest.param([GATE], "runs without approval (approvals.chain[0])", id="the gate lets it run"),
         pytest.param([{**GATE, "else": "terminate"}], "ends the run (approvals.chain[0])", id="the gate ends the run"),
         pytest.param([APPROVE_PAY, {"approver": "reject"}], "is refused (approvals.chain[1])", id="all but one are rejected"),
         pytest.param([{"approver": "rules", "rules": [{"tool": "pay", "decision": "approve"}, {"tool": "*", "decision": "reject"}]}], "is refused (approvals.chain[0])", id="a rule for all others"),
-        pytest.param([REJECTS_RM, {"approver": "approve"}], "is refused if its arguments match `rm -rf` (approvals.chain[0]), else runs, and nobody is asked (approvals.chain[1])", id="by its arguments"),
+        pytest.param([REJECTS_RM, {"approver": "approve"}], "is refused if its arguments match `rm -rf` (approvals.chain[0]), else runs without approval (approvals.chain[1])", id="by its arguments"),
         pytest.param([REJECTS_RM], "is refused if its arguments match `rm -rf` (approvals.chain[0]), else is refused: no approver decides about it", id="refused in any case"),
     ],
 )  # fmt: skip
@@ -103,7 +103,7 @@ def test_what_becomes_of_any_other_tool(chain: list[dict[str, Any]], said: str) 
     approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
     assert approvals is not None
     assert said == of_any_other(approvals.chain)
-    assert ("runs, and nobody" in said) is (word(chain) == "approve")
+    assert ("runs without approval" in said) is (word(chain) == "approve")
 
 
 def word(chain: list[dict[str, Any]]) -> str:
@@ -111,4 +111,4 @@ def word(chain: list[dict[str, Any]]) -> str:
     approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
     assert approvals is not None
     own = Approval(chain=approvals.chain)
-    return next((said for _, said in own._said("nobody_named_it", "{}")), "reject")
+    return next((said for _, said in own._decide("nobody_named_it", "{}")), "reject")

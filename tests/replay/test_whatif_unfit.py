@@ -41,14 +41,14 @@ def unfit(log: list[Event], other: dict[str, Any]) -> list[str]:
     ("calls", "field", "said"),
     [
         pytest.param(['{"command": "ls"}'], "comand", "did you mean 'command'?", id="a slip"),
-        pytest.param(["{}"], "command", '"command" is a field of no call', id="a call of nothing"),
+        pytest.param(["{}"], "command", '"command" is not a field of any call', id="a call of nothing"),
         pytest.param(['{"command": "ls"}'], "command", "", id="a field"),
         pytest.param(['{"command": null}'], "command", "", id="a field of nothing"),
         pytest.param(["{}", '{"command": "ls"}'], "command", "", id="of one call"),
         pytest.param(['{"p": {"path": "a"}}'], "p.path", "", id="a field deeper down"),
-        pytest.param(['{"p": {"path": "a"}}'], "p.cmd", "is a field of no call", id="a slip deeper down"),
+        pytest.param(['{"p": {"path": "a"}}'], "p.cmd", "is not a field of any call", id="a slip deeper down"),
         pytest.param(['{"p": "a"}', '{"p": {"path": "a"}}'], "p.path", "", id="in one call a text, in one an object"),
-        pytest.param(['{"p": ["path"]}'], "p.path", "is a field of no call", id="in a list, where it is not looked for"),
+        pytest.param(['{"p": ["path"]}'], "p.path", "is not a field of any call", id="in a list, where it is not looked for"),
         pytest.param(["{}", "broken"], "command", "", id="of no object all is looked into"),
         pytest.param([], "command", "", id="it was never called"),
     ],
@@ -72,8 +72,8 @@ def test_a_field_that_no_call_has(calls: list[str], field: str, said: str) -> No
     ("schema", "field", "said"),
     [
         pytest.param(SCHEMA, "timeout", "", id="a field that no call needed"),
-        pytest.param(SCHEMA, "path", "is a field of no tool of this run that it is about; known are command, timeout", id="of no tool"),
-        pytest.param('{"type": "object"}', "path", "is a field of no call of this run that it is about; known are command", id="a schema without fields"),
+        pytest.param(SCHEMA, "path", "is not a field of any tool that this rule applies to; known are command, timeout", id="of no tool"),
+        pytest.param('{"type": "object"}', "path", "is not a field of any call that this rule applies to; known are command", id="a schema without fields"),
     ],
 )  # fmt: skip
 def test_a_schema_goes_before_calls(schema: str, field: str, said: str) -> None:
@@ -110,7 +110,7 @@ def test_a_tool_that_is_called_after_the_two_parted() -> None:
 @pytest.mark.parametrize(
     ("count", "said"),
     [
-        pytest.param(10_000, ['"comand" is a field of no call'], id="as many as are remembered"),
+        pytest.param(10_000, ['"comand" is not a field of any call'], id="as many as are remembered"),
         pytest.param(10_001, [], id="one more: a tool may have any field"),
     ],
 )

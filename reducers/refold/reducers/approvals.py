@@ -1,11 +1,9 @@
-"""Approvals: which calls may run, and the globs that name tools in policies.
+"""Approvals: which calls may run, and the globs that classify tools in policies.
 
-Globs, compared without case. What stands in neither list nobody here knows: a tool that begins another agent,
-a skill, what fetches an address that the model wrote, everything that a person named. From the tools that
-each harness offers: Claude Code, Codex, Copilot CLI, Cursor, Droid, Gemini CLI, Inspect, Kimi CLI, OpenCode,
+Globs ignore case; a mark that begins with `=` is case-sensitive. Tools in neither list are unclassified: one
+that starts another agent, a skill, one that fetches an address chosen by the model, any tool of a user.
+Sources: the tools of Claude Code, Codex, Copilot CLI, Cursor, Droid, Gemini CLI, Inspect, Kimi CLI, OpenCode,
 OpenHands, Pi, Qwen Code, SWE-agent, VS Code.
-
-Names are compared without case, or to the letter where a mark begins with `=`.
 """
 
 import json
@@ -64,12 +62,12 @@ OF_ITS_LOOP = (
     *("=write_file*", "=text_editor*", "=bash*", "=python*", "=web_browser_*"),
     *(f"=files:{command}" for command in ("write", "edit", "trash", "mkdir", "move")),
 )
-"""What is sensitive to the loop from which `dev` and `prod` come, to the letter: of another harness it may
-know nothing.
+"""Marks of the tools that are sensitive in the loop behind `dev` and `prod`. Case-sensitive, and not meant
+for other harnesses.
 """
 
 SENSITIVE = (*_RUN_CODE, *_WRITE_FILES, *_DRIVE_A_BROWSER)
-"""What writes files, runs code or drives a browser; `tool:command` for one command of a tool."""
+"""Marks of tools that write files, run code or drive a browser; `tool:command` is one command of a tool."""
 
 HARMLESS = (
     *("read", "read_file", "readfile", "read_many_files", "notebookread", "view", "view_file", "view_image"),
@@ -94,14 +92,14 @@ HARMLESS = (
     *("attempt_completion", "task_complete"),
     *(f"files:{command}" for command in ("read", "ls", "list", "search", "find", "grep", "stat", "tree")),
 )
-"""What only reads, looks for something, asks the user, or notes what is to be done."""
+"""Marks of tools that only read, search, ask the user, or keep a list of tasks."""
 
 
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
 _ANY = ("", "\0", "a b")
-"""Texts that have nothing in common: a pattern that matches each of them matches any text."""
+"""Texts without anything in common: a pattern that matches all of them matches any text."""
 _STRICTEST: tuple[Word, ...] = ("terminate", "reject", "escalate", "approve")
 
 
@@ -112,7 +110,7 @@ class _Approver(Knob, frozen=True, kw_only=True, tag_field="approver"):
 
 
 class Approve(_Approver, frozen=True, kw_only=True, tag="approve"):
-    """Lets every call run."""
+    """Approves every call."""
 
 
 class Reject(_Approver, frozen=True, kw_only=True, tag="reject"):
@@ -120,12 +118,12 @@ class Reject(_Approver, frozen=True, kw_only=True, tag="reject"):
 
 
 class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise": "else"}):
-    """Says `then` of a sensitive call, `else` of any other.
+    """Returns `then` for a sensitive call, `else` for others.
 
-    `sensitive` are globs of whole names, compared without case (to the letter behind a `=`), or
-    `tool:command` for one command of a tool; None is `OF_ITS_LOOP`. `harmless` says in the same way which are
-    not; None: all others, or where `sensitive` is None, too, those that are known to be. Of a call that
-    neither names `else` is said without knowing, and people are told so.
+    `sensitive`: globs of whole names, ignoring case (case-sensitive after `=`), or `tool:command` for one
+    command of a tool; null means `OF_ITS_LOOP`. `harmless`: the same for calls that are not sensitive; null
+    means all others, or, if `sensitive` is null too, the built-in list. A call in neither list gets `else`
+    as unclassified, which is reported.
     """
 
     sensitive: tuple[str, ...] | None = None
@@ -135,12 +133,12 @@ class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise"
 
 
 class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"otherwise": "else"}):
-    """Says `then` of a call if a text of its arguments matches `matches` and does not match `unless`; `else`
-    of any other.
+    """Returns `then` for a call with an argument text that matches `matches` but not `unless`, `else` for
+    others.
 
-    `matches` and `unless` are patterns (`refold.reducers.patterns`). Every text of the arguments is searched,
-    or the texts in `field` alone; both patterns are held against the same text. If a pattern is unfit, as in
-    a log that somebody edited, the stricter of `then` and `else` is said.
+    Both are patterns (`refold.reducers.patterns`), applied to the same text: each text of the arguments, or
+    only those in `field`. If a pattern is invalid, as in an edited log, the stricter of `then` and `else`
+    applies.
     """
 
     matches: str
@@ -150,41 +148,44 @@ class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"othe
     otherwise: Word = "escalate"
 
     def problems(self) -> Iterator[Fault]:
-        """Yield what is wrong with the two patterns."""
+        """Yield problems of the two patterns."""
         yield from pattern_faults("matches", self.matches, UNLESS)
         if self.unless is not None:
             faults = [*pattern_faults("unless", self.unless)]
             yield from faults
             if not faults and all(occurs(self.unless, [text]) for text in _ANY):
-                yield "unless", f"it matches any text, so the rule would never hold; got {shown(self.unless)}"
+                yield (
+                    "unless",
+                    f"it matches any text, so the rule would never match; got {shown(self.unless)}",
+                )
 
     @property
     def rule(self) -> str:
-        """The rule as a sentence quotes it."""
+        """Return the rule as messages quote it."""
         return rule(self.matches, self.unless)
 
     def word(self, held: bool | None) -> Word:  # noqa: FBT001
-        """What is said of a call that holds the pattern, or does not; None: nobody knows."""
+        """Return the decision on a call by whether the rule matches; None: unknown."""
         if held is None:
             return next(word for word in _STRICTEST if word in (self.then, self.otherwise))
         return self.then if held else self.otherwise
 
 
 class ApprovalRule(Knob, frozen=True, kw_only=True):
-    """What is said of calls to the tools that a glob matches."""
+    """A decision on calls to the tools that a glob matches."""
 
     tool: str
     decision: Word
 
 
 class Rules(_Approver, frozen=True, kw_only=True, tag="rules"):
-    """The first rule whose glob matches the whole name decides; none escalates."""
+    """Returns the decision of the first rule whose glob matches the whole name; without one, escalates."""
 
     rules: tuple[ApprovalRule, ...]
 
 
 class Human(_Approver, frozen=True, kw_only=True, tag="human"):
-    """A person decides, days later if need be; after `timeout` seconds `on_timeout` is their answer."""
+    """Asks a user, who may take days; after `timeout` seconds, `on_timeout` counts as the answer."""
 
     timeout: Amount | None = None
     on_timeout: Word = "reject"
@@ -194,9 +195,7 @@ Approver = Approve | Reject | Gate | Match | Rules | Human
 
 
 class Approvals(Knob, frozen=True, kw_only=True):
-    """A chain of approvers, or the preset that stands for one. The first decision other than `escalate`
-    wins.
-    """
+    """A chain of approvers, or a preset for one. The first decision other than `escalate` applies."""
 
     preset: PresetName | None = None
     chain: tuple[Approver, ...] = ()
@@ -212,24 +211,24 @@ PRESETS: Mapping[PresetName, tuple[Approver, ...]] = MappingProxyType(
     }
 )
 WITH_HANDOFF: frozenset[str | None] = frozenset({"dev", "prod", "dev_any", "prod_any"})
-"""The presets that bring the guard `handoff` along."""
+"""The presets that also enable the guard `handoff`."""
 
 
 def resolved(approvals: Approvals) -> Approvals:
-    """The same as an explicit chain, with all that is sensitive spelt out. Resolving twice is resolving once.
+    """Return the same as an explicit chain, with built-in lists written out. Idempotent.
 
-    Raises `PolicyError` where both a preset and a chain are given, or neither.
+    Raises `PolicyError` if both a preset and a chain are given, or neither.
     """
     if bool(approvals.preset) == bool(approvals.chain):
-        given = "both are given" if approvals.preset else "there is neither"
+        given = "got both" if approvals.preset else "got neither"
         raise PolicyError(
             "approvals", f"expected 'preset' ({', '.join(PRESETS)}) or a 'chain' of approvers, {given}"
         )
     chain = PRESETS[approvals.preset] if approvals.preset else approvals.chain
-    return Approvals(chain=tuple(map(_spelt_out, chain)))
+    return Approvals(chain=tuple(map(_write_out, chain)))
 
 
-def _spelt_out(approver: Approver) -> Approver:
+def _write_out(approver: Approver) -> Approver:
     if isinstance(approver, Gate) and approver.sensitive is None:
         return replace(approver, sensitive=OF_ITS_LOOP, harmless=(*(approver.harmless or ()), *HARMLESS))
     return approver
@@ -239,24 +238,24 @@ _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def fits(marks: tuple[str, ...], name: str, arguments: str) -> bool:
-    """Whether a mark matches the name, or is of this tool and the command in its arguments.
+    """Return whether a mark matches the name, or the tool and the command in its arguments.
 
-    The command is `command`, else `root.command`, of `params` (an object, or its JSON text), or where that is
-    neither, of the arguments. What cannot be read is no command. Commands are compared to the letter.
+    The command is `command`, else `root.command`, of `params` (an object, or its JSON text), or without
+    `params` of the arguments. Unreadable values are not commands. Commands are case-sensitive.
     """
-    if _is_among(marks, name):
+    if _matches_any(marks, name):
         return True
     commands = [mark.partition(":")[2] for mark in marks if ":" in mark and is_of(mark, name)]
     return bool(commands) and _command(arguments) in commands
 
 
 def is_of(mark: str, name: str) -> bool:
-    """Whether a mark is of a tool of this name, whatever its command."""
+    """Return whether a mark is for a tool of this name, whatever its command."""
     head, _, _ = mark.partition(":")
-    return any(_is_among((each,), name) for each in {mark, head})
+    return any(_matches_any((each,), name) for each in {mark, head})
 
 
-def _is_among(marks: tuple[str, ...], name: str) -> bool:
+def _matches_any(marks: tuple[str, ...], name: str) -> bool:
     in_any_case, to_the_letter = _patterns(marks)
     return bool(in_any_case.match(name.casefold()) or to_the_letter.match(name))
 
@@ -269,10 +268,10 @@ def _patterns(marks: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 
 def _command(arguments: str) -> str | None:
-    given = _read(arguments)
+    given = _parse(arguments)
     params = given.get("params")
     if isinstance(params, str) and is_object(params or "-"):
-        params = _read(params)
+        params = _parse(params)
     holder = _mapping(params)
     holder = given if holder is None else holder
     command = holder.get("command")
@@ -281,7 +280,7 @@ def _command(arguments: str) -> str | None:
     return command if isinstance(command, str) else None
 
 
-def _read(text: str) -> dict[str, object]:
+def _parse(text: str) -> dict[str, object]:
     return (_mapping(_NUMBERS_AS_TEXT.decode(text or "{}")) or {}) if is_object(text) else {}
 
 

@@ -1,8 +1,8 @@
-"""Errors: one small hierarchy, split by what a caller would do next, and how a refused policy is reported.
+"""Errors: one small hierarchy by what a caller does next, and the reporting of refused policies.
 
-`WrongUse`: mend the call or the input. `Damaged`: the log is not what was written; investigate.
-`WorldFailed`: disk, network or provider; try again later. `CannotJudge`: nothing is wrong that we
-can name, but there is not enough evidence to say more. The console turns each into its exit code.
+`WrongUse`: fix the call or the input. `Damaged`: the log differs from what was written; investigate.
+`WorldFailed`: disk, network or provider failed; retry later. `CannotJudge`: nothing is known to be wrong, but
+the evidence is insufficient. The console maps each to its exit code.
 """
 
 import difflib
@@ -22,33 +22,33 @@ class RefoldError(Exception):
 
 
 class WrongUse(RefoldError):
-    """The caller's mistake: an input that cannot work. Nothing was changed."""
+    """A mistake of the caller: an input that cannot work. Nothing was changed."""
 
     exit_code = 2
 
 
 class Damaged(RefoldError):
-    """A log that is not whole, was edited, or breaks the rules of the machine."""
+    """A log that is not intact, was edited, or breaks the rules of the machine."""
 
     exit_code = 3
 
 
 class WorldFailed(RefoldError):
-    """Disk, network or provider failed. What was recorded stays recorded."""
+    """An external failure: of disk, network or provider. Recorded events stay recorded."""
 
     exit_code = 4
 
 
 class CannotJudge(RefoldError):
-    """The evidence does not suffice: written by a newer refold, or erased."""
+    """Insufficient evidence: written by a newer refold, or erased."""
 
     exit_code = 125
 
 
 class DamagedLog(Damaged):
-    """An event that cannot stand where it stands.
+    """An event that is impossible at its position.
 
-    `seq` is the event's number in the run, from 1; `problem` is one sentence.
+    `seq`: the event's number in the run, from 1. `problem`: one sentence.
     """
 
     def __init__(self, run: str, seq: int, problem: str) -> None:
@@ -60,7 +60,7 @@ class DamagedLog(Damaged):
 
 
 class NewerLog(CannotJudge):
-    """An event that this version does not know: the log was written by a newer refold."""
+    """An event unknown to this version: a newer refold wrote the log."""
 
     def __init__(self, run: str, seq: int, problem: str) -> None:
         super().__init__(run, seq, problem)
@@ -74,7 +74,7 @@ class NewerLog(CannotJudge):
 
 
 class UnreleasedLog(CannotJudge):
-    """A log in a shape that no released version wrote, or reads."""
+    """A log in a shape that no released version wrote or can read."""
 
     def __init__(self, run: str, seq: int) -> None:
         super().__init__(run, seq)
@@ -82,13 +82,13 @@ class UnreleasedLog(CannotJudge):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run or '?'} event {self.seq}: its log says no format: it was made by an unreleased version of "
-            "refold, and no released one reads it"
+            f"run {self.run or '?'} event {self.seq}: its log has no format: an unreleased version of refold wrote it, "
+            "and no released one reads it"
         )
 
 
 class MissingFact(CannotJudge):
-    """A replay was asked for something that its log does not hold. It never asks the world instead."""
+    """A replay needs something that its log does not hold. It never asks the world instead."""
 
     def __init__(self, run: str, what: str) -> None:
         super().__init__(run, what)
@@ -99,7 +99,7 @@ class MissingFact(CannotJudge):
 
 
 class IllegalMove(Damaged):
-    """A transition that the machine's table does not have, live or in replay."""
+    """A transition that is not in the machine's table, live or in a replay."""
 
     def __init__(self, source: str, trigger: str, target: str | None = None) -> None:
         super().__init__(source, trigger, target)
@@ -111,7 +111,7 @@ class IllegalMove(Damaged):
 
 
 class UnexpectedEvent(Damaged):
-    """An event that the state has no place for: nothing asked for it."""
+    """An event that nothing in the state requested."""
 
     def __init__(self, kind: str, problem: str) -> None:
         super().__init__(kind, problem)
@@ -122,7 +122,7 @@ class UnexpectedEvent(Damaged):
 
 
 class PolicyError(WrongUse):
-    """A policy that cannot work. `path` names the place, as in `limits[2].value`."""
+    """A policy that cannot work. `path` is the key, as in `limits[2].value`."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -133,35 +133,31 @@ class PolicyError(WrongUse):
 
 
 class NoSuchEntry(PolicyError):
-    """A change to a limit, guard or pass that this policy does not have; another policy may."""
+    """A change of a limit, guard or compaction step that this policy does not have; another may."""
 
 
 def choices(model: type, path: str) -> list[str]:
-    """The words allowed at `path` (as in `limits[2].type`) of a value of type `model`, in order; none: no
-    list.
-    """
-    return sorted({word for kind in _choices_at(model, path) for word in _words(kind)})
+    """Return the words allowed at `path` (as in `limits[2].type`) of a `model`, in order; empty: no list."""
+    return sorted({word for kind in _choices_at(model, path) for word in _allowed_words(kind)})
 
 
 def keys(model: type, path: str, tags: Collection[str]) -> list[str]:
-    """The keys of the mapping at `path` (as in `limits[2]`) of a value of type `model`; none: any, or it is
-    no mapping.
+    """Return the keys of the mapping at `path` (as in `limits[2]`) of a `model`; empty: any, or no mapping.
 
-    Where it may be one of several kinds, `tags` are the texts that stand in it: the one that names its kind
-    is among them.
+    If it may be one of several kinds, `tags` are the texts in it, which include the name of its kind.
     """
-    meant = _meant(model, path, tags)
+    meant = _matching_structs(model, path, tags)
     tag_fields = [kind.tag_field for kind in meant if kind.tag_field]
     return sorted({*tag_fields, *(field.encode_name for kind in meant for field in kind.fields)})
 
 
 def takes_fractions(model: type, path: str, key: str, tags: Collection[str]) -> bool:
-    """Whether a number under `key` of the mapping at `path` may be a fraction; `tags` as for `keys`."""
-    nodes = [node for kind in _meant(model, path, tags) for node in _inside(kind, key)]
+    """Return whether a number under `key` of the mapping at `path` may be a fraction; see `keys`."""
+    nodes = [node for kind in _matching_structs(model, path, tags) for node in _children(kind, key)]
     return any(isinstance(kind, inspect.FloatType) for node in nodes for kind in _alternatives(node))
 
 
-def _meant(model: type, path: str, tags: Collection[str]) -> list[inspect.StructType]:
+def _matching_structs(model: type, path: str, tags: Collection[str]) -> list[inspect.StructType]:
     structs = [kind for kind in _choices_at(model, path) if isinstance(kind, inspect.StructType)]
     return [kind for kind in structs if kind.tag_field is None or kind.tag in tags]
 
@@ -169,7 +165,7 @@ def _meant(model: type, path: str, tags: Collection[str]) -> list[inspect.Struct
 def _choices_at(model: type, path: str) -> list[Any]:
     nodes: list[Any] = [inspect.type_info(model)]
     for step in re.findall(r"[^.\[\]]+", path):
-        nodes = [inner for node in nodes for kind in _alternatives(node) for inner in _inside(kind, step)]
+        nodes = [inner for node in nodes for kind in _alternatives(node) for inner in _children(kind, step)]
     return [kind for node in nodes for kind in _alternatives(node)]
 
 
@@ -183,7 +179,7 @@ def _alternatives(node: Any) -> Iterator[Any]:
         yield node
 
 
-def _inside(node: Any, step: str) -> Iterator[Any]:
+def _children(node: Any, step: str) -> Iterator[Any]:
     if isinstance(node, inspect.VarTupleType | inspect.ListType):
         yield node.item_type
     elif isinstance(node, inspect.StructType):
@@ -192,7 +188,7 @@ def _inside(node: Any, step: str) -> Iterator[Any]:
         yield from (field.type for field in node.fields if field.encode_name == step)
 
 
-def _words(node: Any) -> Iterator[str]:
+def _allowed_words(node: Any) -> Iterator[str]:
     if isinstance(node, inspect.LiteralType):
         yield from map(str, node.values)
     elif isinstance(node, inspect.EnumType):
@@ -201,9 +197,9 @@ def _words(node: Any) -> Iterator[str]:
 
 _MESSAGE = re.compile(r"^(?P<said>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 _GOT = re.compile(r", got `[^`]*`$")
-_SHOWN = 80
-_LONGEST = 500
-_LISTED = 160  # characters: of more keys nobody reads a list
+_MAX_VALUE_CHARS = 80
+_MAX_MESSAGE_CHARS = 500
+_MAX_LIST_CHARS = 160  # characters; a longer list of keys is not printed
 _WHOLE, _NUMBER = "expected a whole number", "expected a number"
 _PLAIN = {
     "`int | float | null`": "a number or null",
@@ -220,13 +216,13 @@ _PLAIN = {
 
 
 Fault = tuple[str, str]
-"""What is wrong: where, as a path below what says it, and a sentence."""
+"""A problem: its path, relative to what reports it, and a sentence."""
 
 
 class Complaint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong at `path`, as in `limits[2].value`, in one sentence.
+    """A problem at `path`, as in `limits[2].value`, in one sentence.
 
-    `meant`: the name that it suggests, "" if none.
+    `meant`: the suggested name, "" if none.
     """
 
     path: str
@@ -238,14 +234,12 @@ class Complaint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def complaints(faults: Iterable[Fault]) -> tuple[Complaint, ...]:
-    """The same, to be told and written."""
+    """Convert faults to complaints."""
     return tuple(Complaint(*fault) for fault in faults)
 
 
 def faults_of(part: object, path: str = "") -> list[Fault]:
-    """What a part of a policy, and those in it, say of themselves by a method `problems()`: each with its
-    place.
-    """
+    """Return the problems of a policy's part and all parts in it, from their `problems()`, with paths."""
     own: Callable[[], Iterable[Fault]] = getattr(part, "problems", tuple)
     faults = [(joined(path, key), problem) for key, problem in own()]
     for key in getattr(part, "__struct_fields__", ()):
@@ -259,33 +253,33 @@ def faults_of(part: object, path: str = "") -> list[Fault]:
     return faults
 
 
-def _none_of(words: Sequence[str], value: object) -> str:
+def _describe_choices(words: Sequence[str], value: object) -> str:
     near = meant(value, words) if isinstance(value, str) else ""
-    asked = f"; did you mean {near!r}?" if near else ""
-    return f"expected one of {', '.join(words)}, got {shown(value)}{asked}"
+    hint = f"; did you mean {near!r}?" if near else ""
+    return f"expected one of {', '.join(words)}, got {shown(value)}{hint}"
 
 
 def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str = "") -> PolicyError:
-    """The error of a conversion of `data` to `model`, said in the words of the policy language."""
+    """Return the error of converting `data` to `model`, in terms of the policy language."""
     match = _MESSAGE.match(str(error))
     assert match is not None
     path = (match["path"] or "$").removeprefix("$").removeprefix(".")
     if "[...]" in path:
         where, _, rest = path.partition("[...]")
-        path = f"{where}.{_failing(where, data, model)}{rest}"
+        path = f"{where}.{_find_invalid_key(where, data, model)}{rest}"
     problem = match["said"][:1].lower() + match["said"][1:]
     full = joined(prefix, path)
     if problem.startswith("object contains unknown field"):
         key = problem.split("`")[1]
-        return PolicyError(joined(full, key), f"unknown key{_known(key, data, model, path)}")
+        return PolicyError(joined(full, key), f"unknown key{_suggest_key(key, data, model, path)}")
     if problem.startswith("object missing required field"):
         return PolicyError(joined(full, problem.split("`")[1]), "missing; it is required")
     if match["key"]:
-        return PolicyError(full, f"it has a key that means nothing there: {problem.split()[-1]}")
+        return PolicyError(full, f"unknown key in this mapping: {problem.split()[-1]}")
     value = _at(data, path)
     if problem.startswith("invalid"):
-        return PolicyError(full, _none_of(choices(model, path), value))
-    plain = _plainly(_GOT.sub("", problem)).removesuffix(".0")
+        return PolicyError(full, _describe_choices(choices(model, path), value))
+    plain = _translate(_GOT.sub("", problem)).removesuffix(".0")
     place, _, last = path.rpartition(".")
     if plain.startswith(_WHOLE) and takes_fractions(model, place, last, _texts(data, place)):
         plain = f"{_NUMBER}{plain.removeprefix(_WHOLE)}"
@@ -293,47 +287,45 @@ def refusal(error: msgspec.ValidationError, data: Any, model: type, prefix: str 
 
 
 def joined(path: str, key: str) -> str:
-    """A path one key deeper."""
+    """Return a path one key deeper."""
     return f"{path}.{key}" if path and key else path or key
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, cut where it is long; of one that JSON cannot say, its type."""
+    """Return a value as JSON, cut if long; its type if JSON cannot represent it."""
     try:
         text = json.dumps(value, default=repr, ensure_ascii=True)
-    except (ValueError, TypeError, RecursionError):  # a number without end, a value within itself, odd keys
+    except (ValueError, TypeError, RecursionError):  # infinity, a value within itself, other keys
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
 
 
 def brief(text: str) -> str:
-    """What is said of a policy, cut where it is long: the keys and words that it quotes may be."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    """Cut a message about a policy if it is long: it quotes keys and words of any length."""
+    return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]}…"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The word that was perhaps meant, or all that are known; to be put behind a complaint."""
+    """Return a suffix for a message: the similar known word, or all known words."""
     words = sorted(known)
     return suggestion(meant(word, words), words)
 
 
 def suggestion(near: str, known: Iterable[str]) -> str:
-    """Return the question whether `near` was meant, or all known words if it is ""; to be put behind a
-    complaint.
-    """
+    """Return a suffix for a message: whether `near` was meant, or all known words if it is ""."""
     return f"; did you mean {near!r}?" if near else f"; known are {', '.join(sorted(known)) or 'none'}"
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """The known word that was perhaps meant; "" where none is like it."""
+    """Return the most similar known word; "" if none is similar."""
     return next(iter(difflib.get_close_matches(word, sorted(known), 1)), "")
 
 
-def _known(key: str, data: Any, model: type, path: str) -> str:
-    """The key that was perhaps meant there, or all that there are; "" where nobody can say."""
+def _suggest_key(key: str, data: Any, model: type, path: str) -> str:
+    """Return the similar key there, or all keys; "" if the keys are unknown."""
     known = keys(model, path, _texts(data, path))
     near = nearest(key, known) if known else ""
-    return near if len(near) <= _LISTED else "; refold policy schema prints all that there are"
+    return near if len(near) <= _MAX_LIST_CHARS else "; 'refold policy schema' prints all keys"
 
 
 def _texts(data: Any, path: str) -> list[str]:
@@ -342,8 +334,8 @@ def _texts(data: Any, path: str) -> list[str]:
     return [each for each in values if isinstance(each, str)]
 
 
-def _failing(where: str, data: Any, model: type) -> str:
-    """Which key of the mapping at `where` does not fit: the validation does not say."""
+def _find_invalid_key(where: str, data: Any, model: type) -> str:
+    """Return the invalid key of the mapping at `where`, which the validation error does not name."""
     for key, value in _at(data, where).items():
         probe = {key: value}
         for step in reversed(where.split(".")):
@@ -356,7 +348,7 @@ def _failing(where: str, data: Any, model: type) -> str:
     return "…"
 
 
-def _plainly(problem: str) -> str:
+def _translate(problem: str) -> str:
     for technical, plain in _PLAIN.items():
         problem = problem.replace(technical, plain)
     return problem

@@ -1,11 +1,11 @@
-"""Failed requests: their classes, and which of them are tried again.
+"""Failed requests: their classes, and which are retried.
 
-The status decides, as far as it says anything; providers choose it with more care than their words.
-Two things it cannot say are read from the text: that the context was too long (most providers answer
-400 for it, some 500) and, where there is no status at all, everything else.
+The status decides if it can; providers choose it more carefully than their texts. Two things are read from
+the text: a context overflow (most providers send 400 for it, some 500) and, without a status, everything
+else.
 
-Back-off with jitter after "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015); the chance in it
-is a keyed hash of the run's seed and the event's number, so that a replay waits equally long.
+Back-off with jitter after "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015). Its randomness is
+a keyed hash of the run's seed and the event's number, so a replay computes the same wait.
 """
 
 import hashlib
@@ -22,9 +22,8 @@ from refold.reducers.limits import Amount, Whole
 from refold.reducers.patterns import matches, problem_of
 from refold.reducers.vocabulary import NANO, FailureClass, Knob, Ordinal, nano, scaled
 
-# How providers and servers word "the request is longer than the context", any case. The first eight
-# are the policy language's minimum; the rest are what OpenAI, Anthropic, Bedrock, Gemini and llama.cpp
-# write today.
+# How providers report that a request exceeds the context, ignoring case. The first eight are the policy
+# language's minimum; the others are current texts of OpenAI, Anthropic, Bedrock, Gemini and llama.cpp.
 OVERFLOW_PATTERNS: tuple[str, ...] = (
     r"context.?overflow",
     r"prompt.?too.?large",
@@ -41,9 +40,9 @@ OVERFLOW_PATTERNS: tuple[str, ...] = (
     r"reduce the length of the messages",
 )
 
-# How vendors say that nothing is left to spend: waiting does not help, so it is no rate limit, though most
-# answer 429 for both. OpenAI, DeepSeek, Anthropic, OpenRouter, Moonshot, xAI. Gemini words a limit per minute
-# like an exhausted quota, and tells them apart by when to retry.
+# How vendors report an exhausted quota. Waiting does not help, so this is not a rate limit, though most send
+# 429 for both. OpenAI, DeepSeek, Anthropic, OpenRouter, Moonshot, xAI. Gemini words a limit per minute like
+# an exhausted quota; only its retry delay differs.
 QUOTA_PATTERNS: tuple[str, ...] = (
     r"insufficient.?(?:quota|balance|credits?|funds)",
     r"credit balance is too low",
@@ -64,10 +63,10 @@ BY_STATUS: Mapping[int, FailureClass] = MappingProxyType(
     }
 )
 
-_LONGEST_REASON = 500  # characters: every reason seen fits, and a page of HTML does not flood a terminal
+_MAX_REASON_CHARS = 500  # longer than every reason seen; keeps a page of HTML off the terminal
 
-# What a text without a status says: the first row with a fragment in it holds. A number counts as a
-# whole word only, so `port 5000` is no server error; words count inside words too (`interconnection`).
+# Classes of a text without a status; the first row with a matching fragment applies. A number must be a whole
+# word, so `port 5000` is not a server error; words also match inside words (`interconnection`).
 BY_TEXT: tuple[tuple[FailureClass, tuple[str, ...]], ...] = (
     (FailureClass.RATE_LIMIT, ("429", "too many requests", "rate limit")),
     (FailureClass.TIMEOUT, ("timeout", "timed out")),
@@ -85,12 +84,11 @@ BY_TEXT: tuple[tuple[FailureClass, tuple[str, ...]], ...] = (
 
 
 def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> FailureClass:
-    """The class of a failed request. Pure; total over any status and text.
+    """Return the class of a failed request. Pure and total.
 
-    `status` is the HTTP status, None or anything outside 400 to 599 when there was none. `patterns` are
-    regular expressions, any case, that mean a context overflow. They do not overrule a status that
-    names another cause (401, 402, 403, 408, 429): Bedrock words a throttled request `Too many tokens`, and
-    pruning would not help it.
+    `status` is the HTTP status; None, or a number outside 400 to 599, means none. `patterns` are regular
+    expressions for a context overflow, ignoring case. They do not override a status with another cause (401,
+    402, 403, 408, 429): Bedrock reports a throttled request as `Too many tokens`, and pruning would not help.
     """
     if status in (None, 400, 403, 429) and _is_spent(text):
         return FailureClass.QUOTA
@@ -100,29 +98,27 @@ def classify(status: int | None, text: str, patterns: Iterable[str] = OVERFLOW_P
         return FailureClass.CONTEXT_OVERFLOW
     if status is not None and 400 <= status < 600:
         return FailureClass.BAD_REQUEST if status < 500 else FailureClass.OVERLOADED
-    return _by_text(text)
+    return _classify_text(text)
 
 
 def provider_error(code: str, message: str) -> str:
-    """The provider's own reason for the end of a run with this code: on one line, 500 characters at most.
+    """Return the provider's reason for a run that ended with this code: one line, at most 500 characters.
 
-    "" for a run that no failed request ended.
+    "" if no failed request ended the run.
     """
     if not (code.startswith("provider:") or code == "context_overflow"):
         return ""
     line = " ".join(message.split())
-    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
+    return line if len(line) <= _MAX_REASON_CHARS else f"{line[:_MAX_REASON_CHARS]}..."
 
 
 def overflows(text: str, patterns: Iterable[str] = OVERFLOW_PATTERNS) -> bool:
-    """Return whether a failure's text says, in its first 4,000 characters, that the request was longer than
-    the context.
+    """Return whether the first 4,000 characters of a failure's text report a context overflow.
 
-    Raises `PolicyError` for a pattern that is not one of RE2: no policy is accepted with it, but a log may
-    come from anywhere.
+    Raises `PolicyError` for an invalid pattern, which a log may hold although no policy is accepted with it.
     """
     begun = text[:4000]
-    return any(_fit(pattern) and matches(pattern, begun, any_case=True) for pattern in patterns)
+    return any(_require_valid(pattern) and matches(pattern, begun, any_case=True) for pattern in patterns)
 
 
 def _is_spent(text: str) -> bool:
@@ -130,7 +126,7 @@ def _is_spent(text: str) -> bool:
     return _QUOTA.search(shown) is not None and _RETRY_SOON.search(shown) is None
 
 
-def _by_text(text: str) -> FailureClass:
+def _classify_text(text: str) -> FailureClass:
     lowered = text.lower()
     for failure, expression in _TEXT_EXPRESSIONS:
         if expression.search(lowered):
@@ -138,16 +134,16 @@ def _by_text(text: str) -> FailureClass:
     return FailureClass.OTHER
 
 
-def _expression(fragments: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_fragments(fragments: tuple[str, ...]) -> re.Pattern[str]:
     words = (rf"\b{part}\b" if part.isdigit() else re.escape(part) for part in fragments)
     return re.compile("|".join(words))
 
 
 _QUOTA = re.compile("|".join(QUOTA_PATTERNS), re.IGNORECASE)
-_TEXT_EXPRESSIONS = tuple((failure, _expression(fragments)) for failure, fragments in BY_TEXT)
+_TEXT_EXPRESSIONS = tuple((failure, _compile_fragments(fragments)) for failure, fragments in BY_TEXT)
 
 
-def _fit(pattern: str) -> bool:
+def _require_valid(pattern: str) -> bool:
     if problem := problem_of(pattern):
         raise PolicyError("overflow.patterns", f"{problem}; got {shown(pattern)}")
     return True
@@ -160,17 +156,16 @@ Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 def failure_of(failure: FailureClass, model: str) -> str:
-    """The name under which the failures of this class of a model are tallied, "" for the run's own model."""
+    """Return the name under which a model's failures of this class are counted; model "" is the run's own."""
     return f"{failure}:{model}"
 
 
 class Jitter(Knob, frozen=True, kw_only=True):
-    """Chance in a wait, said in one of four ways, else `{add: 1}`; u is uniform in 0..1, base the wait
-    without it.
+    """Randomness of a wait, in one of four ways, by default `{add: 1}`.
 
-    `add`: up to so many seconds more, below the cap. `scale`: base times a + u * (b - a). `full`: from so
-    many seconds up to base. `spread`: base within so many per cent (at most 100), in whole milliseconds,
-    below the cap.
+    `add`: up to this many seconds more, below the cap. `scale`: the wait times a random factor between the
+    two. `full`: from this many seconds up to the wait. `spread`: plus or minus this many per cent (at most
+    100), in whole milliseconds, below the cap.
     """
 
     add: Amount | None = None
@@ -181,16 +176,15 @@ class Jitter(Knob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         given = [way for way in self.__struct_fields__ if getattr(self, way) is not None]
         if len(given) > 1:
-            raise ValueError(f"expected one of add, scale, full and spread, not {' and '.join(given)}")
+            raise ValueError(f"expected one of add, scale, full and spread, got {' and '.join(given)}")
         if self.scale is not None and self.scale[0] > self.scale[1]:
-            raise ValueError("expected a scale of the smaller factor and the larger one")
+            raise ValueError("expected a scale of two factors, the smaller first")
         if not given:
             msgspec.structs.force_setattr(self, "add", 1)
 
 
 class ClassRetry(Knob, frozen=True, kw_only=True):
-    """Numbers for one class of failures, which then has a count of its own. What is null is as for the
-    others.
+    """Numbers for one class of failures, which then has its own count. Null: the general value.
 
     With `step` the wait is linear: initial + step * (n - 1).
     """
@@ -202,7 +196,7 @@ class ClassRetry(Knob, frozen=True, kw_only=True):
 
 
 class FallbackWhen(Knob, frozen=True, kw_only=True):
-    """From attempt number `attempt` on, or once so many streams of one model broke: one of the two."""
+    """From attempt `attempt` on, or after this many broken streams of one model; exactly one of the two."""
 
     attempt: Ordinal | None = None
     stream_failures: Ordinal | None = None
@@ -213,7 +207,7 @@ class FallbackWhen(Knob, frozen=True, kw_only=True):
 
 
 class Fallback(Knob, frozen=True, kw_only=True):
-    """Models to ask after the run's own, in order, each once, and `when` the next one is asked.
+    """Models to try after the run's own, in order, once each, and `when` to switch to the next.
 
     A success returns to the first, unless `sticky`.
     """
@@ -224,16 +218,15 @@ class Fallback(Knob, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(set(self.models)) < len(self.models):
-            raise ValueError("expected each model once")
+            raise ValueError("a model is listed twice; list each once")
 
 
 class Retry(Knob, frozen=True, kw_only=True):
-    """How often, how long to wait, and what then.
+    """Retries of failed requests: how often, how long to wait, and the fallback.
 
-    `attempts` counts the first one; null is as often as `window`, or a time limit, allows. The wait after
-    attempt n is min(max, initial * 2**(n - 1)) in seconds, with `jitter`; `max: null` is no cap. A provider's
-    `retry_after` is a lower bound. `window`: seconds since a step's first failure, past which no wait may
-    end.
+    `attempts` includes the first; null: as many as `window` or a time limit allows. The wait after attempt n
+    is min(max, initial * 2**(n - 1)) seconds, with `jitter`; `max: null` means no cap. A provider's
+    `retry_after` is a lower bound. `window`: seconds after a step's first failure by which every wait ends.
     """
 
     attempts: Attempts | None = 6
@@ -253,7 +246,7 @@ class Retry(Knob, frozen=True, kw_only=True):
 
 
 def chance(seed: int, seq: int) -> int:
-    """64 bits that depend on nothing but the run's seed and an event's number."""
+    """Return 64 pseudo-random bits that depend only on the run's seed and an event's number."""
     key = (seed % (1 << 64)).to_bytes(8, "big")
     return int.from_bytes(hashlib.blake2b(seq.to_bytes(8, "big"), digest_size=8, key=key).digest(), "big")
 
@@ -265,11 +258,11 @@ def delay(
     retry_after: int | None,
     failure: FailureClass | None = None,
 ) -> int:
-    """Nanoseconds to wait after attempt number `failed_attempt`, counted from 1 as `attempts` counts them.
+    """Return nanoseconds to wait after attempt `failed_attempt`, counted from 1.
 
-    A class that `by_class` has is counted by itself.
+    A class in `by_class` has its own count.
     """
-    own = _own(retry, failure)
+    own = _settings_for(retry, failure)
     initial = nano(retry.initial if own.initial is None else own.initial)
     longest = retry.max if own.max is None else own.max
     if own.step is None:
@@ -277,22 +270,20 @@ def delay(
     else:
         plain = initial + nano(own.step) * (failed_attempt - 1)
     cap = None if longest is None else max(nano(longest), initial)
-    return max(_jittered(retry.jitter, plain, cap, hash64), retry_after or 0)
+    return max(_add_jitter(retry.jitter, plain, cap, hash64), retry_after or 0)
 
 
 def in_window(retry: Retry, elapsed: int, wait: int) -> bool:
-    """Whether a wait that begins so many nanoseconds after the step's first failure ends within the window.
+    """Return whether a wait that begins `elapsed` ns after the step's first failure ends within the window.
 
-    If not there is neither another attempt nor another model.
+    If not, neither another attempt nor another model is tried.
     """
     return retry.window is None or elapsed + wait <= nano(retry.window)
 
 
 def allows(retry: Retry, failed_attempt: int, elapsed: int, wait: int, failure: FailureClass) -> bool:
-    """Whether the same model is asked again after `wait`: its class, its number (as in `delay`) and the
-    window.
-    """
-    attempts = _own(retry, failure).attempts or retry.attempts
+    """Return whether the same model is retried after `wait`, by class, attempt (as in `delay`) and window."""
+    attempts = _settings_for(retry, failure).attempts or retry.attempts
     again = failure in retry.classes and (attempts is None or failed_attempt < attempts)
     return again and in_window(retry, elapsed, wait)
 
@@ -306,11 +297,10 @@ def next_model(
     exhausted: bool,
     stream_failures: int,
 ) -> str | None:
-    """The model that is asked next instead, None for the same. `current` is 0 for the run's own, n for
-    models[n - 1].
+    """Return the model to try next, None for the same. `current` is 0 for the run's own, n for models[n - 1].
 
-    `stream_failures` are those of the current model. Of several `attempt` conditions each leads one model on:
-    where the first has led already, only the next one leads further.
+    `stream_failures` are those of the current model. Each reached `attempt` condition advances one model
+    only: after the first has advanced, the next one is needed to advance again.
     """
     if fallback is None or current >= len(fallback.models):
         return None
@@ -323,19 +313,21 @@ def next_model(
     return fallback.models[current] if spent or broken or reached > current else None
 
 
-_AS_ALL = ClassRetry()
+_GENERAL = ClassRetry()
 
 
-def _own(retry: Retry, failure: FailureClass | None) -> ClassRetry:
-    return _AS_ALL if failure is None else retry.by_class.get(failure, _AS_ALL)
+def _settings_for(retry: Retry, failure: FailureClass | None) -> ClassRetry:
+    return _GENERAL if failure is None else retry.by_class.get(failure, _GENERAL)
 
 
-def _jittered(jitter: Jitter, plain: int, cap: int | None, hash64: int) -> int:
-    base = _capped(plain, cap)
+def _add_jitter(jitter: Jitter, plain: int, cap: int | None, hash64: int) -> int:
+    base = _limit(plain, cap)
     if jitter.add is not None:
-        return _capped(plain + scaled(hash64, nano(jitter.add)), cap)
+        return _limit(plain + scaled(hash64, nano(jitter.add)), cap)
     if jitter.spread is not None:
-        milliseconds = _spread(base // _MILLI, jitter.spread, None if cap is None else cap // _MILLI, hash64)
+        milliseconds = _pick_in_spread(
+            base // _MILLI, jitter.spread, None if cap is None else cap // _MILLI, hash64
+        )
         return milliseconds * _MILLI
     if jitter.scale is not None:
         low, high = (base * nano(factor) // NANO for factor in jitter.scale)
@@ -344,11 +336,11 @@ def _jittered(jitter: Jitter, plain: int, cap: int | None, hash64: int) -> int:
     return low + scaled(hash64, high - low)
 
 
-def _spread(base: int, percent: int, cap: int | None, hash64: int) -> int:
+def _pick_in_spread(base: int, percent: int, cap: int | None, hash64: int) -> int:
     width = base * min(percent, 100) // 100
-    low, high = base - width, _capped(base + width, cap)
+    low, high = base - width, _limit(base + width, cap)
     return low + hash64 % (high - low + 1)
 
 
-def _capped(wait: int, cap: int | None) -> int:
+def _limit(wait: int, cap: int | None) -> int:
     return wait if cap is None else min(wait, cap)

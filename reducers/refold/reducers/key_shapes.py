@@ -1,21 +1,18 @@
 """The shapes of keys of well-known services.
 
-Sources: the services' own documents, and the public rules of secret scanners for lengths that no document
-says. Keys without such a word are no rows here: a frame (`key_shapes`) or a name (`assignments`) must give
-them away.
+Sources: the services' documentation, and the public rules of secret scanners for undocumented lengths. Keys
+without a distinctive prefix are not listed: they need a frame (below) or a name (`assignments`).
 
-A shape earns its row by a prefix or a frame that prose, hashes, UUIDs and base64 pictures do not have; what
-has a prefix alone stands in `key_prefixes`. What is looked for first are a shape's *signs*, one of which
-stands in every match: a character that is not too common, with what must stand before or after it. A shape is
-searched for only where one of its signs is found.
+A shape needs a prefix or frame that text, hashes, UUIDs and base64 pictures do not have. The search first
+looks for a shape's *signs*, one of which is in every match: an uncommon character, with what must precede or
+follow it. Only where a sign is found is the shape searched.
 
-Each pattern takes time in proportion to the text, whatever the text. That asks two things of it: a run of
-characters without a bound is only begun where such a run begins (the boundary before it, `(?<!...)`, excludes
-what the run takes), and every look ahead has a bound. Where that boundary stands behind the first letters,
-the search can begin with these, and is several times faster. A pattern has at most one group: the secret,
-where the match holds more. None but that of a private key goes over the end of a line, and all but that,
-those of `LEADS` and what is an assignment too (see `assignments.find_open`) hold no white space: who shows a
-text piece by piece counts on it.
+Each pattern takes time linear in the text, whatever the text. For that, an unbounded run of characters may
+begin only at a boundary (`(?<!...)` before it excludes the characters of the run), and every look-ahead is
+bounded. If the boundary comes after the first letters, the search can begin with these, which is several
+times faster. A pattern has at most one group: the secret, if the match is longer. Only the pattern of a
+private key crosses line ends. Matches have no white space, except private keys, those of `LEADS`, and
+assignments (see `assignments.find_open`). Streaming redaction relies on that.
 """
 
 import re
@@ -161,22 +158,22 @@ class Shape(NamedTuple):
 
 _BEGIN = r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
-# A header's name and its value, as in HTTP, JSON (escaped too), YAML, or the arguments of a program.
+# A header's name and its value, in HTTP, JSON (also escaped), YAML, or arguments of a program.
 _QUOTED = rf"(?:{ESCAPES}[\"'])?"
 _IS = rf"{_QUOTED}[ \t]{{0,2}}[:=][ \t]{{0,8}}{_QUOTED}"
 _IN_TABLE = rf"{_QUOTED}[ \t]{{0,24}}[:=|][ \t]{{0,24}}{_QUOTED}"
-# A value in a command, but no variable or template.
+# A value in a command, but not a variable or template.
 _ARGUMENT = r"(?![$%{*<])([^\s\"'\\][^\s\"']{2,199}[^\s\"'\\])"
 _NEW_LINE = r"(?:\r?\n|(?:\\{1,15}r)?\\{1,15}n)"
 _DIGIT = r"(?=[A-Za-z._~+/%-]{0,64}[0-9])"
 _FOUR_DIGITS = "(?=(?:[a-z=_-]{0,24}[0-9]){4})"
 _NO_WORD = r"(?=[a-z+/=._-]{0,48}[A-Z0-9])"
-# base64 of a short name and password may be without a digit, but hardly without a change of case.
+# base64 of a short name and password may lack a digit, but hardly ever a change of case.
 _ODD = r"(?=[A-Za-z._~+/-]{0,64}(?:[0-9=]|(?<=[a-z])[A-Z]))"
 
 
 class Sign(NamedTuple):
-    """First searches: a character or word, the pattern of its signs, and the patterns of its shapes."""
+    """A first search: a character or word, the pattern of its signs, and the patterns of its shapes."""
 
     character: str
     pattern: str
@@ -184,7 +181,7 @@ class Sign(NamedTuple):
 
 
 LONGEST_KEY = 16384
-"""Characters of a private key between its first line and its last."""
+"""Maximum number of characters between the first and last line of a private key."""
 
 _TO_VALUE = r"[\"'\\ \t]{0,24}(?:[:=|]|\Z)"
 LEADS: Mapping[str, int] = MappingProxyType(
@@ -198,8 +195,8 @@ LEADS: Mapping[str, int] = MappingProxyType(
         "assword[^ ]{1,16} value": 256,
     }
 )
-"""Patterns, of a line in lower case, of what leads to a secret behind white space, and how far: in characters
-from where the lead begins to where the secret does, or, of one that has white space in it, to where it ends.
+"""Patterns, in lower case, of text that precedes a secret with white space between, and the reach in
+characters: from the start of the lead to the start of the secret, or to its end if it contains white space.
 """
 
 _FRAMES: tuple[Shape, ...] = (
@@ -216,10 +213,10 @@ _FRAMES: tuple[Shape, ...] = (
           r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/+]{20,})"),
     Shape("key of SendGrid", ((".", "(?<=SG[.])"),),
           r"SG\.(?<![\w-]SG\.)(?:[\w-]{22}\.[\w-]{43}|(?=[\w=.-]{0,64}[0-9])[\w=.-]{65}[\w=-])"),
-    # Or half of one, as Grafana's old keys are.
+    # Or half of one, like Grafana's old keys.
     Shape("JSON web token", (("J", "(?<=eyJ)"),),
           r"eyJ(?<![\w-]eyJ)(?:[\w-]{8,}\.ey[\w/-]{9,}\.[\w/-]*|rIjoi[\w+/-]{60,}={0,2})"),
-    # From the first line to the last; or, if that is not there, what looks like the lines of a key.
+    # From the first line to the last; without a last line, what looks like lines of a key.
     Shape("private key", (("V", "(?=ATE KEY)"),),
           rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{LONGEST_KEY}}}{_END}"
           rf"|(?:\s*[A-Za-z-]{{2,32}}: [^\n]{{0,200}}\n){{0,8}}[A-Za-z0-9+/=\s\\]{{16,{LONGEST_KEY}}})"),
@@ -326,23 +323,22 @@ _FRAMES: tuple[Shape, ...] = (
           r"(?<![\w+/-])A3T(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}(?![\w+/-])"),
     Shape("JSON web token in base64", (("Z", "(?=XlK)"),),
           r"(?<![A-Za-z0-9+/])ZXlK[A-Za-z0-9+/]{40,}={0,2}"),
-    # Printable ASCII without quotes, brackets and what divides a URL. No template: `{password}`, `$PASSWORD`,
-    # `%s`.
+    # Printable ASCII without quotes, brackets and delimiters of a URL. Not a template: `{password}`,
+    # `$PASSWORD`, `%s`.
     Shape("password in a URL", ((":", "(?=//)"),),
           r"://[!#-&(-.0-9;=?A-\[\]-~]{0,128}:(?![{$%*])([!#-&(-.0-;=?@A-\[\]-~]{1,256})@"),
 )  # fmt: skip
 
 
-# What a key begins with must not go on something: the end of another word, of a hash, or of a picture.
-_BEGINS, _MOST_BEFORE = r"(?<![\w+/-])", r"(?<![A-Za-z0-9])"
+# The beginning of a key must not be inside another word, a hash, or a picture.
+_BEGINS, _BEGINS_LOOSELY = r"(?<![\w+/-])", r"(?<![A-Za-z0-9])"
 _ENDINGS = "_-.~"
 
 
-def _of_prefix(key: Key) -> Shape:
-    r"""A key with a prefix. Its sign is the prefix's last character, or the rarest of a bare word."""
+def _build_shape(key: Key) -> Shape:
+    r"""Build the shape of a key with a prefix. Its sign is the prefix's last character, or its rarest."""
     run = rf"[{key.characters}]{{{key.length}}}"
-    # What may hold a dash or an underscore could be a long name of something: no such name has digits and
-    # capitals.
+    # With a dash or underscore it could be a long identifier, but those have no digits and capitals.
     odd = (
         "(?=[a-z_.=+/-]{0,48}[A-Z0-9])"
         if {"-", "_", r"\w"} & {key.characters[-1:], key.characters[:2]}
@@ -350,13 +346,12 @@ def _of_prefix(key: Key) -> Shape:
     )
     bare = key.starts[0][-1] not in _ENDINGS
     starts = "|".join(map(re.escape, key.starts))
-    more = (
-        f"(?![{key.characters}])" if key.exact else rf"[{key.characters}]*(?<![.])"
-    )  # which ends the sentence
+    # An inexact key does not include the full stop of a sentence.
+    more = f"(?![{key.characters}])" if key.exact else rf"[{key.characters}]*(?<![.])"
     return Shape(
         f"token of {key.service}",
         tuple(_sign(start, run) for start in key.starts),
-        f"{_BEGINS if bare else _MOST_BEFORE}(?:{starts}){odd}{run}{more}",
+        f"{_BEGINS if bare else _BEGINS_LOOSELY}(?:{starts}){odd}{run}{more}",
     )
 
 
@@ -369,11 +364,10 @@ def _sign(start: str, run: str) -> tuple[str, str]:
     return start[place], f"(?<={start[: place + 1]})(?={start[place + 1 :]}{run})"
 
 
-SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_of_prefix, KEYS))
+SHAPES: tuple[Shape, ...] = (*_FRAMES, *map(_build_shape, KEYS))
 """All shapes."""
 
-# Behind most of the characters by which a shape is known stands a word, behind the shape's a run that words
-# are not.
+# Most signs are followed by words; in a shape, a run of characters follows that is not a word.
 _RUNS = {
     "-": rf"(?={_NO_WORD}[\w+/=.-]{{8}}|[a-z]{{20}}|p[^=-]|cli[ \t]|Lines:|[aA][pP][iI]-|us[0-9]|[ub][ =]"
     r"|-user[ =]|-cookie[ =])",
@@ -383,7 +377,7 @@ _RUNS = {
 }
 
 
-def _by_character() -> Iterator[Sign]:
+def _group_signs() -> Iterator[Sign]:
     for character in dict.fromkeys(character for row in SHAPES for character, _ in row.signs):
         groups = ((row, [rule for sign, rule in row.signs if sign == character]) for row in SHAPES)
         there = [(row, group) for row, group in groups if group]
@@ -392,5 +386,5 @@ def _by_character() -> Iterator[Sign]:
         yield Sign(character, pattern, tuple(row.pattern for row, _ in there))
 
 
-SIGNS: tuple[Sign, ...] = tuple(_by_character())
-"""What is looked for first."""
+SIGNS: tuple[Sign, ...] = tuple(_group_signs())
+"""The first searches."""

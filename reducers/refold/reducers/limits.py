@@ -1,8 +1,7 @@
-"""Limits: what each counts, since when, and when it trips.
+"""Limits: what each counts, from when, and when it trips.
 
-A limit trips when `used op value`. `null` is the one way to say unlimited; 0 is 0. Values are written in
-steps, seconds, tokens, messages and USD, and compared as integers: steps, nanoseconds, tokens, messages
-and nano-dollars.
+A limit trips when `used op value`. `null` means unlimited; 0 means 0. Values are written in steps, seconds,
+tokens, messages and USD, and compared as integers: steps, nanoseconds, tokens, messages, nano-dollars.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,19 +18,19 @@ from refold.reducers.vocabulary import Knob, Unknown, dollars, nano, seconds
 Op = Literal[">=", ">"]
 Scope = Literal["turn", "run", "lineage"]
 Check = Literal["preflight", "response", "response_deferred"]
-# Up to here a double counts exactly, and nanoseconds of seconds (285 years), or of dollars, fit 64 bits.
-_MOST, _MOST_SECONDS = 2**53, 9_000_000_000
+# Integers up to this are exact in a double; this many seconds (285 years) or dollars fit 64 bits as nanos.
+_MAX, _MAX_SECONDS = 2**53, 9_000_000_000
 
-Whole = Annotated[int, Meta(ge=0, le=_MOST)]
-Amount = Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
+Whole = Annotated[int, Meta(ge=0, le=_MAX)]
+Amount = Annotated[int, Meta(ge=0, le=_MAX_SECONDS)] | Annotated[float, Meta(ge=0, le=_MAX_SECONDS)]
 
 
 class Credit(Knob, frozen=True, kw_only=True):
-    """Which time is not the agent's, and so subtracted from the elapsed time of a limit.
+    """Time that is subtracted from the elapsed time of a limit.
 
-    `retry`: the back-off of requests that succeeded in the end (`on_success`), of failed ones too once
-    another succeeds (`on_next_success`), or every wait as soon as it is `planned`. `person`: while the run
-    waits for a person. `downtime`: while no engine had the run.
+    `retry`: the back-off of requests that succeeded in the end (`on_success`), also of failed ones once
+    another request succeeds (`on_next_success`), or every wait once it is `planned`. `person`: time that the
+    run waits for a user. `downtime`: time without an engine.
     """
 
     retry: Literal["none", "on_success", "on_next_success", "planned"] = "none"
@@ -41,7 +40,7 @@ class Credit(Knob, frozen=True, kw_only=True):
 
 @unique
 class LimitUnit(StrEnum):
-    """In what the numbers of a `LimitHit` are."""
+    """Unit of the numbers of a `LimitHit`."""
 
     STEPS = "steps"
     NANOSECONDS = "nanoseconds"
@@ -59,19 +58,19 @@ class _Limit(Knob, frozen=True, kw_only=True, tag_field="type"):
 
     @property
     def reads(self) -> Unknown | None:
-        """What it counts that a record may lack; None: nothing, or what is lacking counts as nothing."""
+        """What it counts that a record may lack; None if nothing, or if a missing figure counts as zero."""
         return None
 
     @property
     def monotone(self) -> bool:
-        """Whether facts that a record lost can only make it trip earlier. A fact may have begun a turn."""
+        """Whether missing facts can only make it trip earlier. A missing fact may have begun a turn."""
         return False
 
 
 class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
-    """Requests of the agent, each with all its attempts. At preflight `>=` N allows N requests.
+    """Requests of the agent; all attempts count as one. At preflight, `>=` N allows N requests.
 
-    A step with calls, all of them to `free_tools`, is not counted.
+    A step whose calls all go to `free_tools` is not counted; a step without calls is.
     """
 
     value: Whole | None
@@ -82,14 +81,14 @@ class StepLimit(_Limit, frozen=True, kw_only=True, tag="step"):
 
     @property
     def monotone(self) -> bool:
-        """Steps only add up."""
+        """Steps never decrease."""
         return self.scope != "turn"
 
 
 class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
-    """Seconds since the scope began, less what `credit` says. Also a deadline for what is in flight.
+    """Seconds since the scope began, less `credit`. Also the deadline of work in flight.
 
-    `clock: first_response`: nothing has elapsed before the first response in the scope.
+    `clock: first_response`: counts from the first response in the scope.
     """
 
     value: Amount | None
@@ -106,12 +105,12 @@ class TimeLimit(_Limit, frozen=True, kw_only=True, tag="time"):
 
     @property
     def monotone(self) -> bool:
-        """Time only adds up, unless a lost fact may have been a wait for a person, or the first response."""
+        """Time never decreases, unless a missing fact may be a wait for a user or the first response."""
         return self.scope != "turn" and not self.credit.person and self.clock == "start"
 
 
 class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
-    """Messages in the window, system messages included. The scope does not matter."""
+    """Messages in the window, including system messages, whatever the scope."""
 
     value: Whole | None
     check: Check = "preflight"
@@ -120,9 +119,9 @@ class MessageLimit(_Limit, frozen=True, kw_only=True, tag="message"):
 
 
 class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
-    """Tokens: input + output as the provider counted them (`usage`), or those of the window (`estimate`).
+    """Tokens: input + output as counted by the provider (`usage`), or tokens of the window (`estimate`).
 
-    An answer of which nobody counted the tokens ends the run, or counts as having none (`uncounted: ignore`).
+    A response without a token count ends the run (`refuse`) or counts as zero (`uncounted: ignore`).
     """
 
     value: Whole | None
@@ -134,21 +133,21 @@ class TokenLimit(_Limit, frozen=True, kw_only=True, tag="token"):
 
     @property
     def reads(self) -> Unknown | None:
-        """The provider's count."""
+        """Return the provider's token count, if the limit needs it."""
         counts = self.value is not None and self.measure == "usage" and self.uncounted == "refuse"
         return Unknown.USAGE if counts else None
 
     @property
     def monotone(self) -> bool:
-        """The provider's tokens only add up; those of the window may be fewer."""
+        """Tokens counted by the provider never decrease; tokens of the window may."""
         return self.scope != "turn" and self.measure == "usage"
 
 
 class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
-    """US dollars, by the price that the model's adapter knows.
+    """US dollars, at the prices known to the model's adapter.
 
-    A model without a price is refused at the start, and an answer without one ends the run; or both count as
-    costing nothing (`unpriced: ignore`).
+    A model without a price is refused at the start, and a response without one ends the run; with
+    `unpriced: ignore` both cost nothing.
     """
 
     value: Amount | None
@@ -159,12 +158,12 @@ class CostLimit(_Limit, frozen=True, kw_only=True, tag="cost"):
 
     @property
     def reads(self) -> Unknown | None:
-        """Prices."""
+        """Return prices, if the limit needs them."""
         return None if self.value is None or self.unpriced == "ignore" else Unknown.COST
 
     @property
     def monotone(self) -> bool:
-        """Money only adds up."""
+        """Cost never decreases."""
         return self.scope != "turn"
 
 
@@ -181,27 +180,27 @@ ENDS: Mapping[tuple[str, str], tuple[Trigger, str]] = MappingProxyType(
         ("cost", "usage"): (Trigger.EXCEED_BUDGET, "cost_limit"),
     }
 )
-"""How a run ends by a limit of each type and measure: the trigger and the code."""
+"""How a limit of each type and measure ends a run: trigger and code."""
 
 
 UNKNOWN: Mapping[tuple[str, str], str] = MappingProxyType(
     {("token", "usage"): "token_unknown", ("cost", "usage"): "cost_unknown"}
 )
-"""By which code a run fails where nobody knows whether a limit is reached, by type and measure."""
+"""The code of a failure because a limit's use is unknown, by type and measure."""
 
 
 BEFORE = ((StepLimit, "usage"), (MessageLimit, "usage"), (TokenLimit, "estimate"))
 COUNTED = ((TokenLimit, "usage"), (CostLimit, "usage"))
 BUDGETS = ((TokenLimit, "usage"), (TokenLimit, "estimate"), (CostLimit, "usage"))
 OTHERS = ((TimeLimit, "usage"), (StepLimit, "usage"), (MessageLimit, "usage"))
-"""In which order limits are looked at, by type and measure: before a request those of BEFORE, then COUNTED,
-what is used up by being spent; on a response BUDGETS, then OTHERS. One that stands in none is never looked
-at, and so refused by a test.
+"""Order in which limits are checked, by type and measure: before a request BEFORE, then COUNTED (consumed by
+use); on a response BUDGETS, then OTHERS. A test refuses a limit in none of them, which would never be
+checked.
 """
 
 
 class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """A limit that tripped: its definition and the numbers, integers in `unit`. `at` is the event's time."""
+    """A limit that tripped: definition and numbers (integers in `unit`). `at` is the event's time."""
 
     name: str
     type: str
@@ -219,14 +218,12 @@ class LimitHit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def is_reached(found: LimitHit) -> bool:
-    """Whether it is known to be reached; else nobody knows."""
+    """Return whether the limit is known to be reached; if not, its use is unknown."""
     return found.used >= found.value + (found.op == ">")
 
 
 def end_of(found: LimitHit) -> tuple[Trigger, str] | None:
-    """How this limit ends a run, the trigger and the code; None of a type or a measure that there is none
-    of.
-    """
+    """Return the trigger and code with which this limit ends a run; None for an unknown type or measure."""
     kind = found.type, found.measure
     if kind in UNKNOWN and not is_reached(found):
         return Trigger.FAIL, UNKNOWN[kind]
@@ -234,15 +231,13 @@ def end_of(found: LimitHit) -> tuple[Trigger, str] | None:
 
 
 def code_of(found: LimitHit) -> str:
-    """The code by which this limit ends a run; "" of a type or a measure that there is none of."""
+    """Return the code with which this limit ends a run; "" for an unknown type or measure."""
     end = end_of(found)
     return end[1] if end else ""
 
 
 def needs(limit: Limit) -> Unknown | None:
-    """What each answer has to tell so that this limit can be kept; None: nothing that an answer could
-    lack.
-    """
+    """Return the figure of a response without which this limit cannot be enforced; None if it needs none."""
     match limit:
         case CostLimit():
             return Unknown.UNPRICED
@@ -253,43 +248,38 @@ def needs(limit: Limit) -> Unknown | None:
 
 
 def insists(limit: Limit) -> bool:
-    """Whether what it needs and nobody knows ends a run.
-
-    Else it counts as nothing, and the limit may not be kept.
-    """
+    """Return whether a missing figure that the limit needs ends the run. If not, it counts as zero."""
     match limit:
-        case CostLimit(unpriced=said) | TokenLimit(measure="usage", uncounted=said):
-            return said == "refuse"
+        case CostLimit(unpriced=unknown) | TokenLimit(measure="usage", uncounted=unknown):
+            return unknown == "refuse"
         case _:
             return False
 
 
 def measure_of(limit: Limit) -> str:
-    """What the limit counts: `estimate` for tokens of the window, else `usage`."""
+    """Return what the limit counts: `estimate` for tokens of the window, else `usage`."""
     return limit.measure if isinstance(limit, TokenLimit) else "usage"
 
 
 def is_counted(limit: Limit) -> bool:
-    """Whether it limits what is used up by being spent: tokens as the provider counted them, or money."""
+    """Return whether it limits what use consumes: tokens counted by the provider, or money."""
     return (type(limit), measure_of(limit)) in COUNTED
 
 
 def is_bounded(limits: Iterable[Limit]) -> bool:
-    """Whether one of them is sure to end a run: of steps, or of time."""
+    """Return whether one of them always ends a run: a limit of steps or of time."""
     return any(isinstance(each, (StepLimit, TimeLimit)) and each.value is not None for each in limits)
 
 
 def check_of(limit: Limit) -> str:
-    """When the limit is looked at: usage and cost right after accounting, everything else before a
-    request.
-    """
+    """Return when the limit is checked. Default: usage after each response, others before a request."""
     if isinstance(limit, TokenLimit) and limit.check is None:
         return "response" if limit.measure == "usage" else "preflight"
     return limit.check or "preflight"
 
 
 def name_of(limit: Limit) -> str:
-    """The limit's own name, or its type (`token_estimate` for tokens of the window)."""
+    """Return the limit's name; by default its type (`token_estimate` for tokens of the window)."""
     if limit.name:
         return limit.name
     kind = type_of(limit)
@@ -297,31 +287,31 @@ def name_of(limit: Limit) -> str:
 
 
 def type_of(limit: Limit) -> str:
-    """`step`, `time`, `message`, `token` or `cost`."""
+    """Return the limit's type: `step`, `time`, `message`, `token` or `cost`."""
     return str(type(limit).__struct_config__.tag)
 
 
 def threshold(limit: Limit) -> int | None:
-    """The limit's value as the integer it is compared with; None is unlimited."""
+    """Return the limit's value as the integer that use is compared with; None if unlimited."""
     if limit.value is None:
         return None
     return nano(limit.value) if isinstance(limit, (TimeLimit, CostLimit)) else int(limit.value)
 
 
 def amount(number: int, unit: LimitUnit) -> str:
-    """A number of a limit as a sentence in a log has it, exactly: `$0.026`, `1.5 seconds`, `3 steps`."""
+    """Format a number of a limit exactly, with its unit: `$0.026`, `1.5 seconds`, `3 steps`."""
     if unit is LimitUnit.NANO_USD:
         return dollars(number)
     return seconds(number) if unit is LimitUnit.NANOSECONDS else f"{number} {unit}"
 
 
 def least_of(limit: Limit) -> int | None:
-    """The smallest amount at which it trips; None is unlimited."""
+    """Return the smallest amount at which the limit trips; None if unlimited."""
     value = threshold(limit)
     return None if value is None else value + (limit.op == ">")
 
 
 def trips(limit: Limit, used: int) -> bool:
-    """Whether `used op value` holds."""
+    """Return whether `used op value` holds."""
     least = least_of(limit)
     return least is not None and used >= least

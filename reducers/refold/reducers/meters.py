@@ -1,7 +1,6 @@
 """Meters: how much of each limit a run has used, and what is left for its children.
 
-All of it follows from the parent's state and the call, so that whoever runs the call again finds the same
-child.
+All of it is computed from the parent's state and the call, so a repeated call gets the same child.
 """
 
 import hashlib
@@ -50,12 +49,12 @@ _SINCE: Mapping[Scope, Callable[[RunState], Spent]] = MappingProxyType(
 
 
 def used(limit: Limit, state: RunState) -> int:
-    """What the limit counts, in its unit: see `meter`."""
+    """Return what the limit counts, in its unit: see `meter`."""
     return meter(limit)(state)
 
 
 def meter(limit: Limit) -> Meter:
-    """How what the limit counts is read off a state."""
+    """Return the function that computes from a state what the limit counts."""
     since = _SINCE[limit.scope]
     match limit:
         case StepLimit(free_tools=()):
@@ -78,7 +77,7 @@ def meter(limit: Limit) -> Meter:
 
 
 def lacking(limit: Limit, state: RunState) -> int:
-    """Of how many answers nobody knows what this limit counts: what is used may be more."""
+    """Return the number of responses without the figure that this limit counts; use may be higher."""
     what = needs(limit)
     return 0 if what is None else state.count(Cause.UNKNOWN, limit.scope, what)
 
@@ -88,27 +87,26 @@ def _both(spent: Spent) -> int:
 
 
 def elapsed(limit: TimeLimit, state: RunState) -> int:
-    """Nanoseconds since the scope began, or its first response, less the time that is not the agent's."""
+    """Return nanoseconds since the scope began, or its first response, less credited time; at least 0."""
     since = _since(limit, state)
     return 0 if since is None else max(0, state.fact_at - since)
 
 
 def deadline(state: RunState) -> int | None:
-    """The first instant at which a time limit trips; None if none can while nothing else happens."""
+    """Return the first instant at which a time limit trips; None if none can without another fact."""
     instants = _instants(state)
     return min(instants)[0] if instants else None
 
 
 def call_deadline(state: RunState, promised: int | None = None) -> int | None:
-    """Until when a model call or a batch may take: the time left, at least `call_timeout.min` from its
-    beginning.
+    """Return the deadline of a model call or batch: the time left, at least `call_timeout.min`.
 
-    `promised` is what the first attempt, or the batch's first call, was given: it is not given again.
+    `promised` is the deadline given to the first attempt, or to the batch's first call. It is not extended.
     """
     instants = _instants(state)
     if not instants:
         return None
-    # What is left is less by the one nanosecond that a limit with `>` needs to trip.
+    # A limit with `>` trips one nanosecond late, which does not belong to the time left.
     instant, strict = min(instants)
     timeout = state.policy.call_timeout
     left = instant - state.at
@@ -120,11 +118,10 @@ def call_deadline(state: RunState, promised: int | None = None) -> int | None:
 
 
 def promised(state: RunState) -> int:
-    """Until when what is under way, or tried again, may take, though a limit trips before: it has its
-    minimum.
+    """Return until when the work in flight, or being retried, may take although a limit trips earlier.
 
-    What is begun again after a crash, or once a person said that it did not happen, is given as long as it
-    had, and is not held to be promised so.
+    It has its minimum. Work begun again after a crash, or after an operator confirmed that it did not run,
+    gets as long as before, but no such minimum.
     """
     if state.spent.downtime != state.step.spent.downtime or doubted(state):
         return 0
@@ -134,35 +131,31 @@ def promised(state: RunState) -> int:
 
 
 def next_deadline(state: RunState) -> int | None:
-    """When the clock is to be read: a limit trips then, and nothing that was promised more time is under
-    way.
-    """
+    """Return when to read the clock: a limit trips then, and no work in flight has a later deadline."""
     instant = deadline(state)
     until = 0 if instant is None else promised(state)
     return instant if instant is None or until <= instant else until + 1
 
 
 def smallest_time(state: RunState) -> TimeLimit | None:
-    """The smallest time limit above 0."""
+    """Return the smallest time limit above 0."""
     timed = [limit for limit in state.setup.timed if threshold(limit)]
     return min(timed, key=lambda limit: threshold(limit) or 0, default=None)
 
 
 def _instants(state: RunState) -> list[tuple[int, bool]]:
-    """When each time limit trips whose clock does not stand, and whether one nanosecond later than its value
-    says.
-    """
-    asked = state.agent_state.awaits_operator
+    """List when each time limit with a running clock trips, and whether one nanosecond after its value."""
+    waiting = state.agent_state.awaits_operator
     found: list[tuple[int, bool]] = []
     for limit in state.setup.timed:
-        since = None if asked and limit.credit.person else _since(limit, state)
+        since = None if waiting and limit.credit.person else _since(limit, state)
         if since is not None:
             found.append((_end(limit, since), limit.op == ">"))
     return found
 
 
 def hit(limit: Limit, state: RunState) -> LimitHit:
-    """The limit and its numbers, as they are recorded when it trips."""
+    """Return the limit and its numbers as recorded when it trips."""
     value = threshold(limit)
     assert value is not None
     amount = used(limit, state)
@@ -184,9 +177,9 @@ def hit(limit: Limit, state: RunState) -> LimitHit:
 
 
 def trips_at(limit: TimeLimit, state: RunState) -> int:
-    """The first instant at which a time limit trips, if nothing else happens."""
+    """Return the first instant at which a time limit trips without another fact."""
     since = _since(limit, state)
-    # Before its first response it trips at once, if it does at all.
+    # Before the first response it can only trip at once.
     return state.at if since is None else _end(limit, since)
 
 
@@ -197,9 +190,7 @@ def _end(limit: TimeLimit, since: int) -> int:
 
 
 def _since(limit: TimeLimit, state: RunState) -> int | None:
-    """The instant from which its time counts, moved on by what is not the agent's; None before its first
-    response.
-    """
+    """Return the instant from which time counts, shifted by the credit; None before the first response."""
     mark, credit = state.mark(limit.scope), limit.credit
     since = mark.at if limit.clock == "start" else mark.first_response
     if since is None:
@@ -223,19 +214,17 @@ def _waits(credit: str, spent: Spent) -> int:
 
 
 def child_run_id(run: str, call: str) -> str:
-    """The id of the run that this call of `run` starts: 16 hex digits, the same for every attempt at the
-    call.
-    """
+    """Return the id of the run that this call starts: 16 hex digits, the same for every attempt."""
     return _hash(f"{run}|{call}")[:16]
 
 
 def child_seed(seed: int, call: str) -> int:
-    """The child's seed, 63 bits, from the parent's."""
+    """Return the child's seed, 63 bits, derived from the parent's."""
     return int(_hash(f"{seed}|{call}")[:16], 16) >> 1
 
 
 def open_children(state: RunState) -> tuple[str, ...]:
-    """The ids of the child runs that calls in flight have started, or are about to."""
+    """Return the ids of child runs that calls in flight have started or will start."""
     starts = {tool.name for tool in state.setup.tools if tool.agent}
     calls = state.batch.calls if state.batch else ()
     going = (call for call in calls if call.dispatched and call.result is None and call.name in starts)
@@ -243,30 +232,30 @@ def open_children(state: RunState) -> tuple[str, ...]:
 
 
 def bounded(policy: Policy, parent: RunState) -> Policy:
-    """The child's policy, and as further limits what is left to the parent: of time, of tokens, of money.
+    """Return the child's policy, limited to the parent's remaining time, tokens and money.
 
-    Time is that of the open batch. Of several limits of a kind the one counts that has least left, wherever
-    it is checked. Where nothing is left, the child ends before its first request. Children that run side by
-    side have all that is left each: what they spend counts in the parent when they end.
+    Time is that of the open batch. Of several limits of a kind, the one with least left counts, wherever it
+    is checked. If nothing is left, the child ends before its first request. Parallel children may each use
+    all that is left; their use counts in the parent when they end.
     """
     limits: list[Limit] = []
     instant = parent.batch.until if parent.batch else None
     if instant is not None:
         limits.append(TimeLimit(name="parent:time", value=max(0, instant - parent.at) / NANO))
-    tokens, cost = _left(TokenLimit, parent), _left(CostLimit, parent)
+    tokens, cost = _remaining(TokenLimit, parent), _remaining(CostLimit, parent)
     if tokens is not None:
-        uncounted = _unknown(TokenLimit, parent)
+        uncounted = _on_unknown(TokenLimit, parent)
         limits.append(
             TokenLimit(name="parent:tokens", value=tokens, check=_check(tokens), uncounted=uncounted)
         )
     if cost is not None:
-        unpriced = _unknown(CostLimit, parent)
+        unpriced = _on_unknown(CostLimit, parent)
         limits.append(CostLimit(name="parent:cost", value=cost / NANO, check=_check(cost), unpriced=unpriced))
     return replace(policy, limits=(*policy.limits, *limits)) if limits else policy
 
 
-def _left(kind: type[Limit], parent: RunState) -> int | None:
-    """The least that a parent's limit of this kind has left, of what was spent; None if none is set."""
+def _remaining(kind: type[Limit], parent: RunState) -> int | None:
+    """Return the least that the parent's limits of this kind have left; None if none is set."""
     left: list[int] = []
     for limit in parent.policy.limits:
         value = threshold(limit)
@@ -276,8 +265,8 @@ def _left(kind: type[Limit], parent: RunState) -> int | None:
     return min(left, default=None)
 
 
-def _unknown(kind: type[Limit], parent: RunState) -> Literal["refuse", "ignore"]:
-    """What is done about an answer of which nobody knows what this kind of limit counts."""
+def _on_unknown(kind: type[Limit], parent: RunState) -> Literal["refuse", "ignore"]:
+    """Return how the parent treats a response without the figure that this kind of limit counts."""
     limits = (each for each in parent.policy.limits if isinstance(each, kind) and each.value is not None)
     return "refuse" if any(map(insists, limits)) else "ignore"
 

@@ -29,41 +29,41 @@ from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Replay
 
 _Kind = Literal["name", "glob", "mark"]
-# As other systems write a rule over arguments: `Bash(git push:*)`, or just the command.
+# Argument rules as other systems write them: `Bash(git push:*)`, or just the command.
 _ARGUMENTS = re.compile(r"[\s()]")
-_WAY = "; what is in a call's arguments, 'arguments' looks for: a guard, or an approver"
+_HINT = "; to search arguments, use 'arguments': a guard, or an approver"
 
 
-# Where one of these stands, fields may be there that are not listed.
+# With one of these, a schema may allow fields that it does not list.
 _OPEN = ("additionalProperties", "patternProperties", "$ref", "anyOf", "oneOf", "allOf")
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """A name of tools at `path`; `mark` is a glob of one in any case, or `tool:command`."""
+    """A tool name at `path`; a `mark` is a case-insensitive glob, or `tool:command`."""
 
     path: str
     text: str
     kind: _Kind
 
 
-def unfit(policy: Policy, registry: Registry = BUILTIN) -> Iterator[Fault]:
-    """Names that no tool has, and commands that none is to the letter."""
+def find_impossible_names(policy: Policy, registry: Registry = BUILTIN) -> Iterator[Fault]:
+    """Find names that no tool can have, and commands that no call can have."""
     for named in _tool_names(policy, registry):
         name, colon, command = named.text.partition(":") if named.kind == "mark" else (named.text, "", "")
         if _ARGUMENTS.search(name):
-            said = "never fits: no name of a tool holds blanks or parentheses"
-            yield named.path, f"{shown(named.text)} {said}{_WAY}"
+            problem = "never matches: tool names have no blanks or parentheses"
+            yield named.path, f"{shown(named.text)} {problem}{_HINT}"
         elif "|" in name:
             yield (
                 named.path,
-                f"{shown(named.text)} never fits: | is no alternative here; write a rule for each tool",
+                f"{shown(named.text)} never matches: | is not an alternative here; write a rule for each tool",
             )
         elif named.kind == "name" and set("*?[") & set(name):
-            said = "never fits: it is a name to the letter here, and no pattern"
-            yield named.path, f"{shown(named.text)} {said}"
+            problem = "never matches: this key takes an exact name, not a pattern"
+            yield named.path, f"{shown(named.text)} {problem}"
         elif colon and re.search(r"[\s*]", command):
-            said = f"fits a call whose whole command is {shown(command)}, and no other"
-            yield named.path, f"{shown(named.text)} {said}{_WAY}"
+            problem = f"matches only a call whose entire command is {shown(command)}"
+            yield named.path, f"{shown(named.text)} {problem}{_HINT}"
 
 
 def strangers(
@@ -72,70 +72,70 @@ def strangers(
     called: Mapping[str, Any] | None = None,
     registry: Registry = BUILTIN,
 ) -> Iterator[Complaint]:
-    """Names that fit none of the tools of a run, and fields that none of its tools has; without tools there
-    is nothing.
+    """Find names that match no tool of a run, and fields that none of its tools has. Without tools, nothing.
 
-    `called`: schemas of the arguments that were recorded, by the tool. They count where its own does not list
-    its fields.
+    `called`: schemas of recorded arguments, by tool. They count where the tool's schema lists no fields.
     """
     names = [tool.name for tool in tools]
     for named in _tool_names(policy, registry) if tools else ():
-        if not any(_fits(named, name) for name in names):
-            yield _strange_name(named, names, policy)
+        if not any(_matches(named, name) for name in names):
+            yield _describe_unmatched_name(named, names, policy)
     for rule in argument_rules(policy):
         if rule.field:
-            yield from _strange_field(rule, rule.field, tools, called or {})
+            yield from _find_unknown_fields(rule, rule.field, tools, called or {})
 
 
-def _strange_name(named: _Named, names: Sequence[str], policy: Policy) -> Complaint:
-    near = _in_any_case(named.text, names) or meant(named.text, names)
-    said = f"{shown(named.text)} fits no tool of this run{suggestion(near, names)}"
+def _describe_unmatched_name(named: _Named, names: Sequence[str], policy: Policy) -> Complaint:
+    near = _match_ignoring_case(named.text, names) or meant(named.text, names)
+    problem = f"{shown(named.text)} matches no tool of this run{suggestion(near, names)}"
     approves = near and named.path.startswith("approvals.")
-    return Complaint(named.path, f"{said} {_decides(policy, near)}" if approves else said, near)
+    return Complaint(
+        named.path, f"{problem} {_describe_decision(policy, near)}" if approves else problem, near
+    )
 
 
-def _strange_field(
+def _find_unknown_fields(
     rule: ArgumentRule, field: str, tools: Collection[Manifest], called: Mapping[str, Any]
 ) -> Iterator[Complaint]:
-    """Complain of a field that no tool has that the rule is about."""
+    """Find a field that none of the tools of the rule has."""
     keys = field.split(".")
     fitting = [tool for tool in tools if any(map(partial(fnmatchcase, tool.name), rule.tools))]
-    silent = [_has(_schema(tool), keys) is None for tool in fitting]
+    open_schemas = [_has_field(_schema(tool), keys) is None for tool in fitting]
     schemas: list[Any] = [
-        called.get(tool.name) if unsaid else _schema(tool)
-        for tool, unsaid in zip(fitting, silent, strict=True)
+        called.get(tool.name) if is_open else _schema(tool)
+        for tool, is_open in zip(fitting, open_schemas, strict=True)
     ]
-    if not schemas or any(_has(schema, keys) is not False for schema in schemas):
+    if not schemas or any(_has_field(schema, keys) is not False for schema in schemas):
         return
     known = set[str]().union(*map(_fields, schemas))
-    what = "call" if any(silent) else "tool"
-    said = f"{shown(field)} is a field of no {what} of this run that it is about"
-    yield Complaint(f"{rule.path}.field", f"{said}{nearest(field, known)}", meant(field, known))
+    what = "call" if any(open_schemas) else "tool"
+    problem = f"{shown(field)} is not a field of any {what} that this rule applies to"
+    yield Complaint(f"{rule.path}.field", f"{problem}{nearest(field, known)}", meant(field, known))
 
 
-def _in_any_case(glob: str, names: Sequence[str]) -> str:
-    """Return the first name that the glob would fit if case did not count, else ""."""
+def _match_ignoring_case(glob: str, names: Sequence[str]) -> str:
+    """Return the first name that the glob matches if case is ignored, else ""."""
     return next((name for name in names if fnmatchcase(name.casefold(), glob.casefold())), "")
 
 
-def _decides(policy: Policy, tool: str) -> str:
-    """Which link of the chain decides about calls of a tool, for none of those before it is about it."""
+def _describe_decision(policy: Policy, tool: str) -> str:
+    """Describe which link of the chain decides calls of a tool."""
     for place, link in enumerate(policy.approvals.chain if policy.approvals else ()):
         if any(fnmatchcase(tool, glob) for glob in link.tools) and word_of(link, tool, "{}") != "escalate":
             kind = type(link).__struct_config__.tag
             return f"Calls of {tool!r} are decided by approvals.chain[{place}] ({kind})"
-    return f"Calls of {tool!r} are rejected: no link of the chain is about them"
+    return f"Calls of {tool!r} are rejected: no link of the chain applies to them"
 
 
 def looks_into_fields(policy: Policy) -> bool:
-    """Whether a rule looks at one field of arguments."""
+    """Return whether a rule searches one field of the arguments."""
     return any(rule.field for rule in argument_rules(policy))
 
 
 def _schema(tool: Manifest) -> Any:
     try:
         return msgspec.json.decode(tool.schema)
-    except msgspec.DecodeError:  # as an imported run may say it: nothing is known of its fields
+    except msgspec.DecodeError:  # an imported run may record any text
         return None
 
 
@@ -144,8 +144,8 @@ def _fields(schema: Mapping[str, Any]) -> Iterable[str]:
     return cast("dict[str, Any]", listed) if isinstance(listed, dict) else ()
 
 
-def _has(schema: Any, path: Sequence[str]) -> bool | None:
-    """Whether there is such a field in arguments by this JSON Schema; None: it does not list them."""
+def _has_field(schema: Any, path: Sequence[str]) -> bool | None:
+    """Return whether the JSON Schema has this field; None if it does not list its fields."""
     for key in path:
         if not isinstance(schema, dict):
             return None
@@ -161,7 +161,7 @@ def _has(schema: Any, path: Sequence[str]) -> bool | None:
     return True
 
 
-def _fits(named: _Named, tool: str) -> bool:
+def _matches(named: _Named, tool: str) -> bool:
     if named.kind == "glob":
         return fnmatchcase(tool, named.text)
     if named.kind == "mark":
@@ -172,22 +172,22 @@ def _fits(named: _Named, tool: str) -> bool:
 def _tool_names(policy: Policy, registry: Registry) -> Iterator[_Named]:
     for place, config in enumerate(policy.guards):
         for key, kind in reading_of(registry.get(str(config.get("guard")))).tools.items():
-            yield from _listed(f"guards[{place}].{key}", config.get(key), kind)
+            yield from _list_names(f"guards[{place}].{key}", config.get(key), kind)
     for place, approver in enumerate(policy.approvals.chain if policy.approvals else ()):
         path = f"approvals.chain[{place}]"
-        yield from _listed(f"{path}.tools", approver.tools, "glob")
+        yield from _list_names(f"{path}.tools", approver.tools, "glob")
         if isinstance(approver, Rules):
             for at, rule in enumerate(approver.rules):
                 yield _Named(f"{path}.rules[{at}].tool", rule.tool, "glob")
         if isinstance(approver, Gate):
-            # What is known of any harness is not meant for this run alone.
-            yield from _listed(
+            # Built-in names cover many harnesses; not all have to match a tool of this run.
+            yield from _list_names(
                 f"{path}.sensitive", approver.sensitive, "mark", but=(*SENSITIVE, *OF_ITS_LOOP)
             )
-            yield from _listed(f"{path}.harmless", approver.harmless, "mark", but=HARMLESS)
+            yield from _list_names(f"{path}.harmless", approver.harmless, "mark", but=HARMLESS)
 
 
-def _listed(path: str, given: Any, kind: _Kind, but: Collection[str] = ()) -> Iterator[_Named]:
+def _list_names(path: str, given: Any, kind: _Kind, but: Collection[str] = ()) -> Iterator[_Named]:
     if isinstance(given, str):
         yield _Named(path, given, kind)
     elif isinstance(given, list | tuple):
@@ -196,48 +196,46 @@ def _listed(path: str, given: Any, kind: _Kind, but: Collection[str] = ()) -> It
                 yield _Named(f"{path}[{place}]", text, kind)
 
 
-_MOST = 20
-_BECOMES = {
-    "approve": "runs, and nobody is asked",
+_MAX_LISTED = 20
+_OUTCOMES = {
+    "approve": "runs without approval",
     "reject": "is refused",
     "terminate": "ends the run",
-    "ask": "waits for a person",
+    "ask": "waits for a user",
 }
 
 
 def of_any_other(chain: Sequence[Approver]) -> str:
-    """What becomes of a call to a tool that no approver of the chain names, in a sentence that says which one
-    decides.
-    """
-    said = list[str]()
+    """Describe what happens to calls of tools that no approver names, and which approver decides."""
+    parts = list[str]()
     for place, link in enumerate(chain):
         if "*" not in link.tools:
             continue
         where = f"(approvals.chain[{place}])"
         if isinstance(link, Match) and link.then not in (link.otherwise, "escalate"):
-            said.append(f"{_BECOMES[link.then]} if its arguments match {link.rule} {where}")
-        word = _of_no_name(link)
+            parts.append(f"{_OUTCOMES[link.then]} if its arguments match {link.rule} {where}")
+        word = _decision_for_unnamed(link)
         if word != "escalate":
-            return ", else ".join([*said, f"{_BECOMES[word]}{_unanswered(link)} {where}"])
-    return ", else ".join([*said, "is refused: no approver decides about it"])
+            return ", else ".join([*parts, f"{_OUTCOMES[word]}{_describe_timeout(link)} {where}"])
+    return ", else ".join([*parts, "is refused: no approver decides about it"])
 
 
-def _of_no_name(link: Approver) -> str:
+def _decision_for_unnamed(link: Approver) -> str:
     if isinstance(link, Rules):
         return next((rule.decision for rule in link.rules if rule.tool == "*"), "escalate")
     return link.otherwise if isinstance(link, Gate | Match) else word_of(link, "", "{}")
 
 
-def _unanswered(link: Approver) -> str:
+def _describe_timeout(link: Approver) -> str:
     if not isinstance(link, Human) or link.timeout is None or link.on_timeout == "escalate":
         return ""
-    return f", and {_BECOMES[link.on_timeout]} if none answers in {link.timeout:g} s"
+    return f", and {_OUTCOMES[link.on_timeout]} without an answer in {link.timeout:g} s"
 
 
 def gate_without_word(chain: Sequence[Approver], tool: Manifest, arguments: str) -> int | None:
-    """The place in the chain of the gate that lets this call run unknown; None: there is none.
+    """Return the index in the chain of the gate that lets this unclassified call run, else None.
 
-    A tool that says of itself that it only reads is known.
+    A read-only tool counts as classified.
     """
     if tool.replay is Replay.READ_ONLY:
         return None
@@ -252,13 +250,13 @@ def gate_without_word(chain: Sequence[Approver], tool: Manifest, arguments: str)
     return None
 
 
-def unsorted(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
-    """The tools of a run that a gate of the policy would let run unknown."""
+def find_unclassified_tools(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
+    """Find tools of a run that a gate of the policy would let run unclassified."""
     chain = policy.approvals.chain if policy.approvals else ()
     found: dict[int, list[str]] = {}
     for tool in tools:
         place = gate_without_word(chain, tool, "{}")
-        # Of a tool of which commands are named, each call shows by its arguments which it is.
+        # If a tool has commands listed, the arguments classify each call.
         marks = () if place is None else _marks(chain[place], tool.name)
         if place is not None and not any(is_of(mark, tool.name) for mark in marks):
             found.setdefault(place, []).append(tool.name)
@@ -267,16 +265,16 @@ def unsorted(policy: Policy, tools: Collection[Manifest]) -> Iterator[Fault]:
 
 
 def not_known(names: Sequence[str]) -> str:
-    """What is said of tools that a gate does not know, and what to do."""
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    listed = f"{', '.join(names[:_MOST])}{more}"
-    return f"{listed} may run without a word in 'sensitive' or 'harmless': name each in one of them"
+    """Describe tools that a gate does not classify, and what to do."""
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    listed = f"{', '.join(names[:_MAX_LISTED])}{more}"
+    return f"{listed} may run unclassified: list each tool in 'sensitive' or 'harmless'"
 
 
 def _marks(link: Approver, name: str) -> tuple[str, ...]:
-    """The marks by which the gate may know a tool of this name."""
+    """Return the marks by which the gate may classify a tool of this name."""
     if not isinstance(link, Gate):
         return ()
-    # Without case U+FB01 is `fi`, and the sign of Kelvin a `k`: what only looks harmless is not.
+    # Case folding maps U+FB01 to `fi` and the Kelvin sign to `k`: look-alikes are not harmless.
     alike = name.casefold().isascii() and not name.isascii()
     return (*(link.sensitive or ()), *(() if alike else link.harmless or ()))

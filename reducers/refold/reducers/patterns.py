@@ -1,11 +1,11 @@
 """Patterns of policies and filters, and the arguments that they search.
 
 Python's `re` backtracks, so its search time can grow exponentially with a text that a model wrote. RE2
-searches in time proportional to the text, whatever the pattern, so a text of any length is searched to its
-end. What RE2 cannot search that way is not part of the language: look-around and backreferences. `unless`
-stands for most look-arounds.
+searches in time proportional to the text, whatever the pattern, so texts of any length are searched
+completely. Look-around and backreferences, which RE2 cannot search, are not part of the language. `unless`
+replaces most look-arounds.
 
-`\\w`, `\\d`, `\\s` and `\\b` know ASCII only; `\\pL` is a letter of any script. `^` and `$` are the ends of
+`\\w`, `\\d`, `\\s` and `\\b` match ASCII only; `\\pL` is a letter of any script. `^` and `$` are the ends of
 the text, or of each line with `(?m)`. Source: https://github.com/google/re2/wiki/Syntax.
 """
 
@@ -30,31 +30,28 @@ MOST_INSTRUCTIONS = 4_000
 UNLESS = "name what must not match in 'unless', a second pattern"
 """The alternative to look-around where a rule has the key `unless`."""
 
-# What RE2 may read otherwise than Python does, without an error: to it `{,3}`, `{03}` and `{99999999999}` are
-# literal text, and `\C` is a single byte. The other alternatives consume what may contain the same
-# characters.
-_READ_OTHERWISE = re.compile(
+# What RE2 accepts but interprets differently from Python: `{,3}`, `{03}` and `{99999999999}` are literal
+# text, and `\C` is a single byte. The other alternatives consume text that may contain the same characters.
+_DIFFERENT = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\C|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\{(?:\d+|\d*,\d*)\}", re.DOTALL
 )
 _REPETITION = re.compile(r"\{(?:0|[1-9]\d{0,7})(?:,(?:[1-9]\d{0,7}|0)?)?\}", re.ASCII)
 _LOOK_AROUND = "look-around is not part of the pattern language"
 _QUOTED = 200
 _WORK = 2**28
-"""Characters searched for the matches in one line; beyond that, the rest of the line is one match."""
+"""Characters searched for matches in one line; beyond that, the rest of the line is one match."""
 
 
 def problem_of(pattern: str, instead: str = "") -> str:
-    """Return why a pattern is refused; "" if it is fit. `instead` names the alternative to look-around."""
+    """Return why a pattern is invalid; "" if it is valid. `instead` names the alternative to look-around."""
     if "\b" in pattern:
-        return (
-            r"it holds a backspace; for the edge of a word write '\b' in single quotes, or \\b in double ones"
-        )
+        return r"it contains a backspace; for a word boundary write '\b' in single quotes, or \\b in double quotes"
     problem = _problem(pattern)
     return f"{problem}; {instead}" if instead and problem.startswith(_LOOK_AROUND) else problem
 
 
 def pattern_faults(path: str, pattern: str, instead: str = "") -> Iterator[Fault]:
-    """Yield `problem_of` a pattern that stands at this path, if there is one."""
+    """Yield `problem_of` a pattern with its path, if there is one."""
     problem = problem_of(pattern, instead)
     if problem:
         yield path, f"{problem}; got {shown(pattern)}"
@@ -63,50 +60,50 @@ def pattern_faults(path: str, pattern: str, instead: str = "") -> Iterator[Fault
 def occurs(pattern: str, texts: Iterable[str], unless: str | None = None) -> bool | None:
     """Return whether one of these texts matches `pattern` and does not itself match `unless`.
 
-    None: unknown, because a pattern is unfit. A policy with one is refused, but a foreign log may have it.
+    None: unknown, as a pattern is invalid. No policy is accepted with one, but an edited log may have it.
     """
     known: bool | None = False
     for text in texts:
         data = _utf8(text)
-        held = _matches(pattern, data)
-        excused = held is not False and unless is not None and _matches(unless, data)
-        if held and excused is False:
+        found = _matches(pattern, data)
+        excused = found is not False and unless is not None and _matches(unless, data)
+        if found and excused is False:
             return True
-        if held is not False and not excused:
+        if found is not False and not excused:
             known = None
     return known
 
 
 def quote(pattern: str) -> str:
-    """Return a pattern as a sentence quotes it, on one line and cut if it is long."""
+    """Return a pattern as messages quote it, on one line and cut if long."""
     line = " ".join(pattern.split())
     return f"`{line if len(line) <= _QUOTED else f'{line[:_QUOTED]}…'}`"
 
 
 def rule(pattern: str, unless: str | None) -> str:
-    """Return a rule as a sentence quotes it: `` `git push`, unless `--dry-run` ``."""
+    """Return a rule as messages quote it: `` `git push`, unless `--dry-run` ``."""
     return quote(pattern) if unless is None else f"{quote(pattern)}, unless {quote(unless)}"
 
 
 def matches(pattern: str, text: str, *, any_case: bool = False) -> bool:
-    """Return whether a pattern is found in a text. The pattern must be fit: see `problem_of`."""
+    """Return whether a pattern is found in a text. The pattern must be valid: see `problem_of`."""
     found = _matches(pattern, _utf8(text), any_case=any_case)
-    assert found is not None, f"nobody checked {pattern!r}"
+    assert found is not None, f"not validated: {pattern!r}"
     return found
 
 
 def matches_empty(pattern: str, text: str) -> bool:
-    """Return whether one of the matches of a pattern in a text is empty. The pattern must be fit."""
+    """Return whether one of the matches of a pattern in a text is empty. The pattern must be valid."""
     found = _by_lines(pattern).finditer(text)
     return any(start == end for start, end in (match.span() for match in found))
 
 
 def find_in_lines(pattern: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a pattern is found in the lines of a text, first to last. Empty matches are left out.
+    """Yield the matches of a pattern in the lines of a text, in order, without empty ones.
 
-    `^` and `$` are the ends of a line, and no match goes beyond one. The pattern must be fit. Each match is
-    found in linear time, but all of them in a line may take the square of its length: after `_WORK` the rest
-    of it is one match.
+    `^` and `$` are the ends of a line, and no match crosses one. The pattern must be valid. Each match is
+    found in linear time, but all matches in a line may take quadratic time: after `_WORK`, the rest of the
+    line is one match.
     """
     found, text, place = _by_lines(pattern), clean(text), 0
     while place < len(text):
@@ -134,13 +131,13 @@ def find_first(pattern: str, text: str) -> tuple[int, int] | None:
 
 def _by_lines(pattern: str) -> "Pattern":
     found = compiled(pattern, lines=True)
-    assert found is not None, f"nobody checked {pattern!r}"
+    assert found is not None, f"not validated: {pattern!r}"
     return found
 
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str, *, any_case: bool = False, lines: bool = False) -> "Pattern | None":
-    """Return the compiled pattern; None if it is unfit. `lines`: it is searched line by line."""
+    """Return the compiled pattern; None if it is invalid. `lines`: for a search line by line."""
     if _problem(pattern):
         return None
     return _compile(f"(?m){pattern}" if lines else pattern, any_case=any_case, lines=lines)
@@ -153,36 +150,36 @@ def _problem(pattern: str) -> str:
     try:
         program = _compile(pattern)
     except UnicodeEncodeError:
-        return "it holds half of a surrogate pair, which no text has"
+        return "it contains an unpaired surrogate, which no text has"
     except error as refused:
-        (said,) = refused.args
-        return _explained(said.decode(errors="replace") if isinstance(said, bytes) else str(said))
-    otherwise = {found[0] for found in _READ_OTHERWISE.finditer(pattern)}
+        (message,) = refused.args
+        return _explain(message.decode(errors="replace") if isinstance(message, bytes) else str(message))
+    otherwise = {found[0] for found in _DIFFERENT.finditer(pattern)}
     if r"\C" in otherwise:
-        return r"\C is not part of the pattern language: it would match a part of a character"
+        return r"\C is not part of the pattern language: it would match part of a character"
     if bound := next((each for each in otherwise if each[0] == "{" and not _REPETITION.fullmatch(each)), ""):
-        return f"{bound} is no repetition here; write {{0,3}}, {{3}} or {{3,}}"
+        return f"{bound} is not a repetition here; write {{0,3}}, {{3}} or {{3,}}"
     if program.programsize > MOST_INSTRUCTIONS:
         return (
-            f"it is too large to be searched: {program.programsize:,} instructions, at most {MOST_INSTRUCTIONS:,}; "
-            "give its repetitions smaller bounds, or none"
+            f"too large to search: {program.programsize:,} instructions, at most {MOST_INSTRUCTIONS:,}; "
+            "lower the bounds of its repetitions, or remove them"
         )
     return ""
 
 
-def _explained(said: str) -> str:
-    """Return RE2's complaint in words that name a way out, where there is one."""
-    _, _, what = said.rpartition(": ")
-    if said.startswith("invalid perl operator") and what in ("(?=", "(?!", "(?<=", "(?<!", "(?<"):
+def _explain(message: str) -> str:
+    """Return RE2's error message, with what to write instead where possible."""
+    _, _, what = message.rpartition(": ")
+    if message.startswith("invalid perl operator") and what in ("(?=", "(?!", "(?<=", "(?<!", "(?<"):
         return f"{_LOOK_AROUND}: {what}…)"
-    if said.startswith("invalid escape sequence"):
+    if message.startswith("invalid escape sequence"):
         if what == r"\Z":
             return r"\Z is not part of the pattern language; the end of a text is \z"
         if what[1:].isdecimal():
             return f"the backreference {what} is not part of the pattern language"
         if what in (r"\u", r"\U", r"\N"):
             return rf"{what} is not part of the pattern language; a character by its number is \x{{20ac}}"
-    return f"not a pattern of RE2: {brief(said)}"
+    return f"not a valid RE2 pattern: {brief(message)}"
 
 
 def _compile(pattern: str, *, any_case: bool = False, lines: bool = False) -> "Pattern":
@@ -190,10 +187,9 @@ def _compile(pattern: str, *, any_case: bool = False, lines: bool = False) -> "P
 
     options = re2.Options()
     options.log_errors = False  # it would write to stderr
-    options.max_mem = (
-        2**20
-    )  # of its state cache; a search that needs more is slower, and never ends without an answer
-    options.never_capture = True  # only the place of the whole match is asked for
+    # Of its state cache; a search that needs more is slower, but always completes.
+    options.max_mem = 2**20
+    options.never_capture = True  # only the span of the whole match is needed
     options.case_sensitive = not any_case
     options.never_nl = lines
     return re2.compile(pattern, options)
@@ -205,7 +201,7 @@ def _matches(pattern: str, data: bytes, *, any_case: bool = False) -> bool | Non
 
 
 def _utf8(text: str) -> bytes:
-    # What JSON of the model's may hold and UTF-8 cannot, half of a surrogate pair, is searched as U+FFFD.
+    # JSON may contain unpaired surrogates, which UTF-8 cannot: they are searched as U+FFFD.
     return clean(text).encode()
 
 
@@ -215,16 +211,16 @@ def _line_end(text: str, place: int) -> int:
 
 
 class _Written(str):
-    """A number in the digits that the model wrote: 1.0 is not 1, and 1e400 is no infinity."""
+    """A number in the digits that the model wrote: 1.0 is not 1, and 1e400 is not infinity."""
 
     __slots__ = ()
 
 
 class _Repeated(list[Any]):
-    """Return all values of a key that occurs twice in its object: agents differ in which they take."""
+    """All values of a key that occurs twice in its object: agents differ in which they take."""
 
 
-def _with_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _keep_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         values: dict[str, list[Any]] = {}
@@ -236,36 +232,36 @@ def _with_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _DECODER = json.JSONDecoder(parse_float=_Written, parse_int=_Written)
-_ALL_VALUES = json.JSONDecoder(parse_float=_Written, parse_int=_Written, object_pairs_hook=_with_repeated)
+_ALL_VALUES = json.JSONDecoder(parse_float=_Written, parse_int=_Written, object_pairs_hook=_keep_repeated)
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
-# A text that is not closed is matched to its end: else each of its quotes would be looked at again and again.
+# An unclosed string is matched to its end; else each of its quotes would be tried again.
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
-_DEEPEST = 100
-_TEXTS_IN_TEXTS = 8
-"""How often a text in JSON may itself be JSON, and so on, and still be searched by its parts."""
+_MAX_DEPTH = 100
+_MAX_JSON_LEVELS = 8
+"""How many levels of JSON inside a JSON string are searched by their parts."""
 
 
 def is_object(arguments: str) -> bool:
-    """Whether arguments parse as a JSON object, not nested more than 100 deep; empty text counts as `{}`."""
-    # 0.3 us instead of 1.1. What msgspec refuses may be valid: huge numbers, lone surrogates.
+    """Return whether arguments are a JSON object with at most 100 levels; empty text counts as `{}`."""
+    # 0.3 us instead of 1.1. msgspec refuses some valid JSON: huge numbers, lone surrogates.
     try:
         _OBJECT.decode(arguments)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return object_of(arguments) is not None
-    return _depth(arguments) <= _DEEPEST
+    return _depth(arguments) <= _MAX_DEPTH
 
 
 def object_of(arguments: str) -> Mapping[str, Any] | None:
-    """The JSON object that the arguments are, numbers as they were written; None for text that is none."""
-    parsed = _parsed(arguments)
+    """Return the JSON object in arguments, numbers as written; None for any other text."""
+    parsed = _parse(arguments)
     return cast("Mapping[str, Any]", parsed) if isinstance(parsed, dict) else None
 
 
 def call_signature(name: str, arguments: str, clip: int) -> str:
-    """`name(k=v,…)`: keys sorted; a string as it is, any other value as compact JSON with sorted keys.
+    """Return `name(k=v,…)`: keys sorted, strings unchanged, other values as compact JSON with sorted keys.
 
-    Numbers stay as they were written; a value counts up to its first `clip` characters. Arguments that are no
-    JSON object stand as their raw text; empty text is `{}`.
+    Numbers stay as written; a value counts up to its first `clip` characters. Arguments that are not a JSON
+    object count as raw text; empty text is `{}`.
     """
     parsed = object_of(arguments)
     if parsed is None:
@@ -281,14 +277,14 @@ def canonical(arguments: str) -> str:
 
 
 def searched(arguments: str, field: str | None = None) -> list[str]:
-    """What a pattern is looked for in: every text in the arguments, or what stands in `field`
-    (`params.command`) alone.
+    """Return the texts that a pattern searches: every text in the arguments, or those in `field`
+    (`params.command`) only.
 
-    Numbers as written, true and false as words; the texts of a list each by itself and all of them, joined by
-    spaces, as of a command and its words. The keys of objects are texts too, but for the names of the
-    parameters. A text that is itself a JSON object or list is searched as it is and by its parts. If a key
-    stands twice, both its values are searched: agents differ in which one they take. Of what is no JSON
-    object the text as it is, for then nobody knows where a field ends.
+    Numbers as written, true and false as words; the texts of a list one by one, and joined by spaces, as for
+    a command line. Keys of objects count as texts, except names of parameters. A text that is a JSON object
+    or list is searched as a whole and by its parts. If a key occurs twice, both values are searched, because
+    agents differ in which one they take. Arguments that are not a JSON object are searched as one text,
+    whatever the field.
     """
     found: Any = _all_values(arguments)
     if not isinstance(found, dict):
@@ -308,10 +304,10 @@ def searched(arguments: str, field: str | None = None) -> list[str]:
 
 
 def _collect(value: Any, texts: list[str], within: int = 0) -> None:
-    """Append the texts in a value, which stands within so many texts that are JSON themselves."""
+    """Append the texts in a value; `within`: the number of JSON strings around it."""
     if isinstance(value, str):
         texts.append(value)
-        if within < _TEXTS_IN_TEXTS and value.lstrip()[:1] in ("{", "["):
+        if within < _MAX_JSON_LEVELS and value.lstrip()[:1] in ("{", "["):
             _collect(_all_values.__wrapped__(value), texts, within + 1)
     elif isinstance(value, bool):
         texts.append("true" if value else "false")
@@ -332,23 +328,23 @@ def _collect(value: Any, texts: list[str], within: int = 0) -> None:
 
 
 @lru_cache(maxsize=8)  # each guard asks about the same few calls
-def _parsed(arguments: str) -> Any:
-    """The arguments as an agent takes them that keeps the last value of a key."""
-    return _decoded(arguments, _DECODER)
+def _parse(arguments: str) -> Any:
+    """Return the arguments with the last value of a repeated key, as most agents take them."""
+    return _decode(arguments, _DECODER)
 
 
 @lru_cache(maxsize=8)
 def _all_values(arguments: str) -> Any:
-    """The same with all values of each key."""
-    return _decoded(arguments, _ALL_VALUES)
+    """Return the arguments with all values of each repeated key."""
+    return _decode(arguments, _ALL_VALUES)
 
 
-def _decoded(arguments: str, decoder: json.JSONDecoder) -> Any:
-    # The interpreter's limits on nesting and on digits differ; neither may decide what a log means.
-    if _depth(arguments) > _DEEPEST:
+def _decode(arguments: str, decoder: json.JSONDecoder) -> Any:
+    # The interpreter's limits on nesting and digits vary; the meaning of a log must not.
+    if _depth(arguments) > _MAX_DEPTH:
         return None
     try:
-        # Without looking for space around it, which few have and which takes as long as reading the rest.
+        # Does not skip whitespace around it, which is rare and costs as much as decoding.
         found, end = decoder.raw_decode(arguments)
     except ValueError:
         found, end = None, -1
@@ -361,8 +357,8 @@ def _decoded(arguments: str, decoder: json.JSONDecoder) -> Any:
 
 
 def _depth(text: str) -> int:
-    if text.count("{") + text.count("[") <= _DEEPEST:
-        return 0  # it cannot be too deep, and that is all that is asked
+    if text.count("{") + text.count("[") <= _MAX_DEPTH:
+        return 0  # not too deep, which is all that callers need
     depth = deepest = 0
     for bracket in _BRACKETS.findall(text):
         if bracket in "[{":
@@ -396,5 +392,5 @@ _WRITERS: dict[type, Callable[[Any], str]] = {_Written: str, dict: _object, list
 
 
 def batch_signature(calls: list[tuple[str, str]], clip: int) -> str:
-    """The calls of one answer, sorted and joined by `;`: ids and order do not matter."""
+    """Return the signatures of a response's calls, sorted and joined by `;`, without their ids."""
     return ";".join(sorted(call_signature(name, arguments, clip) for name, arguments in calls))

@@ -1,7 +1,7 @@
-"""The policy: what an agent may do, as plain data that is recorded with its run.
+"""The policy of an agent: plain data that is recorded with each run.
 
-Everything here is a value. Guards stay as they were written until a registry that the caller passes in
-resolves them (`refold.reducers.guards.resolve`), because a policy may name guards that are not installed.
+Guards keep their configuration as written. `refold.reducers.guards.duty.watches` resolves them with the
+caller's registry, because a policy may name guards that are not installed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,8 @@ Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
 
 class CallTimeout(Knob, frozen=True, kw_only=True):
-    """Each model call and each batch of tools gets the time that is left of the tightest limit, at least
-    `min` s.
-
-    `whole_seconds` first rounds what is left toward zero.
+    """The timeout of a model call or a batch of tools: the time left under the tightest limit, at least
+    `min` seconds. `whole_seconds` first rounds that time down to whole seconds.
     """
 
     min: Amount = 1
@@ -37,15 +35,15 @@ class CallTimeout(Knob, frozen=True, kw_only=True):
 
     @property
     def nanoseconds(self) -> int:
-        """The minimum in nanoseconds."""
+        """Return the minimum in nanoseconds."""
         return nano(self.min)
 
 
 class Near(Knob, frozen=True, kw_only=True):
-    """When people are warned that a limit is near; the model is not told.
+    """When users are warned that a limit is near. The model does not see it.
 
-    `fraction`: once a run, when so much of the smallest time limit has elapsed. `reserve_tokens` and
-    `reserve_cost_fraction` (of the limit): once a scope, when no more than that is left of a budget.
+    `fraction`: once a run, when this share of the smallest time limit has elapsed. `reserve_tokens` and
+    `reserve_cost_fraction` (of the limit): once per `scope`, when a budget has at most this much left.
     """
 
     fraction: Fraction | None = None
@@ -55,8 +53,9 @@ class Near(Knob, frozen=True, kw_only=True):
 
 
 class Grace(Knob, frozen=True, kw_only=True):
-    """Limits, by name, at which one more request is made, without tools; repeated while its answer is
-    empty.
+    """Limits, by name, at which one more request is made, without tools.
+
+    The request is repeated `again_if_empty` times while its response is empty.
     """
 
     on: tuple[str, ...] = ()
@@ -64,11 +63,11 @@ class Grace(Knob, frozen=True, kw_only=True):
 
 
 class Overflow(Knob, frozen=True, kw_only=True):
-    """What is done when the context was too long: `do` these passes, by name or inline, and ask again.
+    """Reaction to a context overflow: run the compaction steps in `do`, by name or inline, and send again.
 
-    `patterns` in a failure's text (any case) and `stops`, words of the provider for why it stopped, say that
-    it was; `single_patterns` that one message was. `do: null` treats it as any failure. `max` reactions in
-    `scope`, each of which costs a step with `counts_step`; `hint` tells the model.
+    `patterns` in the text of a failure (case-insensitive) and `stops`, stop reasons of the provider, detect
+    an overflow; `single_patterns` detect one message that is too long. `do: null`: an ordinary failure. At
+    most `max` reactions per `scope`; each costs a step with `counts_step`. `hint` informs the model.
     """
 
     patterns: tuple[str, ...] | None = None
@@ -81,18 +80,18 @@ class Overflow(Knob, frozen=True, kw_only=True):
     hint: bool = False
 
     def problems(self) -> Iterator[Fault]:
-        """Yield reactions without end, and patterns that are not of the pattern language."""
+        """Yield reactions without an upper bound, and invalid patterns."""
         if self.do and self.max is None and not self.counts_step:
-            yield "max", "null, with 'counts_step: false', would be for ever: give a number"
+            yield "max", "null with 'counts_step: false' has no upper bound: set a number"
         for key in ("patterns", "single_patterns"):
             for place, pattern in enumerate(getattr(self, key) or ()):
                 yield from pattern_faults(f"{key}[{place}]", pattern)
 
 
 class ToolOutput(Knob, frozen=True, kw_only=True):
-    """The cap on what a tool may say: its head and tail stay, or its head; the rest is cut.
+    """The maximum size of a tool result. Keeps head and tail, or only the head.
 
-    `max: null` is no cap.
+    `max: null`: no maximum.
     """
 
     max: Annotated[int, Meta(ge=1)] | None = 16384
@@ -101,10 +100,11 @@ class ToolOutput(Knob, frozen=True, kw_only=True):
 
 
 class Truncation(Knob, frozen=True, kw_only=True):
-    """An answer cut at the output limit is kept, and the model asked to go on, `max` times in `scope`.
+    """Recovery from a response cut at the output limit: keep it and ask the model to continue.
 
-    `when` it has no complete call, or an incomplete one, or either. `stitch` joins the texts in the outcome.
-    `exhausted`: what a cut answer means once no recovery is left.
+    At most `max` times per `scope`. `when`: the response has no complete call, or an incomplete one, or
+    either. `stitch` joins the texts in the outcome. `exhausted`: how a cut response counts when no recovery
+    is left.
     """
 
     when: Literal["no_calls", "broken_calls", "either"] = "no_calls"
@@ -116,7 +116,7 @@ class Truncation(Knob, frozen=True, kw_only=True):
 
 
 class Stream(Knob, frozen=True, kw_only=True):
-    """A stream that broke, or ended without text, call and usage, is asked for again, `max` times in
+    """Retry of a stream that broke, or ended without text, calls and usage, at most `max` times per
     `scope`.
     """
 
@@ -125,8 +125,10 @@ class Stream(Knob, frozen=True, kw_only=True):
 
 
 class Empty(Knob, frozen=True, kw_only=True):
-    """An answer of no text and no calls is not kept; the model is asked `again` so often (null: always),
-    `then`.
+    """Retry of a response without text and calls, which is not kept.
+
+    The model is asked `again` at most this often (null: no maximum); `then` the response counts as complete
+    or as an error.
     """
 
     again: Times | None = 0
@@ -134,9 +136,9 @@ class Empty(Knob, frozen=True, kw_only=True):
 
 
 class Progress(Knob, frozen=True, kw_only=True):
-    """Every so many steps the model is told how much time it used: kept, or in that request only.
+    """A message to the model, `every` N steps, with the time used: kept, or in that request only.
 
-    `clock: productive` leaves out credited retries; `show_limit` says of how much.
+    `clock: productive` excludes credited waits; `show_limit` adds the limit.
     """
 
     every: Annotated[int, Meta(ge=1)]
@@ -147,7 +149,7 @@ class Progress(Knob, frozen=True, kw_only=True):
 
 
 class At(Knob, frozen=True, kw_only=True):
-    """Where a tier begins: at a `fraction` of the limit, or when so much is `remaining`, whichever holds
+    """Where a tier begins: at a `fraction` of the limit or when this much is `remaining`, whichever comes
     first.
     """
 
@@ -155,7 +157,7 @@ class At(Knob, frozen=True, kw_only=True):
     remaining: Whole | None = None
 
     def problems(self) -> Iterator[Fault]:
-        """No way to begin."""
+        """Yield the problem that neither is given."""
         if self == At():
             yield "", "expected 'fraction', 'remaining', or both"
 
@@ -167,10 +169,10 @@ class Without(Knob, frozen=True, kw_only=True):
 
 
 class Tier(Knob, frozen=True, kw_only=True):
-    """A degree of pressure: the text `pressure:<name>` in each request from `at` on, or `once` a turn.
+    """A level of pressure: sends the text `pressure:<name>` in each request from `at` on, or `once` a turn.
 
-    `place`: last in the request, as a system message, or beside the newest result (and only there). `tools`
-    is what is still offered.
+    `place`: last in the request, as a system message, or with the newest result (and only there). `tools`:
+    what is still offered.
     """
 
     name: Annotated[str, Meta(min_length=1)]
@@ -181,10 +183,11 @@ class Tier(Knob, frozen=True, kw_only=True):
 
 
 class Pressure(Knob, frozen=True, kw_only=True):
-    """The model is told when the limit named `of` is near. Never kept. The last tier that holds is shown.
+    """Messages to the model that the limit named `of` is near. Not kept; the last matching tier is sent.
 
-    `counts`: the step about to be made (`next`), or those made (`used`). `acknowledge: escalate`: after an
-    answer to a tier that has calls and no text, the next tier is shown in the last one's words, as the user.
+    `counts`: the step about to start (`next`), or completed steps (`used`). `acknowledge: escalate`: after a
+    response to a tier that has calls and no text, the next tier is sent as a user message, with the text of
+    the last tier.
     """
 
     of: str = "step"
@@ -200,18 +203,19 @@ EstimatorName = Literal[
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Limits, history, recoveries, guards, approvals, retries, and what ends a turn.
+    """Limits, history, recoveries, guards, approvals, retries, and when a run ends.
 
-    `end_of_turn`: what an answer without tool calls means. `complete` ends the run; `continue` asks the model
-    to go on; `wait` waits for a person. `refusal`: what an answer that the provider's filter stopped means.
-    `fallback`: the text of the outcome when a limit leaves none. `nudge`: whether every request ends with
-    one. `batch`: how the calls of one answer run. `doubt`: whether the model is told of a call whose end
-    nobody saw, or a person is asked first. `redact`: regular expressions, looked for in each line of what is
-    recorded, and hidden. `texts` overrides what the harness says to the model, by key. Written without
-    defaults left out, so that a recorded policy never changes its meaning when a default does.
+    `end_of_turn`: a response without tool calls completes the run (`complete`), is followed by a request to
+    continue (`continue`), or by a user message (`wait`). `refusal`: how a response stopped by the provider's
+    filter counts. `fallback`: the text of the outcome when a limit leaves none. `nudge`: end every request
+    with the text `nudge`. `batch`: run the calls of a response in parallel or in order. `doubt`: for a call
+    with an unknown outcome, inform the model or ask an operator first. `redact`: regular expressions, applied
+    to each line before it is recorded; matches are removed. `texts`: overrides of the texts sent to the
+    model, by key.
 
-    A key that a later version adds has here, as its default, what runs recorded without it meant; what the
-    language takes for a key that was not written is filled in by `parse`.
+    Defaults are always written out, so a recorded policy keeps its meaning when a default changes. A key
+    added by a later version defaults here to what older logs mean; `parse` fills in the language's own
+    defaults.
     """
 
     schema: Literal["refold/v1"] = "refold/v1"
@@ -243,21 +247,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @cached_property
     def checked_with(self) -> list[Mapping[str, type[Any]]]:
-        """The guards with which the parser found that it can work, so that it need not look again.
-
-        No part of the value.
-        """
+        """Return the registries with which the parser has validated this policy. Not part of the value."""
         return []
 
     @cached_property
     def token_caps(self) -> tuple[tuple[str, int], ...]:
-        """The tokenizer and the cap of each pass `trim_messages` that counts by one. No part of the value."""
+        """Return (tokenizer, cap) of each `trim_messages` that counts tokens. Not part of the value."""
         trims = [step for _, step in passes_of(self) if isinstance(step, TrimMessages) and step.tokenized]
         return tuple(dict.fromkeys((step.codec, step.cap) for step in trims if step.cap is not None))
 
 
 def passes_of(policy: Policy) -> Iterator[tuple[str, Pass]]:
-    """Every pass with its path: those of the history, and those that stand in `overflow.do` itself."""
+    """Yield every compaction step with its path: those of `history` and those inline in `overflow.do`."""
     for place, step in enumerate(policy.history):
         yield f"history[{place}]", step
     for place, entry in enumerate((policy.overflow.do or ()) if policy.overflow else ()):
@@ -266,19 +267,18 @@ def passes_of(policy: Policy) -> Iterator[tuple[str, Pass]]:
 
 
 def text_of(policy: Policy, key: str) -> str:
-    """What the harness says under this key. A policy recorded before the key was there means the built-in
-    text.
+    """Return the text for the model under this key; the built-in one if the policy predates the key.
 
-    Raises `UnexpectedEvent` for a key that nobody has: only a forged log names one.
+    Raises `UnexpectedEvent` for an unknown key, which only a forged log can name.
     """
     text = _text(policy, key)
     if text is None:
-        raise UnexpectedEvent("text", f"the policy has none under {key!r}")
+        raise UnexpectedEvent("text", f"the policy has no text {key!r}")
     return text
 
 
 def has_text(policy: Policy, key: str) -> bool:
-    """Whether the harness has something to say under this key."""
+    """Return whether there is a text under this key."""
     return _text(policy, key) is not None
 
 

@@ -1,7 +1,7 @@
-"""Presets: known agent loops, each a value of the policy language, and variants of them, laid over another.
+"""Presets: known agent loops as values of the policy language, and variants of them.
 
-A preset is complete: what it does not list is off, but for call_timeout, estimator, tool_output, end_of_turn,
-retry and batch, which then have their defaults. Numbers and sources: docs/reference/presets.md.
+A preset is complete. Keys that it does not list are off, except call_timeout, estimator, tool_output,
+end_of_turn, retry and batch, which have their defaults. Numbers and sources: docs/reference/presets.md.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from refold.reducers.overlay import laid_over
 
-# Off in a preset that does not list it; everything else is off by itself.
+# Off in a preset that does not list them; other keys are off by default.
 _OFF: Mapping[str, Any] = {"limits": [], "truncation": None, "stream": None, "empty": None}
 
 # fmt: off
@@ -136,7 +136,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
         "retry": {"attempts": 2, "initial": 0.25, "max": 2, "jitter": {"spread": 20}, "window": 10,
                   "fallback": {"models": [], "when": ["exhausted", "unretryable", {"stream_failures": 2}]}},
     },
-    # What an imported run is derived under: nothing is decided that its own harness did not do.
+    # Imports derive decisions under this preset: it decides nothing that the recorded harness did not do.
     "observed": {
         "history": [{"do": "observed"}],
         "tool_output": {"max": None},
@@ -162,7 +162,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     },
     "guardrails-later": {
         "preset": "guardrails",
-        # Write the context less its reserve for null: nobody knows it before there is a model.
+        # Set null to the context minus the reserve, which is unknown until a model is chosen.
         "history": [{"name": "summary", "when": {"tokens": None}, "do": "summarise", "cut_at": "user"}],
         "guards": [
             {"guard": "pivot", "failures": 2},
@@ -197,18 +197,18 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
         "truncation": {"when": "broken_calls", "max": 2, "stitch": False},
         "stream": None,
         "retry": {"attempts": 1, "fallback": None},
-        # Put your rules into the first: denials (terminate), then what is allowed, then what is asked
-        # (escalate).
+        # Fill in the first: denials (terminate), then allowed calls, then calls to ask about (escalate).
         "approvals": {"chain": [{"approver": "rules", "rules": []}, {"approver": "human"}]},
     },
 })
-"""By name, as plain data. One with a `preset` of its own is a variant: the rest of it, laid over that."""
+"""Presets by name, as plain data. One with a `preset` is a variant: its other keys override that preset."""
 # fmt: on
 
 
 def preset_data(name: str) -> dict[str, Any]:
-    """The plain data of a preset or variant, by its name (a key of `PRESETS`): complete, without a `preset`
-    key.
+    """Return the complete plain data of a preset or variant, without a `preset` key.
+
+    `name` is a key of `PRESETS`.
     """
     data = {key: value for key, value in PRESETS[name].items() if key != "preset"}
     return laid_over(preset_data(PRESETS[name]["preset"]) if "preset" in PRESETS[name] else _OFF, data)

@@ -1,12 +1,8 @@
 """Secrets and their redaction.
 
-The log keeps what the model saw; what must not get into a log at all is the affair of
-`refold.reducers.secrets`.
-
-Three things are looked for: values that the caller knows to be secret, the shapes in which well-known
-services write their keys, and the policy's own patterns (`redact`). Each is replaced by `[REDACTED]`, for
-good: the log never had it. `refold.reducers.secrets` does another thing with the same word: it hides
-arguments from people who look, and the log keeps them.
+`redacted` hides values of secret keys from displayed arguments; the log keeps them. `Redactor` removes
+secrets before they reach the log: values known to the caller, shapes of well-known services' keys, and
+matches of the policy's patterns (`redact`). Each is replaced by `[REDACTED]` permanently.
 """
 
 import json
@@ -27,30 +23,32 @@ SECRET = frozenset({"api_key", "authorization", "token", "password", "file_text"
 REDACTED = "[REDACTED]"
 
 
-def _as_written(number: str) -> msgspec.Raw:
+def _keep_number(number: str) -> msgspec.Raw:
     return msgspec.Raw(number.encode())
 
 
-_DECODER = json.JSONDecoder(parse_int=_as_written, parse_float=_as_written, parse_constant=_as_written)
+_DECODER = json.JSONDecoder(parse_int=_keep_number, parse_float=_keep_number, parse_constant=_keep_number)
 
 
 def redacted(arguments: str) -> str:
-    """Arguments as compact JSON, the value of every secret key (any case, any depth) as `[REDACTED]`.
+    """Return arguments as compact JSON, the value of every secret key (any case, any depth) as `[REDACTED]`.
 
-    A text inside that is itself a JSON object or list is treated alike. Of what is no JSON nobody knows what
-    it holds: nothing of it is shown. Numbers stay as they were written.
+    A text that is itself a JSON object or list is treated alike. Text that is not JSON is hidden entirely.
+    Numbers stay as written.
     """
     try:
-        return msgspec.json.encode(_hidden(_DECODER.decode(arguments or "{}"))).decode()
+        return msgspec.json.encode(_hide(_DECODER.decode(arguments or "{}"))).decode()
     except (ValueError, RecursionError):
         return REDACTED
 
 
-def _hidden(value: object) -> object:
+def _hide(value: object) -> object:
     if isinstance(value, dict):
-        return {clean(key): _of(key, inner) for key, inner in cast("dict[str, object]", value).items()}
+        return {
+            clean(key): _hide_value(key, inner) for key, inner in cast("dict[str, object]", value).items()
+        }
     if isinstance(value, list):
-        return [_hidden(inner) for inner in cast("list[object]", value)]
+        return [_hide(inner) for inner in cast("list[object]", value)]
     if isinstance(value, str):
         return _text(value)
     return value
@@ -61,23 +59,23 @@ def _text(value: str) -> str:
     return clean(value) if hidden == REDACTED else hidden
 
 
-def _of(key: str, value: object) -> object:
-    return REDACTED if key.casefold() in SECRET else _hidden(value)
+def _hide_value(key: str, value: object) -> object:
+    return REDACTED if key.casefold() in SECRET else _hide(value)
 
 
 Span = tuple[int, int]
 
-# What takes one secret away may give the next its boundary. With the shapes alone two rounds settle it; a
-# pattern that looks behind itself could go on for ever, and then loses its whole line.
+# Hiding one secret may give another its boundary. With the shapes alone two rounds are enough; a policy's
+# pattern could need any number, and then its whole line is hidden.
 _ROUNDS = 4
-# No shape, and no assignment, is shorter, but for a password in a URL, which has a colon: a name or an id is
-# mostly known to be none at once.
-_SHORTEST = 12
-# A string, with its end if it has one, or a word that is a number in any JSON that is whole.
+# No shape or assignment is shorter, except a password in a URL, which has a colon. So most names and ids
+# need no search.
+_MIN_CHARS = 12
+# A string, with its end if it has one, or a word, which is a number in complete JSON.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[^\s\[\]{},:"]+', re.DOTALL)
 
-# How a program writes the end of a line, a quotation mark or a colour: of a string in source code, of a URL,
-# of a terminal, of a mail. Its last letter is no part of a key that follows.
+# Escapes of a line end, a quotation mark or a color: in source code, URLs, terminals, mail. Their last letter
+# is not part of a key that follows.
 _ESCAPES = tuple(
     (sign, re.compile(re.escape(sign) + rest + r"([\w.~+/:|=-]{20,})", re.ASCII))
     for sign, rest in (
@@ -90,10 +88,10 @@ _ESCAPES = tuple(
 
 
 class Redactor(msgspec.Struct, frozen=True):
-    """What is looked for in one run: secret `values`, the shapes of `known` keys, the policy's `patterns`.
+    """What to search for in one run: secret `values`, shapes of `known` keys, the policy's `patterns`.
 
-    A pattern is looked for in each line by itself. Every method is idempotent, costs time in proportion to
-    the text (of patterns see `patterns.find_in_lines`), and cleans the text of lone surrogates.
+    Patterns match within a line. Every method is idempotent, takes time linear in the text (for patterns see
+    `patterns.find_in_lines`), and replaces lone surrogates.
     """
 
     values: tuple[str, ...] = ()
@@ -102,21 +100,21 @@ class Redactor(msgspec.Struct, frozen=True):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is looked for."""
+        """Whether there is nothing to search for."""
         return not (self.known or self.values or self.patterns)
 
     def __repr__(self) -> str:
-        # A value must not come out by the error message that shows who was to hide it.
+        # A value must not leak through an error message that shows the redactor.
         return f"Redactor({len(self.values)} values, {len(self.patterns)} patterns, known={self.known})"
 
     def under(self, patterns: tuple[str, ...]) -> "Redactor":
-        """This redactor under a policy with such patterns."""
+        """Return this redactor with the patterns of a policy."""
         return self if patterns == self.patterns else msgspec.structs.replace(self, patterns=patterns)
 
     def text(self, text: str) -> str:
-        """The text, each secret in it replaced by `[REDACTED]`.
+        """Replace each secret in a text by `[REDACTED]`.
 
-        Nothing found: the same object, if it was clean.
+        Returns the same object if nothing is found and the text is clean.
         """
         if not text:
             return text
@@ -131,11 +129,10 @@ class Redactor(msgspec.Struct, frozen=True):
         return "\n".join(line if _cover(line, self._spans(line)) == line else REDACTED for line in lines)
 
     def json(self, text: str) -> str:
-        """JSON text without secrets: byte for byte as it was if none is found, and valid if it was.
+        """Redact JSON text: unchanged if nothing is found, and valid if it was.
 
-        They are found behind escapes, in keys, and in strings that hold JSON themselves. A number becomes a
-        string. What cannot be taken out of valid JSON without breaking it, because it spans several values,
-        takes all with it.
+        Finds secrets behind escapes, in keys, and in strings that hold JSON. A number becomes a string. A
+        secret that spans several values, so that removing it would break valid JSON, hides the whole text.
         """
         text = clean(text)
         if self.idle:
@@ -144,15 +141,14 @@ class Redactor(msgspec.Struct, frozen=True):
         return f'"{REDACTED}"' if shown != text and _is_json(text) and not _is_json(shown) else shown
 
     def opaque(self, text: str) -> str:
-        """JSON text for a program alone, as it is; nothing of it, if there is a secret in it."""
+        """Return JSON text for programs unchanged, or "" if it contains a secret."""
         text = clean(text)
         return text if self.json(text) == text else ""
 
     def rounds(self, text: str) -> Iterator[tuple[str, list[Span]]]:
-        """Yield the text after each round that `text` takes, with the groups that the round covered in the
-        text before.
+        """Yield the text after each redaction round, with the groups covered in the text before it.
 
-        What one round hides may give the next its boundary, or bring it within reach.
+        One round may give the next secret its boundary, or bring it within reach.
         """
         for _ in range(_ROUNDS):
             groups = _groups(text, spans) if (spans := self._spans(text)) else []
@@ -163,7 +159,7 @@ class Redactor(msgspec.Struct, frozen=True):
             text = shown
 
     def apart(self, text: str, place: int) -> int:
-        """The last place, `place` or before it, where dividing the text divides no secret."""
+        """Return the last position, at most `place`, where splitting the text splits no secret."""
         spans = sorted(self._spans(text, whole=True), reverse=True)
         before = place + 1
         while place < before:
@@ -172,7 +168,7 @@ class Redactor(msgspec.Struct, frozen=True):
         return place
 
     def _plain(self, json_text: str) -> bool:
-        """Whether what its strings say stands in the text itself, so that looking at that is enough."""
+        """Return whether strings in the JSON need no decoding before the search."""
         return "\\" not in json_text and not self.patterns
 
     def _token(self, found: re.Match[str]) -> str:
@@ -182,59 +178,60 @@ class Redactor(msgspec.Struct, frozen=True):
         if token[0] != '"':
             shown = self.text(token)
             return token if shown == token else f'"{shown}"'
-        for missing in ("", '"'):  # what was cut off may end in a string
+        for missing in ("", '"'):  # truncated JSON may end in a string
             try:
-                said = clean(cast("str", json.loads(token + missing, strict=False)))
+                decoded = clean(cast("str", json.loads(token + missing, strict=False)))
             except ValueError:
                 continue
-            shown = self.json(said) if said.lstrip()[:1] in ("{", "[") and _is_json(said) else self.text(said)
-            return token if shown == said else json.dumps(shown, ensure_ascii=False).removesuffix(missing)
+            is_json = decoded.lstrip()[:1] in ("{", "[") and _is_json(decoded)
+            shown = self.json(decoded) if is_json else self.text(decoded)
+            return token if shown == decoded else json.dumps(shown, ensure_ascii=False).removesuffix(missing)
         return token
 
     def _spans(self, text: str, *, whole: bool = False) -> list[Span]:
-        """Where secrets stand; `whole`: with that by which they are known, a header or a URL."""
+        """Find the secrets; `whole`: with the context that identifies them, such as a header or URL."""
         spans: list[Span] = []
         for value in self.values:
             if value in text:
                 spans += [found.span() for found in re.finditer(re.escape(value), text)]
-        if self.known and (len(text) >= _SHORTEST or ":" in text):
-            spans += [*_known(text, whole=whole), *_known_behind_escapes(text, whole=whole)]
+        if self.known and (len(text) >= _MIN_CHARS or ":" in text):
+            spans += [*_find_known(text, whole=whole), *_find_escaped(text, whole=whole)]
         for pattern in self.patterns:
             spans += find_in_lines(own(pattern), text)
         return spans
 
 
-def _known_behind_escapes(text: str, *, whole: bool) -> Iterator[Span]:
+def _find_escaped(text: str, *, whole: bool) -> Iterator[Span]:
     for sign, escape in _ESCAPES:
         for behind in escape.finditer(text) if sign in text else ():
             begin = behind.start(1)
-            yield from ((begin + start, begin + end) for start, end in _known(behind[1], whole=whole))
+            yield from ((begin + start, begin + end) for start, end in _find_known(behind[1], whole=whole))
 
 
 PLAIN = Redactor(known=False)
-"""Finds nothing: text is cleaned of lone surrogates, no more."""
+"""Finds nothing; only replaces lone surrogates."""
 
 
-# The shapes are ASCII: whatever else borders on a key ends it.
+# Shapes are ASCII: any other character ends a key.
 @lru_cache(maxsize=256)
 def shape(pattern: str) -> re.Pattern[str]:
-    """The compiled pattern of a known shape: not before it is needed, for importing must cost little."""
+    """Return the compiled pattern of a known shape; compiled on first use, to keep imports cheap."""
     return re.compile(pattern, re.ASCII)
 
 
 def own(pattern: str) -> str:
-    """Return a policy's pattern if it is fit, else raise `PolicyError`: a log may come from anywhere."""
+    """Return a policy's pattern if it is valid, else raise `PolicyError`: a log may come from anywhere."""
     if problem := problem_of(pattern):
         raise PolicyError("redact", f"{problem}; got {shown(pattern)}")
     return pattern
 
 
-def _known(text: str, *, whole: bool) -> list[Span]:
+def _find_known(text: str, *, whole: bool) -> list[Span]:
     spans: list[Span] = []
     for character, sign, patterns in SIGNS:
         if character in text and shape(sign).search(text):
             for place in {found.lastindex or 0 for found in shape(sign).finditer(text)}:
-                # The group is the secret, where the rest is what it is known by.
+                # The group is the secret; the rest identifies it.
                 spans += [
                     found.span(0 if whole else found.lastindex or 0)
                     for found in shape(patterns[place - 1]).finditer(text)
@@ -244,9 +241,7 @@ def _known(text: str, *, whole: bool) -> list[Span]:
 
 
 def _cover(text: str, spans: list[Span]) -> str:
-    """The text with one mark for each group of spans that overlap; a mark that is there already counts as
-    one.
-    """
+    """Replace each group of overlapping spans by one mark; an existing mark counts as a span."""
     return _mark(text, _groups(text, spans))
 
 

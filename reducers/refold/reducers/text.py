@@ -1,8 +1,8 @@
-"""Text: cleaning, measuring and cutting; and every text that the harness itself sends to a model.
+"""Text: cleaning, measuring and cutting, and every text that the harness sends to a model.
 
-A policy may override any of these by its key; the whole table is recorded with the run, so that an old
-log never depends on today's wording. Placeholders are filled by `render`; values come from decisions, and
-no text of a model, a tool or a person is ever one of them.
+A policy may override these by key. The whole table is recorded with the run, so an old log does not depend
+on today's wording. `render` fills placeholders with values from decisions, never with text of a model, a tool
+or a user.
 """
 
 import re
@@ -15,8 +15,8 @@ import msgspec
 from refold.reducers.vocabulary import NANO
 
 MOST_PLACES = 64
-"""At how many places of a text one value is filled in: a value may be long, and a recorded text may come from
-anywhere.
+"""Maximum number of places of a text where one value is filled in. A value may be long, and a recorded text
+may come from anywhere.
 """
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -105,11 +105,9 @@ TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def render(template: str, values: Mapping[str, str | int]) -> str:
-    """Fill `{name}` placeholders. A brace that is no known placeholder stays as it is; values are not scanned
-    again.
+    """Fill `{name}` placeholders. Other braces stay; values are not scanned again.
 
-    Costs time in proportion to the template and the values, whatever they are: each value is filled in at its
-    first `MOST_PLACES` places.
+    Linear in the template and the values: each value is filled in at its first `MOST_PLACES` places.
     """
     filled: dict[str, int] = {}
 
@@ -124,7 +122,7 @@ def render(template: str, values: Mapping[str, str | int]) -> str:
 
 
 def framed(template: str, name: str, values: Mapping[str, str | int]) -> tuple[str, ...]:
-    """The texts around `{name}`, filled: with its value between each two of them they are the whole text."""
+    """Return the rendered parts around `{name}`; joined by its value, they are the whole text."""
     return tuple([render(part, values) for part in template.split(f"{{{name}}}", MOST_PLACES)])
 
 
@@ -132,7 +130,7 @@ _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 class TextCut(msgspec.Struct, frozen=True):
-    """A tool output after the cap: the text for the model, and the size in UTF-8 bytes before."""
+    """A tool output after the cap: the text for the model, and the original size in UTF-8 bytes."""
 
     text: str
     size: int
@@ -140,7 +138,7 @@ class TextCut(msgspec.Struct, frozen=True):
 
 
 def clean(text: str) -> str:
-    """The text without lone surrogates, each replaced by U+FFFD, so that it can be written as UTF-8 JSON."""
+    """Replace lone surrogates by U+FFFD, so that the text can be written as UTF-8 JSON."""
     if text.isascii():
         return text
     try:
@@ -153,23 +151,23 @@ def clean(text: str) -> str:
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-def all_clean(said: StructT) -> StructT:
-    """The value with each of its texts `clean`: itself, if they were."""
+def all_clean(value: StructT) -> StructT:
+    """Return the value with each text field `clean`; the same object if unchanged."""
     changed: dict[str, str] = {}
-    for name in said.__struct_fields__:
-        text = getattr(said, name)
-        if type(text) is str and (shown := clean(text)) is not text:
-            changed[name] = shown
-    return msgspec.structs.replace(said, **changed) if changed else said
+    for name in value.__struct_fields__:
+        text = getattr(value, name)
+        if type(text) is str and (cleaned := clean(text)) is not text:
+            changed[name] = cleaned
+    return msgspec.structs.replace(value, **changed) if changed else value
 
 
 def label(name: str) -> str:
-    """Who somebody is, as it may stand in a sentence: one line of printable characters, 100 at most."""
+    """Return a person's name for use in a sentence: one line, printable, at most 100 characters."""
     return "".join(char for char in " ".join(name.split()) if char.isprintable())[:100]
 
 
 def size_of(text: str) -> int:
-    """The size of a text in UTF-8 bytes."""
+    """Return the size of a text in UTF-8 bytes."""
     return len(text) if text.isascii() else len(text.encode())
 
 
@@ -181,12 +179,11 @@ def cut_output(
     unit: Literal["bytes", "chars"] = "bytes",
     keep: Literal["head_tail", "head"] = "head_tail",
 ) -> TextCut:
-    """Cap a tool's output to `maximum` UTF-8 bytes or characters: its first half and its last, or its head
-    only.
+    """Cut a tool's output to `maximum` UTF-8 bytes or characters: first and last half, or only the head.
 
-    Equal to the maximum is untouched; None is no cap. The `output_cut` text stands between the halves, or
-    after the head. All is cut between characters, so what stays of the output never exceeds the cap; a tail
-    may be longer by what the head had to leave. The text does not count.
+    Output up to the maximum is unchanged; None means no maximum. The text `marker` is inserted at the cut and
+    does not count. Cuts are between characters, so the rest of the output never exceeds the maximum; the tail
+    may use what the head could not.
     """
     size = size_of(output)
     length = size if unit == "bytes" else len(output)
@@ -198,45 +195,41 @@ def cut_output(
     else:
         data = output.encode()
         first = data[:head].decode(errors="ignore")
-        # What the head could not use of its half, because a character does not end there, is the tail's.
+        # Bytes of the head's half that do not complete a character go to the tail.
         room = maximum - head if keep == "head" else maximum - len(first.encode())
         last = data[length - room :].decode(errors="ignore")
     return TextCut(first + render(marker, {"tool": tool, "size": size}) + last, size, cut=True)
 
 
 def without_thinking(text: str) -> str:
-    """The text without what stands from each `<think>` to the next `</think>`, or to the end if none
-    follows.
-    """
+    """Remove the text from each `<think>` to the next `</think>`, or to the end."""
     return _THINKING.sub("", text) if "<think>" in text else text
 
 
-_CHANCE = 8  # characters: that so few are the same at the beginning may be chance
+_CHANCE = 8  # characters; a shorter common beginning may be chance
 
 
 def starts_over(before: str, text: str) -> bool:
-    """Whether a text that was to go on from `before` repeats all of it from the beginning."""
+    """Return whether a text that should continue `before` repeats all of it from the beginning."""
     begun = before.strip()
     return len(begun) >= _CHANCE and text.lstrip().startswith(begun)
 
 
 def hollow(text: str) -> bool:
-    """Whether nothing but white space is left of the text without its thinking."""
+    """Return whether the text is blank apart from its thinking."""
     words = text.lstrip()
     return not words or (words.startswith("<think>") and not without_thinking(words).strip())
 
 
 def hours_minutes_seconds(nanoseconds: int) -> str:
-    """`HH:MM:SS` of a time that is not negative: whole seconds toward zero, hours not wrapped at 24."""
+    """Format a non-negative time as `HH:MM:SS`: whole seconds rounded down, hours may exceed 24."""
     minutes, seconds = divmod(nanoseconds // NANO, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{seconds:02}"
 
 
 def preview_length(text: str, chars: int, lines: int) -> int:
-    """How many characters a preview has: the first `chars`, or up to and including newline number `lines` if
-    fewer.
-    """
+    """Return the length of a preview: the first `chars`, or up to newline number `lines`, if that is less."""
     most, end = min(chars, len(text)), 0
     for _ in range(lines):
         end = text.find("\n", end, most) + 1

@@ -1,4 +1,4 @@
-"""Guards: rules that watch a run and may stop it, refuse a call, warn, or say something to the model."""
+"""Guards: rules that watch a run and may stop it, refuse a call, warn, or send a text to the model."""
 
 from refold.reducers.guards.duty import BUILTIN, Registry
 from refold.reducers.guards.progress import Repetition

@@ -1,11 +1,11 @@
-"""Approvals at work: the chain of approvers, and rules over arguments.
+"""Approvals during a run: the chain of approvers, and rules over arguments.
 
-Source: the approval presets of inspect_agents (IA), by their published rule: a chain of approvers by globs,
-the first decision other than `escalate` wins. Here a glob matches the whole name, and a call that nobody
-decides is rejected.
+Source: the approval presets of inspect_agents (IA), by their published rule: a chain of approvers by globs;
+the first decision other than `escalate` applies. Here a glob matches the whole name, and a call without a
+decision is rejected.
 
-Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`), which look at the beginning
-of one command; here the parsed arguments are searched.
+Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`), which match the beginning of
+one command; here the parsed arguments are searched.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,15 +37,16 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal, Value, nano
 
 Said = tuple[tuple[int, str], ...]
-"""What the links of a chain say of a call: (index of the link, its word), those that escalate left out."""
+"""The decisions of a chain on a call: (index of the link, decision), without those that escalate."""
 
 _ASK = "ask"
 
 
 class Asked(Value, frozen=True):
-    """What is said of each call of the last answer, by its id, and what a person is asked about until when.
+    """The decisions on each call of the last response, by id, and the calls a user is asked about, with the
+    deadline.
 
-    `others`: what a person is asked is another guard's question, and an answer to it none to this one.
+    `others`: the open question is another guard's; its answer does not count here.
     """
 
     said: dict[str, Said] = {}
@@ -55,11 +56,12 @@ class Asked(Value, frozen=True):
 
 
 class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
-    """Refuse what the chain rejects, ask a person where it says so, end the run where it terminates.
+    """Refuses calls that the chain rejects, asks a user where it says `human`, ends the run where it
+    terminates.
 
-    `chain` is as in a policy's `approvals`. A call that no link decides is rejected: `no_approval`. A refusal
-    saw the `link` that decided, counted from 0 (the chain's length if none did). What a person notes with an
-    answer stays there: a refusal is a decision, and holds no text of a person.
+    `chain` is as in a policy's `approvals`. A call without a decision is rejected (`no_approval`). A refusal
+    records the deciding `link`, counted from 0 (the chain's length if none did). A user's note stays in the
+    answer's event: a refusal is a decision and holds no text of a user.
     """
 
     chain: tuple[Approver, ...] = ()
@@ -74,13 +76,11 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
     fresh: ClassVar[Asked] = Asked()
 
     def observe(self, own: Asked, event: Event) -> Asked:
-        """What the chain says of new calls, and what a person says, or by saying nothing in time, of old
-        ones.
-        """
+        """Apply the chain to new calls, and a user's answer, or its timeout, to open ones."""
         match event:
             case ModelResponded(calls=calls, content=content) if content is not None and (calls or own.said):
                 made = zip(calls, content.arguments, strict=True)
-                return Asked({call.id: self._said(call.name, text) for call, text in made})
+                return Asked({call.id: self._decide(call.name, text) for call, text in made})
             case ApprovalRequested(guard=guard, calls=asked, deadline=deadline):
                 if guard != self.called:
                     return replace(own, calls=(), deadline=None, others=True)
@@ -88,20 +88,20 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
             case ApprovalAnswered(at=at) | ClockRead(at=at) if (
                 own.deadline is not None and at >= own.deadline
             ):
-                # An answer that comes too late is none, whether or not an engine was there to read the clock.
-                return _decided(own, {call: self._silence(own.said.get(call, ())) for call in own.calls})
+                # A late answer does not count, whether or not an engine read the clock at the deadline.
+                return _apply_answers(
+                    own, {call: self._on_timeout(own.said.get(call, ())) for call in own.calls}
+                )
             case ApprovalAnswered(answers=answers):
-                # One put on duty since the question was asked never saw it: the answer is the person's all
-                # the same.
-                return own if own.others else _decided(own, {one.call: one.decision for one in answers})
+                # A guard enabled after the question did not see it, but the answer counts for it.
+                return own if own.others else _apply_answers(own, {one.call: one.decision for one in answers})
             case _:
                 return own
 
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Of the calls that are open and not begun: end the run, or refuse, and ask about what waits for a
-        person.
+        """Decide the open calls that have not started: end the run, refuse, or ask a user.
 
-        Calls that are incomplete, or of no tool that there is, are let by: they fail by themselves.
+        Incomplete calls and calls of unknown tools are ignored: they fail on their own.
         """
         heads = {
             call: next(iter(own.said.get(call, ())), (len(self.chain), "reject"))
@@ -124,7 +124,7 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
         code = "terminated" if word == "terminate" else code
         return Refuse(code=code, call=call, why=Refusal.REJECTED, text="refused:rejected", saw={"link": link})
 
-    def _said(self, name: str, arguments: str) -> Said:
+    def _decide(self, name: str, arguments: str) -> Said:
         links = enumerate(self.chain)
         words = (
             (place, word_of(link, name, arguments))
@@ -134,10 +134,10 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
         return tuple((place, word) for place, word in words if word != "escalate")
 
     def _ask(self, waiting: list[tuple[int, str]]) -> Ask:
-        # One question at a time: who stands later in the chain is asked when the first has answered.
+        # One question at a time: a later link is asked after the first has answered.
         first = min(link for link, _ in waiting)
-        person = self.chain[first]
-        timeout = person.timeout if isinstance(person, Human) else None
+        approver = self.chain[first]
+        timeout = approver.timeout if isinstance(approver, Human) else None
         return Ask(
             code="approval",
             calls=tuple(call for link, call in waiting if link == first),
@@ -145,18 +145,18 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
             timeout=None if timeout is None else nano(timeout),
         )
 
-    def _silence(self, said: Said) -> str:
-        person = self.chain[said[0][0]] if said else None
-        return person.on_timeout if isinstance(person, Human) else "reject"
+    def _on_timeout(self, said: Said) -> str:
+        approver = self.chain[said[0][0]] if said else None
+        return approver.on_timeout if isinstance(approver, Human) else "reject"
 
 
-def _decided(own: Asked, words: dict[str, str]) -> Asked:
-    """The calls after these words of a person; who escalates leaves a call to the links after theirs."""
-    after = {call: _after(own.said.get(call, ()), word) for call, word in words.items()}
+def _apply_answers(own: Asked, words: dict[str, str]) -> Asked:
+    """Apply a user's answers; `escalate` leaves a call to the later links."""
+    after = {call: _apply_answer(own.said.get(call, ()), word) for call, word in words.items()}
     return Asked({**own.said, **after})
 
 
-def _after(said: Said, word: str) -> Said:
+def _apply_answer(said: Said, word: str) -> Said:
     if word == "escalate":
         return said[1:]
     link = said[0][0] if said else 0
@@ -171,7 +171,7 @@ def _startable(state: RunState) -> Iterator[str]:
 
 
 def word_of(approver: Approver, name: str, arguments: str) -> str:
-    """What one link of a chain says of a call that is its to decide."""
+    """Return the decision of one link on a call that its globs match."""
     match approver:
         case Approve():
             return "approve"
@@ -188,20 +188,20 @@ def word_of(approver: Approver, name: str, arguments: str) -> str:
             return _ASK
 
 
-_NOT_OURS: Said = ((-1, ""),)
+_NOT_THIS_RULE: Said = ((-1, ""),)
 _MATCHED = "arguments"
 UNSEARCHABLE = "unsearchable"
-"""The code of a decision about a call that could not be searched."""
+"""The code of a decision on a call that could not be searched."""
 _SENTENCES = {_MATCHED: "match", UNSEARCHABLE: "cannot be searched for"}
 
 
 class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
-    """Refuse a call if a text of its arguments matches `matches` and not `unless`; or ask a person, or end
+    """Refuses a call with an argument text that matches `matches` but not `unless`; or asks a user, or ends
     the run.
 
-    `tool` is a glob for its whole name. Every text of the arguments is searched, or the texts in `field`
-    alone; both patterns are held against the same text. `timeout`, in seconds, is the person's: no answer
-    rejects.
+    `tool` is a glob for its whole name. Both patterns apply to the same text: each text of the arguments, or
+    only those in `field`. `timeout`: seconds that a user has to answer; without an answer the call is
+    rejected.
     """
 
     tool: str = "*"
@@ -224,32 +224,31 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
     }
 
     def problems(self) -> Iterator[Fault]:
-        """Yield what is wrong with the two patterns."""
-        return self._found.problems()
+        """Yield problems of the two patterns."""
+        return self._match.problems()
 
     def observe(self, own: Asked, event: Event) -> Asked:
-        """Which calls of the latest answer hold the pattern, and what a person said of them."""
+        """Find which calls of the latest response match, and apply a user's answers."""
         own = self._approval.observe(own, event)
         edited = event.content.arguments if isinstance(event, ApprovalAnswered) and event.content else {}
-        # What a person puts in place of the model's arguments is held to the rule as well, but where a person
-        # is who decides.
+        # Arguments edited by a user must satisfy the rule too, unless the rule itself asks a user.
         for call, text in edited.items() if self.then != "ask" else ():
-            if own.said.get(call, _NOT_OURS)[0][0] == 0:
-                own = replace(own, said={**own.said, call: ((0, word_of(self._found, "", text)),)})
+            if own.said.get(call, _NOT_THIS_RULE)[0][0] == 0:
+                own = replace(own, said={**own.said, call: ((0, word_of(self._match, "", text)),)})
         return own
 
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:
-        """Of the calls that are open and not begun: refuse those that hold it, ask, or end the run."""
+        """Decide the open calls that have not started: refuse matching ones, ask, or end the run."""
         call = ""
         for said in self._approval.judge(own, state, place):
             match said:
                 case Refuse(saw={"link": 0}):
                     code, call = self._code, said.call
-                    rule = self._found.rule
+                    rule = self._match.rule
                     yield replace(said, code=code, text=f"refused:{code}", values={"rule": rule}, saw={})
                 case Stop() if self.then == "stop":
                     code = self._code
-                    rule, found = self._found.rule, _SENTENCES[code]
+                    rule, found = self._match.rule, _SENTENCES[code]
                     reason = f"blocked: the arguments of call {call} {found} the rule {rule}"
                     values: dict[str, str | int] = {"rule": rule}
                     yield replace(said, code=code, reason=reason, text=f"refused:{code}", values=values)
@@ -260,11 +259,11 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
 
     @property
     def _code(self) -> str:
-        # A pattern is unfit in a log that somebody edited: no policy is accepted with it.
+        # Only an edited log can have an invalid pattern: no policy is accepted with one.
         return UNSEARCHABLE if any(self.problems()) else _MATCHED
 
     @property
-    def _found(self) -> Match:
+    def _match(self) -> Match:
         word: Word = "reject" if self.then == "refuse" else "escalate" if self.then == "ask" else "terminate"
         return Match(
             tools=(self.tool,),
@@ -277,17 +276,15 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
 
     @property
     def _approval(self) -> Approval:
-        """The chain of approvers that says the same: this rule of its tools, and of others that they may
-        run.
-        """
-        person: tuple[Approver, ...] = (Human(tools=(self.tool,), timeout=self.timeout),)
-        chain = (self._found, *(person if self.then == "ask" else ()), Approve())
+        """Return the equivalent chain: this rule for its tools, and approval for all others."""
+        human: tuple[Approver, ...] = (Human(tools=(self.tool,), timeout=self.timeout),)
+        chain = (self._match, *(human if self.then == "ask" else ()), Approve())
         return Approval(name=self.called, chain=chain)
 
 
 class ArgumentRule(msgspec.Struct, frozen=True):
-    """A rule over arguments at `path` of a policy, a guard's or an approver's: the globs of its tools, and
-    its patterns.
+    """A rule over arguments at `path` of a policy, of a guard or an approver: the globs of its tools, and its
+    patterns.
     """
 
     path: str
@@ -298,9 +295,7 @@ class ArgumentRule(msgspec.Struct, frozen=True):
 
 
 def argument_rules(policy: Policy) -> Iterator[ArgumentRule]:
-    """The rules of a policy that search arguments: those of its guards, then those of its chain of
-    approvers.
-    """
+    """Yield the rules of a policy that search arguments: those of guards, then those of approvers."""
     for place, config in enumerate(policy.guards):
         if config.get("guard") == Arguments.kind:
             yield ArgumentRule(

@@ -1,14 +1,15 @@
 """Guards over single calls.
 
-Source: the exclusive handoff of inspect_agents; here a guard ahead of every approval, which approves nothing.
+Source: the exclusive handoff of inspect_agents; here a guard that runs before every approval and approves
+nothing.
 
-Source: the switch of inspect_agents that turns parallel tools off.
+Source: the switch of inspect_agents that turns off parallel tools.
 
-Source: Hermes Agent, which caps searches and children a turn.
+Source: Hermes Agent, which limits searches and children per turn.
 
 Source: the stop condition `stop_on_tool` of tirea 0.5, and `submit` of PaperBench's later solver.
 
-Source: the `guardrails` loop (aar), which tells a model that only reads to state what it found and to begin.
+Source: the `guardrails` loop (aar), which asks a model that only reads to state its findings and begin.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +41,7 @@ from refold.reducers.vocabulary import Cause
 
 
 class Handoff(Config, frozen=True, kw_only=True, tag="handoff"):
-    """If a call's name begins with one of `prefixes`, only the first such call of the answer goes on."""
+    """Allows only the first call of a response whose name begins with one of `prefixes`."""
 
     prefixes: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)] = (
         "transfer_to_",
@@ -55,7 +56,7 @@ class Handoff(Config, frozen=True, kw_only=True, tag="handoff"):
     }
 
     def judge(self, own: None, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Refuse every other call. The keys of `metadata` are promised: others may be added, none renamed."""
+        """Refuse every other call. Keys of `metadata` are stable: keys may be added, none renamed."""
         calls = open_calls(state)
         chosen = next((call for call in calls if call.name.startswith(self.prefixes)), None)
         for call in calls if chosen else ():
@@ -74,7 +75,7 @@ class Handoff(Config, frozen=True, kw_only=True, tag="handoff"):
 
 
 class OneCall(Config, frozen=True, kw_only=True, tag="one_call"):
-    """Of more than one call only the first goes on. A batch with a handoff is left to the guard `handoff`."""
+    """Allows only the first of several calls. Leaves a batch with a handoff to the guard `handoff`."""
 
     kind: ClassVar[str] = "one_call"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_BATCH})
@@ -83,9 +84,7 @@ class OneCall(Config, frozen=True, kw_only=True, tag="one_call"):
     }
 
     def judge(self, own: None, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Refuse all but the first. The keys of `metadata` are promised: others may be added, none
-        renamed.
-        """
+        """Refuse all but the first. Keys of `metadata` are stable: keys may be added, none renamed."""
         first, *rest = open_calls(state) or (None,)
         if first is None or any(call.name.startswith(_prefixes(state)) for call in (first, *rest)):
             return
@@ -109,9 +108,9 @@ def _prefixes(state: RunState) -> tuple[str, ...]:
 
 
 class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
-    """Stop before the (`max` + 1)-th call of any of `tools` in the scope; None: no cap.
+    """Stops before the (`max` + 1)-th call of any of `tools` in the scope; null: no maximum.
 
-    Each call made counts.
+    Every requested call counts.
     """
 
     tools: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -136,7 +135,7 @@ class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
         return 0 if begins(self.scope, event) else own
 
     def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Stop a batch that goes beyond the cap."""
+        """Stop a batch that exceeds the maximum."""
         if self.max is None or own <= self.max:
             return
         if any(call.name in self.tools for call in open_calls(state)):
@@ -149,10 +148,10 @@ class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
 
 
 class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
-    """Complete the run when a batch with a call of one of `tools` is done; a call that failed counts.
+    """Completes the run when a batch with a call of one of `tools` is done.
 
-    A call that was refused does not: it was not run. `when: now`: the first such call and those before it
-    run, those after it are refused.
+    A failed call counts, a refused one does not. `when: now`: the first such call and those before it run,
+    those after it are refused.
     """
 
     tools: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -168,7 +167,7 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
     }
 
     def observe(self, own: tuple[str, ...], event: ev.Event) -> tuple[str, ...]:
-        """The calls of these tools in the latest answer, without those that were refused."""
+        """Collect the calls of these tools in the latest response, without refused ones."""
         match event:
             case ev.ModelResponded(calls=calls):
                 return tuple(call.id for call in calls if call.name in self.tools and not call.refused)
@@ -178,9 +177,7 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
                 return own
 
     def judge(self, own: tuple[str, ...], state: RunState, place: Place) -> Iterable[Judgement]:
-        """Refuse what comes after the call, where that is configured; complete the run when the batch is
-        done.
-        """
+        """Refuse later calls, if configured, and complete the run when the batch is done."""
         if not own:
             return
         if place == Place.AFTER_TOOLS:
@@ -192,17 +189,17 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
 
 
 class Called(Own, frozen=True):
-    """The names that each of the last batches called, and whether the model was told in this scope."""
+    """The names called by each of the last batches, and whether the model was reminded in this scope."""
 
     batches: tuple[tuple[str, ...], ...] = ()
     told: bool = False
 
 
 class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
-    """Say so, once in the scope, when `batches` batches in a row only read. Answers without calls are no
-    batch.
+    """Reminds the model, once per scope, when `batches` batches in a row only read.
 
-    Reading are the calls of `tools`, or, if none are listed, of the tools whose replay class is `read_only`.
+    Reading calls are those of `tools`, or, if that is empty, of tools with the replay class `read_only`.
+    Responses without calls are ignored.
     """
 
     batches: Annotated[int, Meta(ge=1)] = 8
@@ -223,7 +220,7 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
     }
 
     def observe(self, own: Called, event: ev.Event) -> Called:
-        """Remember the names of the last batches: what each tool may do is not in the event."""
+        """Remember the names of the last batches; the event lacks the tools' replay classes."""
         match event:
             case ev.ModelResponded(calls=calls) if calls:
                 names = tuple(sorted({call.name for call in calls}))
@@ -234,7 +231,7 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
                 return Called() if begins(self.scope, event) else own
 
     def judge(self, own: Called, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Speak when as many batches as that are remembered, and each of them only read."""
+        """Remind once enough batches are remembered and all of them only read."""
         if own.told or len(own.batches) < self.batches:
             return
         if frozenset().union(*own.batches) <= (frozenset(self.tools) or read_only(state)):

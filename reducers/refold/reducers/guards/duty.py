@@ -1,9 +1,9 @@
-"""Guards on duty, and the registry of the guards that come with refold.
+"""The enabled guards of a run, and the registry of built-in guards.
 
-Others are passed in by whoever runs or audits; nothing is looked up from here.
+Callers pass in other guards; nothing is imported from here.
 
-A guard that is not installed, that lacks the content it needs, or whose own code fails is *blind*: the rest
-of the state does not suffer, and what it would have said is reported as unknown, never made up.
+A guard is *blind* if it is not installed, lacks payload that it needs, or raises. Other state is unaffected,
+and the guard's verdicts are reported as unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ BUILTIN: Registry = MappingProxyType({guard.kind: guard for guard in _GUARDS})
 
 
 OWN: Registry = MappingProxyType({Approval.kind: Approval, PrematureEnd.kind: PrematureEnd})
-"""Guards that no entry of `guards` names: the policy has keys of their own for them."""
+"""Guards that have their own policy keys instead of an entry in `guards`."""
 
 NOT_INSTALLED = "not installed"
 OTHER_CONFIGURATION = "installed in a version that is configured otherwise"
@@ -47,17 +47,17 @@ def watches(
     before: tuple[Watch, ...] = (),
     versions: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Watch, ...]:
-    """The policy's guards on duty. One that was there before, configured alike, keeps what it has seen.
+    """Return the policy's guards, enabled. One that was there before with the same configuration keeps its
+    state.
 
-    `versions` are those that the log was written with: a guard of another version is blind, for it would say
-    other things.
+    `versions` are those recorded in the log. A guard of another version is blind: its verdicts would differ.
     """
     known = {watch.name: watch for watch in before}
-    return tuple(_watch(config, {**registry, **OWN}, known, versions) for config in _configured(policy))
+    return tuple(_watch(config, {**registry, **OWN}, known, versions) for config in _list_configs(policy))
 
 
-def _configured(policy: Policy) -> tuple[GuardConfig, ...]:
-    """The policy's guards, and the two that have keys of their own."""
+def _list_configs(policy: Policy) -> tuple[GuardConfig, ...]:
+    """Return the policy's guards, and the two that have their own keys."""
     configs = list(policy.guards)
     if policy.premature_end is not None:
         configs.append({**policy.premature_end, "guard": PrematureEnd.kind})
@@ -67,7 +67,7 @@ def _configured(policy: Policy) -> tuple[GuardConfig, ...]:
 
 
 def versions_of(policy: Policy, registry: Registry) -> dict[str, int]:
-    """The versions of the policy's guards as they are installed here, by name: recorded with a run."""
+    """Return the installed versions of the policy's guards, by name, as recorded with a run."""
     return {watch.name: watch.version for watch in watches(policy, registry) if watch.guard is not None}
 
 
@@ -93,10 +93,10 @@ def _watch(
 
 
 def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
-    """The guards after they saw an event. The same object if nothing changed.
+    """Return the guards after they observed an event; the same object if nothing changed.
 
-    Nobody knows whether a call failed whose result is not recorded: it counts as no failure, and as no
-    success. A call that an imported run's harness refused is a refused one.
+    A call without a recorded result counts neither as a failure nor as a success. A call that an imported
+    run's harness refused counts as refused.
     """
     if isinstance(event, ToolReturned):
         if Unknown.RESULT in event.unknown:
@@ -107,7 +107,7 @@ def shown(guards: tuple[Watch, ...], event: Event) -> tuple[Watch, ...]:
     for place, watch in enumerate(guards):
         if watch.guard is None or watch.blind or kind not in watch.guard.observes:
             continue
-        seen = _shown(watch, event)
+        seen = _observe_safely(watch, event)
         if seen is not watch:
             after = after or list(guards)
             after[place] = seen
@@ -119,7 +119,7 @@ def _refusal(event: ToolReturned, by: Refuser) -> CallRefused:
     return CallRefused(call=event.call, why=Refusal.REJECTED, cause=cause, name=by, text="")
 
 
-def _shown(watch: Watch, event: Event) -> Watch:
+def _observe_safely(watch: Watch, event: Event) -> Watch:
     if watch.guard.reads_content and wordless(event):
         return msgspec.structs.replace(watch, blind=NO_CONTENT)
     try:
@@ -130,37 +130,35 @@ def _shown(watch: Watch, event: Event) -> Watch:
 
 
 def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]:
-    """What one guard says at this place of this state.
+    """Return one guard's verdicts at this place.
 
-    A guard whose own code fails ends the run: `guard_failed`.
+    A guard that raises ends the run: `guard_failed`.
     """
     if watch.guard is None or place not in watch.guard.places:
         return ()
     if watch.blind:
-        return () if unheard(watch) else (_failed(watch),)
+        return () if unheard(watch) else (_stop_failed(watch),)
     try:
-        said = tuple(watch.guard.judge(watch.own, state, place))
+        verdicts = tuple(watch.guard.judge(watch.own, state, place))
     except Exception:
-        return (_failed(watch),)
-    return said if not said or all(_possible(state, judgement) for judgement in said) else (_failed(watch),)
+        return (_stop_failed(watch),)
+    return verdicts if all(_is_possible(state, verdict) for verdict in verdicts) else (_stop_failed(watch),)
 
 
 def speaking(guards: Sequence[Any], place: Place) -> list[int]:
-    """Which of the guards, None for one that is not there, speak at this place: their numbers, in the
-    policy's order.
-    """
+    """Return the indices of the guards that judge at this place, in order; None is a missing guard."""
     return [at for at, guard in enumerate(guards) if guard is not None and place in guard.places]
 
 
 def unheard(watch: Watch) -> bool:
-    """Whether the guard is blind and passed over, so that nobody knows what it would have said."""
-    # Who says whether calls may run must be able to: what it cannot judge does not run.
+    """Return whether the guard is blind and skipped, so that its verdicts are unknown."""
+    # A guard that decides whether calls may run fails closed: what it cannot judge does not run.
     closed = watch.blind == FAILED or getattr(watch.guard, "guards_calls", False)
     return bool(watch.blind) and not closed
 
 
-def _possible(state: RunState, judgement: Judgement) -> bool:
-    """Whether it can be carried out: its words are known, and a stop is a way to end from here."""
+def _is_possible(state: RunState, judgement: Judgement) -> bool:
+    """Return whether a verdict can be applied: its text exists, and a stop can end the run here."""
     if isinstance(judgement, Stop) and not TERMINAL.intersection(
         MOVES.get((state.agent_state, judgement.trigger), ())
     ):
@@ -170,5 +168,5 @@ def _possible(state: RunState, judgement: Judgement) -> bool:
     return has_text(state.policy, judgement.text)
 
 
-def _failed(watch: Watch) -> Stop:
+def _stop_failed(watch: Watch) -> Stop:
     return Stop(code="guard_failed", reason=f"the guard {watch.name!r} itself failed")

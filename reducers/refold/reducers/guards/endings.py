@@ -1,11 +1,10 @@
 """Guards over failures and ends.
 
-Source: the `guardrails` loop (aar), which sends a model that gave up without a word back to its failing
-tests.
+Source: the `guardrails` loop (aar), which sends a model that ended with a blank text back to failing tests.
 
 Source: the `guardrails` loop (aar), which points a model from its shell to the terminal of its editor.
 
-Source: the stop condition `consecutive_errors` of tirea 0.5, judged on results, as it is documented there.
+Source: the stop condition `consecutive_errors` of tirea 0.5, judged on results, as documented there.
 
 Source: the completion words of inspect_agents, and the stop condition `content_match` of tirea 0.5.
 """
@@ -27,10 +26,9 @@ _BAD = "!"
 
 
 class Recent(Own, frozen=True):
-    """The last messages, oldest first: `!` shows a failure, a call's id waits for its result, "" is any
-    other.
+    """The last messages, oldest first: `!` for a failure, a call's id until its result, "" for any other.
 
-    `count` is how often the model was sent back in this scope.
+    `count`: how often the model was sent back in this scope.
     """
 
     messages: tuple[str, ...] = ()
@@ -38,11 +36,10 @@ class Recent(Own, frozen=True):
 
 
 class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
-    """Send the model back, at most `max` times in the scope, when it ends its turn with a blank text too
-    early.
+    """Sends the model back, at most `max` times per scope, when it ends its turn early with a blank text.
 
-    It is too early if among the last `look_back` messages a result failed, or holds one of `marks`. A refusal
-    is no failure.
+    It is early if one of the last `look_back` messages is a result that failed or contains one of `marks`. A
+    refusal is not a failure.
     """
 
     max: Annotated[int, Meta(ge=0)] = 2
@@ -74,35 +71,36 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
     }
 
     def observe(self, own: Recent, event: ev.Event) -> Recent:
-        """Remember the last messages, in their order in the run; results stand where their calls put them."""
+        """Remember the last messages in the order of the run; a result takes its call's position."""
         match event:
             case ev.RunStarted(content=opening) if opening is not None:
-                bad = [said.role is Role.TOOL and self._marked(said.text) for said in opening.messages]
-                return self._with(own, *(_BAD if each else "" for each in bad))
+                bad = [each.role is Role.TOOL and self._has_mark(each.text) for each in opening.messages]
+                return self._append(own, *(_BAD if each else "" for each in bad))
             case ev.ModelResponded(calls=calls) if calls or not event.blank:
-                return self._with(own, "", *(call.id for call in calls))
-            case ev.ToolReturned(call=call, error=error, content=said):
-                return _settled(own, call, error is not None or self._marked(said.output if said else ""))
+                return self._append(own, "", *(call.id for call in calls))
+            case ev.ToolReturned(call=call, error=error, content=content):
+                failed = error is not None or self._has_mark(content.output if content else "")
+                return _settle(own, call, failed)
             case ev.CallRefused(call=call):
-                return _settled(own, call, bad=False)
+                return _settle(own, call, bad=False)
             case ev.MessageInjected(gap=None, cause=cause, name=name):
                 mine = cause is Cause.GUARD and name == self.called
-                return self._with(replace(own, count=own.count + mine), "")
+                return self._append(replace(own, count=own.count + mine), "")
             case ev.RetryScheduled(keeps=True):
-                return self._with(own, "")
+                return self._append(own, "")
             case ev.InputReceived():
-                return self._with(Recent(own.messages) if begins(self.scope, event) else own, "")
+                return self._append(Recent(own.messages) if begins(self.scope, event) else own, "")
             case _:
                 return Recent(own.messages) if begins(self.scope, event) else own
 
-    def _marked(self, text: str) -> bool:
+    def _has_mark(self, text: str) -> bool:
         return any(mark in text for mark in self.marks)
 
-    def _with(self, own: Recent, *messages: str) -> Recent:
+    def _append(self, own: Recent, *messages: str) -> Recent:
         return replace(own, messages=(*own.messages, *messages)[-self.look_back :])
 
     def judge(self, own: Recent, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Send it back while there is a failure to see, and it was not sent back as often as may be."""
+        """Send the model back while a failure is remembered and `max` is not reached."""
         answer = state.answer
         if (
             answer is None
@@ -120,7 +118,7 @@ def _without(calls: tuple[str, ...], ended: str) -> tuple[str, ...]:
     return tuple(call for call in calls if call != ended)
 
 
-def _settled(own: Recent, call: str, bad: bool) -> Recent:  # noqa: FBT001
+def _settle(own: Recent, call: str, bad: bool) -> Recent:  # noqa: FBT001
     if call not in own.messages:
         return own
     messages = tuple((_BAD if bad else "") if each == call else each for each in own.messages)
@@ -128,9 +126,7 @@ def _settled(own: Recent, call: str, bad: bool) -> Recent:  # noqa: FBT001
 
 
 class Lacking(Own, frozen=True):
-    """Batches in a row that lacked something; the tool's calls in the open one, and whether one of them
-    did.
-    """
+    """Count of batches in a row that lacked something; the tool's open calls, and whether one of them did."""
 
     count: int = 0
     open: tuple[str, ...] = ()
@@ -139,10 +135,11 @@ class Lacking(Own, frozen=True):
 
 
 class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
-    """Point from `tool` to `to`, once in the scope, after `failures` batches in a row that lacked something.
+    """Points the model from `tool` to `to`, once per scope, after `failures` batches in a row that lacked
+    something.
 
-    A batch did if a call of `tool` failed in it and its output holds one of `marks`. Batches without `tool`
-    do not count. Nothing is said to a model that does not have `to`.
+    A batch did if a call of `tool` in it failed with one of `marks` in its output. Batches without `tool` do
+    not count. If the run has no tool `to`, nothing is sent.
     """
 
     tool: str = "bash"
@@ -178,16 +175,16 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
     }
 
     def observe(self, own: Lacking, event: ev.Event) -> Lacking:
-        """Count a batch when the last of its calls of the tool has a result."""
+        """Count a batch when its last call of the tool has a result."""
         match event:
             case ev.ModelResponded(calls=calls):
                 made = tuple(call.id for call in calls if call.name == self.tool)
                 return replace(own, open=made, lacks=False)
             case ev.ToolReturned(call=call) | ev.CallRefused(call=call) if call in own.open:
                 lacks = own.lacks or self._lacks(event)
-                left = _without(own.open, call)
+                rest = _without(own.open, call)
                 ended = own.count + 1 if lacks else 0
-                return replace(own, open=left, lacks=lacks, count=own.count if left else ended)
+                return replace(own, open=rest, lacks=lacks, count=own.count if rest else ended)
             case ev.MessageInjected(cause=Cause.GUARD, name=self.called):
                 return replace(own, told=True)
             case _:
@@ -199,7 +196,7 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
         return any(mark in event.content.output for mark in self.marks)
 
     def judge(self, own: Lacking, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Speak at the count, to a model that has the other tool."""
+        """Remind at the count, if the run has the other tool."""
         if own.told or own.count < self.failures:
             return
         if any(tool.name == self.to for tool in state.setup.tools):
@@ -208,7 +205,7 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
 
 
 class Failing(Own, frozen=True):
-    """Failed batches in a row; of the open one the calls without a result, and whether any did not fail."""
+    """Failed batches in a row; the open batch's calls without a result, and whether one did not fail."""
 
     count: int = 0
     open: tuple[str, ...] = ()
@@ -216,9 +213,9 @@ class Failing(Own, frozen=True):
 
 
 class Errors(Config, frozen=True, kw_only=True, tag="errors"):
-    """Stop once every call failed in `rounds` batches in a row.
+    """Stops once every call failed in `rounds` batches in a row.
 
-    Any other batch, and an answer without calls, counts as none. A refusal is no failure.
+    Any other batch, and a response without calls, resets the count. A refusal is not a failure.
     """
 
     rounds: Annotated[int, Meta(ge=1)]
@@ -232,21 +229,21 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
     fresh: ClassVar[Failing] = Failing()
 
     def observe(self, own: Failing, event: ev.Event) -> Failing:
-        """Count a batch when its last result is in, whichever that is."""
+        """Count a batch when its last result has arrived."""
         match event:
             case ev.ModelResponded(calls=calls):
                 return Failing(own.count if calls else 0, tuple(call.id for call in calls))
             case ev.ToolReturned(call=call) | ev.CallRefused(call=call) if call in own.open:
                 good = own.good or not (isinstance(event, ev.ToolReturned) and event.error)
-                left = _without(own.open, call)
-                if left:
-                    return Failing(own.count, left, good)
+                rest = _without(own.open, call)
+                if rest:
+                    return Failing(own.count, rest, good)
                 return Failing(0 if good else own.count + 1)
             case _:
                 return own
 
     def judge(self, own: Failing, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Stop at the count."""
+        """Stop at `rounds`."""
         if own.count >= self.rounds:
             yield Stop(
                 code="consecutive_errors",
@@ -256,10 +253,10 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
 
 
 class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
-    """Complete the run when an answer's text holds one of `words`: at once, its calls refused, or after its
-    tools.
+    """Completes the run when a response's text contains one of `words`: at once, its calls refused, or after
+    its tools.
 
-    `case: ignore` folds the case of both; `exact` takes them as they are. Reasoning is not looked at.
+    `case: ignore` folds the case of both; `exact` is case-sensitive. Reasoning is ignored.
     """
 
     words: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)]
@@ -274,17 +271,17 @@ class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
     fresh: ClassVar[int] = 0
 
     def observe(self, own: int, event: ev.Event) -> int:
-        """The number, from 1, of the first word that the latest answer holds; 0 for none."""
+        """Return the number, from 1, of the first word in the latest response; 0 if there is none."""
         if not isinstance(event, ev.ModelResponded):
             return own
-        text = self._folded(event.content.text if event.content else "")
-        return next((place for place, word in enumerate(self.words, 1) if self._folded(word) in text), 0)
+        text = self._fold(event.content.text if event.content else "")
+        return next((place for place, word in enumerate(self.words, 1) if self._fold(word) in text), 0)
 
-    def _folded(self, text: str) -> str:
+    def _fold(self, text: str) -> str:
         return text.casefold() if self.case == "ignore" else text
 
     def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Complete the run at the place that is configured."""
+        """Complete the run at the configured place."""
         here = Place.ON_RESPONSE if self.when == "response" else Place.AFTER_TOOLS
         if own and place == here:
             yield Stop(

@@ -1,11 +1,11 @@
-"""Guards against calls that lead nowhere.
+"""Guards against calls that make no progress.
 
-Source: the tool guardrails of Hermes Agent, with their numbers; warnings are for one request there as here.
+Source: the tool guardrails of Hermes Agent, with their numbers; there too, warnings last one request.
 
 Source: the stop condition `loop_detection` of tirea 0.5, which compares names only.
 
-Source: the `guardrails` loop (aar, "Agent Loop & Guardrails"), by its published rule: batches count as equal
-by the names and arguments of their calls, in any order.
+Source: the `guardrails` loop (aar, "Agent Loop & Guardrails"), by its published rule: batches are equal if
+their calls have the same names and arguments, in any order.
 """
 
 import hashlib
@@ -36,20 +36,20 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
 from refold.reducers.window import refs
 
-_LAST = 64
+_MAX_REMEMBERED = 64
 _BLOCKS = (2, 3, 4)
 _POLLERS = ("_poll", "_get_result")
 
 Number = Annotated[int, Meta(ge=1)]
 Numbers = tuple[Number, Number]
-"""At which count the model is warned, and at which the run is stopped."""
+"""The counts at which the model is warned and the run is stopped."""
 
 
 class Made(Own, frozen=True):
-    """A call of the open batch. `mark` is the digest of name and arguments, `said` of its result, "" before
-    it.
+    """A call of the open batch. `mark` is the digest of name and arguments, `said` of the result ("" before
+    it).
 
-    `done`: it returned normally. A refused call is taken out.
+    `done`: it returned normally. A refused call is removed.
     """
 
     id: str
@@ -61,7 +61,7 @@ class Made(Own, frozen=True):
 
 
 class Tally(Own, frozen=True):
-    """How often something was seen: a call, or failures of a call or (`tool:NAME`) of a tool."""
+    """A count of a call, or of failures of a call or (`tool:NAME`) of a tool."""
 
     key: str
     count: int
@@ -69,11 +69,10 @@ class Tally(Own, frozen=True):
 
 
 class Seen(Own, frozen=True):
-    """What was seen in the scope: the last 64 failures, results and calls.
+    """What happened in the scope: the last 64 failures, results and calls.
 
-    `run` counts equal calls with equal results in a row, of which `first` is the first. `warn` has the
-    highest count for each `PART TOOL` of the last batch, `stubs` its calls that repeat `first`, by id with
-    their tool.
+    `run` counts equal calls with equal results in a row, beginning with `first`. `warn` has the highest count
+    for each `PART TOOL` of the last batch; `stubs` its calls that repeat `first`, by id, with their tool.
     """
 
     calls: tuple[Made, ...] = ()
@@ -87,23 +86,23 @@ class Seen(Own, frozen=True):
 
 
 class Stall(Config, frozen=True, kw_only=True, tag="stall"):
-    """Warn in the next request of calls that lead nowhere; with `stop` end the run at the second number.
+    """Warns, in the next request, of calls without progress; with `stop`, ends the run at the second number.
 
-    Two calls are the same by name and arguments, as JSON with sorted keys. A refused call is none. A part
-    that is None is off.
+    Calls are equal by name and arguments, as JSON with sorted keys. Refused calls do not count. Null switches
+    a part off.
 
     - `exact_failure`: failures of the same call, cleared by its success; `same_tool`: of one tool, cleared by
       its success. A success of one of `progress_tools` clears both; `same_tool` never stops for
       `tolerant_tools`.
     - `no_progress`: the same call of a read-only tool with the same result; a failure is another result.
-    - `identical`: the same call of any tool, with the same result, in a row. This and `no_progress` let
-      `pollers` be, and tools whose names end in `_poll` or `_get_result`: they may ask again.
-    - `cycle`: the last calls repeat a block of 2 to 4, not all the same, so many times. It only warns.
-    - `stub`: from the second such call in a row on that did not fail, a result of so many characters is shown
-      as a reference to the first, while that is in the window. Pollers too.
+    - `identical`: the same call of any tool, with the same result, in a row. This and `no_progress` ignore
+      `pollers`, and tools whose names end in `_poll` or `_get_result`, which may repeat.
+    - `cycle`: the last calls repeat a block of 2 to 4, not all the same, this many times. Only warns.
+    - `stub`: from the second equal call in a row that did not fail, a result of at least this many characters
+      is replaced by a reference to the first, while that is in the window. Also for pollers.
 
-    At the second number of `exact_failure` and `no_progress` the next such call is refused, and the run ends;
-    of `same_tool` and `identical` it ends on the result.
+    At the second number of `exact_failure` and `no_progress`, the next such call is refused and the run ends;
+    of `same_tool` and `identical`, the run ends on the result.
     """
 
     scope: Scope = "turn"
@@ -115,7 +114,7 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
     same_tool: Numbers | None = (3, 8)
     no_progress: Numbers | None = (2, 5)
     identical: Numbers | None = (3, 5)
-    cycle: Annotated[int, Meta(ge=2, le=_LAST // 2)] | None = 3
+    cycle: Annotated[int, Meta(ge=2, le=_MAX_REMEMBERED // 2)] | None = 3
     stub: Number | None = 512
 
     kind: ClassVar[str] = "stall"
@@ -152,54 +151,54 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
     }
 
     def __post_init__(self) -> None:
-        """Raises ValueError, as msgspec wants it, for a part that would stop before it warns."""
+        """Raise ValueError, which msgspec reports, for a part that would stop before it warns."""
         for part in ("exact_failure", "same_tool", "no_progress", "identical"):
             warn, stop = getattr(self, part) or (1, 1)
             if stop < warn:
                 raise ValueError(f"`{part}` stops at {stop}, before it warns at {warn}")
 
     def observe(self, own: Seen, event: Event) -> Seen:
-        """Count the calls of a batch, in their order, when its last result is in."""
+        """Count the calls of a batch, in order, when its last result has arrived."""
         match event:
             case ModelResponded():
-                return replace(own, calls=_made(event), warn={}, stubs=())
+                return replace(own, calls=_list_calls(event), warn={}, stubs=())
             case ToolReturned() | CallRefused() if any(call.id == event.call for call in own.calls):
-                calls = _ended(own.calls, event)
+                calls = _settle(own.calls, event)
                 if any(not call.said for call in calls):
                     return replace(own, calls=calls)
                 own = replace(own, calls=())
                 for call in calls:
-                    own = self._counted(own, call)
+                    own = self._count(own, call)
                 return own
             case _:
                 return Seen(calls=own.calls) if begins(self.scope, event) else own
 
-    def _counted(self, own: Seen, call: Made) -> Seen:
+    def _count(self, own: Seen, call: Made) -> Seen:
         tool = f"tool:{call.name}"
         failures = () if call.done and call.name in self.progress_tools else own.failures
         exact, same_tool = (
-            (0, 0) if call.done else (_of(failures, call.mark).count + 1, _of(failures, tool).count + 1)
+            (0, 0) if call.done else (_find(failures, call.mark).count + 1, _find(failures, tool).count + 1)
         )
-        before = _of(own.results, call.mark)
+        before = _find(own.results, call.mark)
         same = (before.count + 1 if before.said == call.said else 1) if call.done else 0
         run = own.run.count + 1 if (own.run.key, own.run.said) == (call.mark, call.said) else 1
         first = own.first if run > 1 else call.id
-        recent = (*own.recent, call.mark)[-_LAST:]
-        counts = {"exact_failure": exact, "same_tool": same_tool, "cycle": _turns(recent)}
-        if not self._polls(call.name):
+        recent = (*own.recent, call.mark)[-_MAX_REMEMBERED:]
+        counts = {"exact_failure": exact, "same_tool": same_tool, "cycle": _count_cycles(recent)}
+        if not self._is_poller(call.name):
             counts |= {"no_progress": same, "identical": run}
         stubbed = self.stub is not None and run > 1 and call.done and call.chars >= self.stub
         return Seen(
-            failures=_put(failures, Tally(call.mark, exact), Tally(tool, same_tool)),
-            results=_put(own.results, Tally(call.mark, same, call.said)),
+            failures=_store(failures, Tally(call.mark, exact), Tally(tool, same_tool)),
+            results=_store(own.results, Tally(call.mark, same, call.said)),
             recent=recent,
             run=Tally(call.mark, run, call.said),
             first=first,
-            warn=self._warned(own.warn, call.name, counts),
+            warn=self._add_warnings(own.warn, call.name, counts),
             stubs=(*own.stubs, (call.id, first, call.name)) if stubbed else own.stubs,
         )
 
-    def _warned(self, warn: dict[str, int], tool: str, counts: dict[str, int]) -> dict[str, int]:
+    def _add_warnings(self, warn: dict[str, int], tool: str, counts: dict[str, int]) -> dict[str, int]:
         due = {f"{part} {tool}": count for part, count in counts.items() if self._reaches(part, 0, count)}
         return {**warn, **{key: max(count, warn.get(key, 0)) for key, count in due.items()}} if due else warn
 
@@ -209,15 +208,15 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
             return which == 0 and count >= numbers
         return numbers is not None and count >= numbers[which]
 
-    def _polls(self, name: str) -> bool:
+    def _is_poller(self, name: str) -> bool:
         return name in self.pollers or name.endswith(_POLLERS)
 
     def judge(self, own: Seen, state: RunState, place: Place) -> Iterable[Judgement]:
-        """Stop before a call or on a result, show a repeated result shorter, or warn, each at its place."""
+        """Stop before a call or on a result, shorten a repeated result, or warn, each at its place."""
         if place == Place.BEFORE_REQUEST:
             yield from _reminders(own, state)
             return
-        for part, tool, count in self._stalled(own, state, place) if self.stop else ():
+        for part, tool, count in self._find_stalls(own, state, place) if self.stop else ():
             saw: dict[str, str | int] = {"part": part, "tool": known(tool, state), "count": count}
             reason = f"{part} was seen {count} times, and the run may not go on like that"
             yield Stop(code="stalled", reason=reason, saw=saw, text="refused:stalled")
@@ -225,32 +224,36 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
         if place == Place.ON_RESULTS:
             yield from _stubs(own, state)
 
-    def _stalled_on_results(self, own: Seen) -> Iterator[tuple[str, str, int]]:
-        for part, tool, count in _warned(own):
+    def _find_stalls_on_results(self, own: Seen) -> Iterator[tuple[str, str, int]]:
+        for part, tool, count in _list_warnings(own):
             ends = part == "identical" or (part == "same_tool" and tool not in self.tolerant_tools)
             if ends and self._reaches(part, 1, count):
                 yield part, tool, count
 
-    def _stalled(self, own: Seen, state: RunState, place: Place) -> Iterator[tuple[str, str, int]]:
+    def _find_stalls(self, own: Seen, state: RunState, place: Place) -> Iterator[tuple[str, str, int]]:
         if place == Place.ON_RESULTS:
-            yield from self._stalled_on_results(own)
+            yield from self._find_stalls_on_results(own)
             return
         quiet = read_only(state)
         for call in own.calls:
-            failed, same = _of(own.failures, call.mark).count, _of(own.results, call.mark).count
+            failed, same = _find(own.failures, call.mark).count, _find(own.results, call.mark).count
             if self._reaches("exact_failure", 1, failed):
                 yield "exact_failure", call.name, failed
-            if call.name in quiet and not self._polls(call.name) and self._reaches("no_progress", 1, same):
+            if (
+                call.name in quiet
+                and not self._is_poller(call.name)
+                and self._reaches("no_progress", 1, same)
+            ):
                 yield "no_progress", call.name, same
 
 
-def _made(event: ModelResponded) -> tuple[Made, ...]:
+def _list_calls(event: ModelResponded) -> tuple[Made, ...]:
     written = event.content.arguments if event.content else ("",) * len(event.calls)
     calls = zip(event.calls, written, strict=True)
     return tuple(Made(call.id, call.name, digest(call.name, canonical(text))) for call, text in calls)
 
 
-def _ended(calls: tuple[Made, ...], event: ToolReturned | CallRefused) -> tuple[Made, ...]:
+def _settle(calls: tuple[Made, ...], event: ToolReturned | CallRefused) -> tuple[Made, ...]:
     if isinstance(event, CallRefused):
         return tuple(call for call in calls if call.id != event.call)
     said = digest(event.error or "", event.content.output if event.content else "")
@@ -262,34 +265,34 @@ def _ended(calls: tuple[Made, ...], event: ToolReturned | CallRefused) -> tuple[
     )
 
 
-def _of(tallies: tuple[Tally, ...], key: str) -> Tally:
+def _find(tallies: tuple[Tally, ...], key: str) -> Tally:
     return next((tally for tally in tallies if tally.key == key), Tally(key, 0))
 
 
-def _put(tallies: tuple[Tally, ...], *new: Tally) -> tuple[Tally, ...]:
+def _store(tallies: tuple[Tally, ...], *new: Tally) -> tuple[Tally, ...]:
     keys = [tally.key for tally in new]
     kept = [tally for tally in tallies if tally.key not in keys]
-    return (*kept, *(tally for tally in new if tally.count))[-_LAST:]
+    return (*kept, *(tally for tally in new if tally.count))[-_MAX_REMEMBERED:]
 
 
-def _turns(recent: tuple[str, ...]) -> int:
-    """How often the newest calls repeat a block of 2 to 4 that are not all the same."""
-    most = 0
+def _count_cycles(recent: tuple[str, ...]) -> int:
+    """Return how often the newest calls repeat a block of 2 to 4 that are not all the same."""
+    highest = 0
     for size in _BLOCKS:
         block, turns = recent[-size:], 1
         while len(set(block)) > 1 and recent[-size * (turns + 1) : -size * turns] == block:
             turns += 1
-        most = max(most, turns)
-    return most
+        highest = max(highest, turns)
+    return highest
 
 
-def _warned(own: Seen) -> list[tuple[str, str, int]]:
+def _list_warnings(own: Seen) -> list[tuple[str, str, int]]:
     named = ((key.partition(" "), count) for key, count in sorted(own.warn.items()))
     return [(part, tool, count) for (part, _, tool), count in named]
 
 
 def _reminders(own: Seen, state: RunState) -> Iterator[Remind]:
-    for part, tool, count in _warned(own):
+    for part, tool, count in _list_warnings(own):
         if part != "no_progress" or tool in read_only(state):
             saw: dict[str, str | int] = {"tool": known(tool, state), "count": count}
             yield Remind(code=f"stall:{part}", text=f"stall:{part}", saw=saw, values=saw)
@@ -304,22 +307,20 @@ def _stubs(own: Seen, state: RunState) -> Iterator[Shorten]:
             )
 
 
-_REMEMBERED = 20
+_MAX_BATCHES = 20
 
 
 class Pair(Own, frozen=True):
-    """The digest of the last batch's names; among how many of the last batches the newest equal pair is, or
-    0.
-    """
+    """The digest of the last batch's names, and how many batches back the newest equal pair is, or 0."""
 
     mark: str = ""
     back: int = 0
 
 
 class Loop(Config, frozen=True, kw_only=True, tag="loop"):
-    """Stop after the tools if two adjacent batches among the last max(2, `window`) called the same tools.
+    """Stops after the tools if two adjacent batches among the last max(2, `window`) called the same tools.
 
-    Their names are compared in any order, not their arguments. The last 20 batches are remembered.
+    Names are compared in any order, arguments ignored. At most 20 batches are remembered.
     """
 
     window: Annotated[int, Meta(ge=0)]
@@ -330,7 +331,7 @@ class Loop(Config, frozen=True, kw_only=True, tag="loop"):
     fresh: ClassVar[Pair] = Pair()
 
     def observe(self, own: Pair, event: Event) -> Pair:
-        """Compare a batch with the one before it; an answer without calls is none."""
+        """Compare a batch with the previous one; ignore responses without calls."""
         if not isinstance(event, ModelResponded) or not event.calls:
             return own
         mark = digest(*sorted(call.name for call in event.calls))
@@ -339,25 +340,25 @@ class Loop(Config, frozen=True, kw_only=True, tag="loop"):
         return Pair(mark, own.back + 1 if own.back else 0)
 
     def judge(self, own: Pair, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Stop while a pair is remembered."""
-        window = min(max(2, self.window), _REMEMBERED)
+        """Stop while a pair is within the window."""
+        window = min(max(2, self.window), _MAX_BATCHES)
         if own.back and own.back <= window:
             reason = "two batches in a row called the same tools"
             yield Stop(code="loop_detected", reason=reason, saw={"batches": own.back, "window": window})
 
 
 class Repeats(Own, frozen=True):
-    """The digest of the last batch, and how often in a row it came again."""
+    """The digest of the last batch, and how often it was repeated in a row."""
 
     mark: str = ""
     count: int = 0
 
 
 class Repetition(Config, frozen=True, kw_only=True, tag="repetition"):
-    """Stop before the (`repeats` + 1)-th identical batch in a row; with 0, before the first.
+    """Stops before the (`repeats` + 1)-th identical batch in a row; with 0, before the first.
 
-    A value of an argument counts up to its first `clip` characters. Answers without calls neither count nor
-    reset. `scope: turn` starts anew with each message of a person, `run` with a fork, `lineage` never.
+    Argument values are compared up to `clip` characters. Responses without calls neither count nor reset.
+    The count restarts with each user message (`scope: turn`), with a fork (`run`), or never (`lineage`).
     """
 
     repeats: Annotated[int, Meta(ge=0)] = 3
@@ -371,18 +372,18 @@ class Repetition(Config, frozen=True, kw_only=True, tag="repetition"):
     fresh: ClassVar[Repeats] = Repeats()
 
     def observe(self, own: Repeats, event: Event) -> Repeats:
-        """Count a batch that is equal to the last one; start anew where the scope does."""
+        """Count a batch that equals the previous one; restart where the scope does."""
         match event:
             case ModelResponded(calls=calls, content=content) if calls and content is not None:
                 names = [call.name for call in calls]
-                said = batch_signature(list(zip(names, content.arguments, strict=True)), self.clip)
-                mark = hashlib.sha256(said.encode()).hexdigest()
+                signature = batch_signature(list(zip(names, content.arguments, strict=True)), self.clip)
+                mark = hashlib.sha256(signature.encode()).hexdigest()
                 return Repeats(mark, own.count + 1 if mark == own.mark else 0)
             case _:
                 return Repeats() if begins(self.scope, event) else own
 
     def judge(self, own: Repeats, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
-        """Stop at the count, before the batch runs."""
+        """Stop at `repeats`, before the batch runs."""
         if state.answer is None or not state.answer.event.calls or own.count < self.repeats:
             return
         yield Stop(

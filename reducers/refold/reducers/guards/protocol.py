@@ -1,7 +1,7 @@
-"""What a guard is, and what guards share.
+"""The protocol of guards, and what guards share.
 
-A guard sees events and says verdicts at the places that it names; the order of the places is fixed in
-`refold.reducers.rules`, so a new guard is a new file and a line in a registry.
+A guard observes events and returns verdicts at the places that it lists. `refold.reducers.rules` fixes the
+order of the places, so a new guard is a new file and a line in a registry.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from refold.reducers.vocabulary import Refusal, Replay, Role, Unknown, Value
 
 @unique
 class Place(StrEnum):
-    """Where in the order of checks a guard speaks. Within a place the policy's order holds."""
+    """A place in the order of checks. Within a place, guards run in the policy's order."""
 
     BEFORE_REQUEST = "before_request"
     ON_RESPONSE = "on_response"
@@ -35,14 +35,14 @@ class Place(StrEnum):
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what a guard says. `saw` are the numbers and names that it judged by: recorded, never text."""
+    """Base of the verdicts. `saw`: the numbers and names that it is based on; recorded, never text."""
 
     code: str
     saw: dict[str, str | int] = {}
 
 
 class Stop(_Said, frozen=True, kw_only=True):
-    """End the run. Calls of the batch that were not started are refused: `text` with `values`.
+    """Ends the run. Calls of the batch that have not started are refused: `text` with `values`.
 
     `reason` is one sentence.
     """
@@ -54,7 +54,7 @@ class Stop(_Said, frozen=True, kw_only=True):
 
 
 class Refuse(_Said, frozen=True, kw_only=True):
-    """Do not run one call. The model is told the policy's text `text`, filled with `values`."""
+    """Refuses one call. The model gets the policy's text `text`, filled with `values`."""
 
     call: str
     why: Refusal = Refusal.SKIPPED
@@ -64,11 +64,11 @@ class Refuse(_Said, frozen=True, kw_only=True):
 
 
 class Warn(_Said, frozen=True, kw_only=True):
-    """Let it go on, and record what was seen. For people; the model is not told."""
+    """Continues, and records what was seen for users. The model does not see it."""
 
 
 class Inject(_Said, frozen=True, kw_only=True):
-    """Say something to the model, kept: the policy's text `text` with `values`."""
+    """Sends the policy's text `text`, filled with `values`, to the model; it stays in the history."""
 
     text: str
     role: Role = Role.USER
@@ -76,16 +76,14 @@ class Inject(_Said, frozen=True, kw_only=True):
 
 
 class Remind(_Said, frozen=True, kw_only=True):
-    """Say something to the model in the next request only: never kept, and not shown twice unless said
-    again.
-    """
+    """Sends a text to the model in the next request only. To repeat it, return it again."""
 
     text: str
     values: dict[str, str | int] = {}
 
 
 class Shorten(_Said, frozen=True, kw_only=True):
-    """Show the result of `call` as the policy's text `text` with `values`, from now on.
+    """Replaces the result of `call` by the policy's text `text` with `values`, from now on.
 
     The log keeps the output.
     """
@@ -96,7 +94,7 @@ class Shorten(_Said, frozen=True, kw_only=True):
 
 
 class Ask(_Said, frozen=True, kw_only=True):
-    """Ask a person about these calls. `timeout` is nanoseconds; None waits for as long as it takes."""
+    """Asks a user about these calls. `timeout`: nanoseconds; None waits without a limit."""
 
     calls: tuple[str, ...]
     approver: str
@@ -109,13 +107,11 @@ Judgement = Stop | Refuse | Warn | Inject | Remind | Shorten | Ask
 class Guard(Protocol):
     """A guard. Every method is pure and total.
 
-    `version` is recorded with each of its decisions, and changes when its rule does. `observes` are the kinds
-    of events it is shown; `reads_content` says that it needs what was said in them. A class may have `texts`,
-    a mapping of keys to words for the model of its own; a policy may override them. A class with
-    `guards_calls = True` says which calls may run: while it is blind, none does. A method `problems()` may
-    yield (key, problem) of a configuration that cannot work.
-
-    A class may declare what `whatif` has to know of its rule; see `Reading`.
+    `version` is recorded with each decision, and changes when the rule does. `observes`: kinds of events that
+    the guard gets. `reads_content`: it needs their payload. Optional attributes: `texts`, a mapping of keys
+    to texts for the model, which a policy may override; `guards_calls = True`, if it decides which calls may
+    run (while it is blind, none runs); `problems()`, which yields (key, problem) for a configuration that
+    cannot work; `reading`, which tells `whatif` what the rule needs (see `Reading`).
     """
 
     kind: ClassVar[str]
@@ -125,27 +121,26 @@ class Guard(Protocol):
     reads_content: ClassVar[bool]
 
     def start(self) -> Any:
-        """The guard's own state before any event: an immutable value that msgspec can encode."""
+        """Return the guard's state before any event: an immutable value that msgspec can encode."""
         ...
 
     def observe(self, own: Any, event: Event) -> Any:
-        """Its own state after an event. Unchanged is the same object."""
+        """Return its state after an event; the same object if unchanged."""
         ...
 
     def judge(self, own: Any, state: RunState, place: Place) -> Iterable[Judgement]:
-        """What it says at this place; nothing is: go on."""
+        """Return its verdicts at this place; none means continue."""
         ...
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a guard's rule reads of a record that may lack it. The defaults are those of a guard that declares
-    nothing.
+    """What a guard's rule reads that a record may lack. The defaults are for a guard that declares nothing.
 
-    `calls`: names or arguments of calls. `monotone`: kinds of which more can only make it trip earlier, so
-    that the two bounds decide what it does between them. `warns`: between the bounds it may say something
-    before it trips. `tools`: keys of its configuration that name tools, each by a `name` or a `glob`;
-    `target`: the key of a tool that the model is pointed to. A class declares its own in `reading`, and
-    inherits none.
+    `calls`: names or arguments of calls. `monotone`: kinds of figures that, when higher, can only make it
+    trip earlier, so the two bounds determine its verdicts between them. `warns`: between the bounds it may
+    return a verdict before it trips. `tools`: keys of its configuration that name tools, by `name` or `glob`;
+    `target`: the key of a tool that the model is pointed to. Each class declares its own in `reading`;
+    it is not inherited.
     """
 
     calls: bool = True
@@ -159,9 +154,9 @@ _UNDECLARED = Reading()
 
 
 def reading_of(guard: Any) -> Reading:
-    """What a guard, or its class, declares that it reads.
+    """Return what a guard, or its class, declares that it reads.
 
-    A subclass may have another rule: it declares its own.
+    Ignores an inherited declaration, because a subclass may have another rule.
     """
     kind = guard if isinstance(guard, type) else type(guard)
     reading = getattr(kind, "reading", _UNDECLARED)
@@ -170,13 +165,13 @@ def reading_of(guard: Any) -> Reading:
 
 
 class Own(Value, frozen=True):
-    """Base of what a guard remembers: small, and bounded however long the run is."""
+    """Base of a guard's state: small, and bounded however long the run is."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="guard"):
-    """Base of a guard's configuration. `name` is its name among the policy's guards, by default its kind.
+    """Base of a guard's configuration. `name` identifies it among the policy's guards; by default its kind.
 
-    `fresh` is what it remembers before any event.
+    `fresh` is its state before any event.
     """
 
     name: str = ""
@@ -188,46 +183,44 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     fresh: ClassVar[Any] = None
 
     def start(self) -> Any:
-        """Nothing seen yet."""
+        """Return the state before any event."""
         return self.fresh
 
     def observe(self, own: Any, event: Event) -> Any:  # noqa: ARG002
-        """What it remembers after an event."""
+        """Return the state after an event."""
         return own
 
     @property
     def called(self) -> str:
-        """The cause of what it has said."""
+        """Return its name, which its decisions record as their cause."""
         return self.name or self.kind
 
 
 def begins(scope: Scope, event: Event) -> bool:
-    """Whether the scope begins anew: `turn` with a person's message or a fork, `run` with a fork, `lineage`
-    never.
-    """
+    """Return whether an event restarts the scope: `turn` on a user message or fork, `run` on a fork."""
     if isinstance(event, InputReceived):
         return scope == "turn"
     return scope != "lineage" and isinstance(event, RunForked)
 
 
 def open_calls(state: RunState) -> tuple[CallState, ...]:
-    """The calls of the latest answer that nothing has refused yet, in order."""
+    """Return the calls of the latest response that are not refused, in order."""
     return tuple(call for call in state.batch.calls if call.result is None) if state.batch else ()
 
 
 def read_only(state: RunState) -> frozenset[str]:
-    """The names of the tools whose replay class says that they change nothing."""
+    """Return the names of the tools with the replay class `read_only`."""
     return frozenset(tool.name for tool in state.setup.tools if tool.replay is Replay.READ_ONLY)
 
 
 def digest(*parts: str) -> str:
-    """Hex SHA-256 of texts, told apart."""
+    """Return the hex SHA-256 of texts; the boundaries between them count."""
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def known(tool: str, state: RunState) -> str:
-    """The name of a tool that there is.
+    """Return the name of a tool, or "a tool" for an unknown one.
 
-    One that no tool has is a text of the model's: it stands in no decision.
+    An unknown name is text of the model, which no decision may hold.
     """
     return tool if any(tool == offered.name for offered in state.setup.tools) else "a tool"

@@ -1,8 +1,8 @@
-"""History passes: how the window is kept small. One file a strategy; `Pass` is the registry of them.
+"""Compaction of the history: steps that keep the window small, one file per strategy.
 
-A pass is plain data with one pure method, `plan(scene) -> what it wants`. `planned` makes that lawful: what
-is pinned stays; a unit (a reply with its calls and their results) is kept or dropped whole; order is kept;
-twice is once; no change is no plan.
+A step (`Pass`) is plain data with one pure method, `plan(scene)`, which returns what it wants to change.
+`planned` applies the invariants: pinned messages stay; a unit (a reply with its calls and their results) is
+kept or dropped whole; order is kept; a second run changes nothing; without a change there is no plan.
 """
 
 from refold.reducers.history.passes import Pass, planned

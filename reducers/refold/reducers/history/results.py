@@ -1,4 +1,4 @@
-"""Passes that show single messages shorter."""
+"""Compaction steps that shorten single messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ _Chars = Annotated[int, Meta(ge=0)]
 
 
 class Soft(Knob, frozen=True, kw_only=True):
-    """A result of more than `over` characters becomes its first `head` and last `tail`, with a note
+    """Replaces a result of more than `over` characters by its first `head` and last `tail`, with a note
     between.
     """
 
@@ -27,16 +27,16 @@ class Soft(Knob, frozen=True, kw_only=True):
 
 
 class Hard(Knob, frozen=True, kw_only=True):
-    """Results of more than `over` characters together become placeholders."""
+    """Replaces results with more than `over` characters together by placeholders."""
 
     over: _Chars
 
 
 class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
-    """Results that are not among the last `keep_last` messages are old.
+    """Shortens old results: those not among the last `keep_last` messages.
 
-    If they are too long together (`hard`) each becomes a placeholder, be it longer than a short result; else
-    each that is too long by itself (`soft`) loses its middle. Source: `utah`.
+    If they are too long together (`hard`), each becomes a placeholder, even if that is longer than a short
+    result; otherwise each that is too long (`soft`) loses its middle. Source: `utah`.
     """
 
     name: str = "age_results"
@@ -45,7 +45,7 @@ class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
     hard: Hard | None = None
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Cut what is old."""
+        """Cut old results."""
         messages = refs(scene.window)
         old = [ref for ref in messages[: max(0, len(messages) - self.keep_last)] if ref.role is Role.TOOL]
         if self.hard and sum(ref.size.chars for ref in old) > self.hard.over:
@@ -59,10 +59,10 @@ class AgeResults(Strategy, frozen=True, kw_only=True, tag="age_results"):
 
 
 class PreviewResults(Strategy, frozen=True, kw_only=True, tag="preview_results"):
-    """A result of at least `tokens` is shown as its first `chars` characters, or `lines` lines if that is
-    less.
+    """Shows only the first `chars` characters, or `lines` lines if that is less, of results of at least
+    `tokens`.
 
-    How many characters that are is known since the result came in: the state holds no text. Source: `tirea`.
+    The length is computed when the result arrives, because the state holds no text. Source: `tirea`.
     """
 
     name: str = "preview_results"
@@ -80,7 +80,7 @@ class PreviewResults(Strategy, frozen=True, kw_only=True, tag="preview_results")
 
 
 def previewed(passes: Iterable[Strategy], text: str, tokens: int) -> int:
-    """How many characters of a result the first of these passes to preview it would show; 0: all of them."""
+    """Return how many characters of a result the first matching preview shows; 0: all of them."""
     for step in passes:
         if isinstance(step, PreviewResults) and tokens >= step.tokens:
             length = preview_length(text, step.chars, step.lines)
@@ -92,17 +92,16 @@ Codec = Literal["chars4", "char", "bpe:o200k_base", "bpe:cl100k_base"]
 
 
 class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
-    """Cut each of the last `last` messages with a role in `roles` that has more than `cap` tokens.
+    """Cuts each of the last `last` messages with a role in `roles` that has more than `cap` tokens.
 
-    Text and reasoning share the cap. The tokens are those of `codec`, which need not be the estimator:
-    `chars4` is 4 characters each, the last may be shorter; `char` is one; `bpe:...` is a tokenizer. `last:
-    null` is all of them, 0 none; `cap: null` switches the pass off. `single`: only if the provider complained
-    about one message. What the harness wrote in place of other messages is not cut.
+    Text and reasoning share the cap. `codec` defines a token, whatever the estimator: `chars4` is 4
+    characters (the last may be shorter), `char` is one, `bpe:...` is a tokenizer. `last: null` means all
+    messages, 0 none; `cap: null` switches the step off. `single`: only if the provider rejected one message
+    as too long. Texts that replace other messages are not cut.
 
-    `marker` is the text between head and tail. `within`: it counts, and a cut message never exceeds the cap.
-    `beside`: head and tail have half the cap each, rounded down, and the marker comes on top. A tokenizer
-    needs `beside`: where its tokens end is measured when the message is recorded, before anything is known of
-    a marker.
+    `marker` is the text between head and tail. `within`: it counts, so a cut message never exceeds the cap.
+    `beside`: head and tail each get half the cap, rounded down; the marker is extra. A tokenizer needs
+    `beside`, because cuts are measured when the message is recorded, before a marker is known.
 
     Source: `inspect-iterative` (`within`) and `paperbench` (`beside`).
     """
@@ -116,20 +115,20 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
     single: bool = False
 
     def problems(self) -> Iterator[Fault]:
-        """A tokenizer whose cuts would depend on the marker."""
+        """Yield the problem of a tokenizer whose cuts would depend on the marker."""
         if self.tokenized and self.marker == "within":
             yield (
                 "codec",
-                f"{self.codec} needs 'marker: beside': head and tail are measured without the marker",
+                f"{self.codec} needs 'marker: beside', because head and tail are measured without the marker",
             )
 
     @property
     def tokenized(self) -> bool:
-        """Whether only a tokenizer tells where its tokens end."""
+        """Whether only a tokenizer can find where its tokens end."""
         return self.codec.startswith(KIND)
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Cut what is above the cap."""
+        """Cut messages above the cap."""
         if self.cap is None or (self.single and not scene.single):
             return None
         cap, each = self.cap, [ref for ref in refs(scene.window) if ref.role in self.roles and not ref.gap]
@@ -151,29 +150,26 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
         whole, cuts, texts = ref.whole, list[TextCut](), list[str]()
         sizes: dict[Part, int] = {"text": whole.chars, "reasoning": whole.reasoning}
         counts = [self._count(size) for size in sizes.values()]
-        for (part, size), count, kept in zip(
-            sizes.items(), counts, self._kept(scene, whole, counts, cap), strict=True
+        for (part, size), count, parts in zip(
+            sizes.items(), counts, self._split(scene, whole, counts, cap), strict=True
         ):
-            if kept is None:
+            if parts is None:
                 continue
-            head, tail, marker = kept
+            head, tail, marker = parts
             removed = count - head - tail
-            # The tail is counted in tokens from the beginning, as the codec does, and its last may be
-            # shorter.
-            left = size - (count - tail) * self._unit if tail else 0
-            cuts.append(TextCut(part=part, head=head * self._unit, tail=left, removed=removed))
+            # Tokens are counted from the beginning, as the codec does; the tail's last may be short.
+            rest = size - (count - tail) * self._unit if tail else 0
+            cuts.append(TextCut(part=part, head=head * self._unit, tail=rest, removed=removed))
             texts.append(scene.text("trimmed", whole, removed) if marker else "")
-        # It is shown so already: a cap below the number of its parts cannot be kept.
+        # Unchanged: a cap below the number of parts cannot be reached.
         if ref.shown and ref.shown.cuts == tuple(cuts):
             return None
         return Shortening(number=ref.number, cuts=tuple(cuts), texts=tuple(texts))
 
-    def _kept(
+    def _split(
         self, scene: Scene, whole: Size, counts: Sequence[int], cap: int
     ) -> Iterator[tuple[int, int, bool] | None]:
-        """For each part its first and last tokens, and whether the marker stands between them; None: it is
-        not cut.
-        """
+        """Yield for each part its head and tail in tokens, and whether to include the marker; None: uncut."""
         if self.marker == "beside":
             yield from (None if half is None else (half, half, True) for half in halves(counts, cap))
             return
@@ -190,11 +186,9 @@ class TrimMessages(Strategy, frozen=True, kw_only=True, tag="trim_messages"):
 
 
 def head_and_tail(cap: int, marker: int) -> tuple[int, int, bool]:
-    """Of something longer than `cap` tokens: how many of the first and last are shown, and whether the marker
-    is.
+    """Return how many of the first and last tokens to show of a longer text, and whether to show the marker.
 
-    With a marker of so many tokens between them they never exceed the cap; with no room for it only the first
-    are.
+    With a marker of this many tokens, they never exceed the cap. Without room for it, only the first show.
     """
     if cap < marker + 2:
         return cap, 0, False
@@ -203,10 +197,9 @@ def head_and_tail(cap: int, marker: int) -> tuple[int, int, bool]:
 
 
 def halves(counts: Sequence[int], cap: int) -> list[int | None]:
-    """How many tokens head and tail of each part have that share a cap with the marker on top; None: it is
-    not cut.
+    """Return the size of head and tail of each part, in tokens, if the marker is extra; None: not cut.
 
-    A share is rounded down, and 1 at least; so is half of it, which may be 0.
+    A share is rounded down, but at least 1. So is half of it, which may be 0.
     """
     total = sum(counts)
     if total <= cap:
@@ -216,11 +209,10 @@ def halves(counts: Sequence[int], cap: int) -> list[int | None]:
 
 
 def shares(counts: Sequence[int], cap: int) -> list[int]:
-    """How many tokens each part of a message keeps, in proportion: whole numbers, 1 at least where it has
-    any.
+    """Return how many tokens each part of a message keeps, in proportion: integers, at least 1 if not empty.
 
-    What rounding left over goes to the parts with the largest remainders, later ones first; what it took too
-    much is taken back from the smallest, earlier ones first.
+    Tokens left by rounding go to the largest remainders, later ones first; tokens in excess are taken from
+    the smallest, earlier ones first.
     """
     total = sum(counts)
     if total <= cap:

@@ -1,4 +1,4 @@
-"""Passes that drop old messages."""
+"""Compaction steps that drop old messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -25,11 +25,11 @@ from refold.reducers.window import MessageRef, numbers, ranges_of, refs, tokens_
 
 
 class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
-    """Keep what is pinned and the last max(1, `last`) of the others.
+    """Keeps pinned messages and the last max(1, `last`) of the others.
 
-    `systems: all` keeps every system message besides; `first` counts further ones among the others.
-    `salvage`: if no result would be left, the newest unit with results stays too. Source: the window and the
-    threshold of `inspect-iterative`.
+    `systems: all` also keeps every system message; `first` counts further ones among the others. `salvage`:
+    if no result would be left, the newest unit with results stays too. Source: the window and the threshold
+    of `inspect-iterative`.
     """
 
     name: str = "tail"
@@ -38,10 +38,10 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
     salvage: bool = False
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
-        """Whether the window surely holds no message too many: a pass need not look closer."""
+        """Return whether the window certainly needs no cut, without reading its messages."""
         window = scene.window
-        most = max(1, self.last) + window.system_pinned + window.task_pinned
-        return window.count - len(gone) <= most
+        limit = max(1, self.last) + window.system_pinned + window.task_pinned
+        return window.count - len(gone) <= limit
 
     def plan(self, scene: Scene) -> Plan | None:
         """Drop all but the pinned and the tail."""
@@ -52,40 +52,40 @@ class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
         if self.systems == "all":
             others = [ref for ref in others if ref.role is not Role.SYSTEM]
         gone = older(others, max(1, self.last))
-        return Plan(drop=self._without_salvage(messages, gone) if self.salvage else gone)
+        return Plan(drop=self._keep_results(messages, gone) if self.salvage else gone)
 
-    def _without_salvage(
+    def _keep_results(
         self, messages: Sequence[MessageRef], gone: Sequence[MessageRef]
     ) -> Sequence[MessageRef]:
-        left = numbers(messages) - numbers(whole_units(messages, gone, extend=self.pair_cut == "extend"))
+        kept = numbers(messages) - numbers(whole_units(messages, gone, extend=self.pair_cut == "extend"))
         results = [ref for ref in messages if ref.role is Role.TOOL]
-        if not results or not left.isdisjoint(numbers(results)):
+        if not results or not kept.isdisjoint(numbers(results)):
             return gone
         return [ref for ref in gone if ref.unit != results[-1].unit]
 
 
 class Room(Knob, frozen=True, kw_only=True):
-    """What a context of so many tokens leaves beside the answer and, with `minus_tools`, the tools
-    offered.
-    """
+    """The room that a context leaves for messages, after the output and, with `minus_tools`, the tools."""
 
     context: Annotated[int, Meta(ge=0)]
     minus_output: Annotated[int, Meta(ge=0)] = 0
     minus_tools: bool = False
 
     def problems(self) -> Iterator[Fault]:
-        """Nothing left."""
+        """Yield the problem that no room is left."""
         if self.minus_output >= self.context:
-            problem = f"of a context of {self.context} tokens the answer takes all: {self.minus_output}"
+            problem = (
+                f"the output takes {self.minus_output} of {self.context} tokens of context, so none are left"
+            )
             yield "minus_output", problem
 
 
 class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
-    """Keep what is pinned, and walk back from the newest message while the estimate fits what is left.
+    """Keeps pinned messages, and, from the newest back, messages while their estimate fits the budget.
 
-    Unchanged if the whole window fits `budget` tokens. The pinned task is subtracted first, and with
-    `count_system` the system messages too. The last max(1, `min_last`) messages are kept whatever they
-    weigh; the walk stops at the first that is refused. Source: `guardrails` and `tirea`.
+    Does nothing if the whole window fits `budget` tokens. The pinned task is subtracted first, and with
+    `count_system` the system messages too. The last max(1, `min_last`) messages always stay; the first that
+    does not fit ends the walk. Source: `guardrails` and `tirea`.
     """
 
     asks = "budget"
@@ -97,24 +97,24 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
 
     @property
     def reads(self) -> frozenset[Unknown]:
-        """What its threshold does, and what the tools weigh that it leaves room for."""
+        """Figures of its threshold, and the weight of the tools that it leaves room for."""
         tools = isinstance(self.budget, Room) and self.budget.minus_tools
         return super().reads | frozenset({Unknown.TOOLS} if tools else ())
 
     def beside(self, tools: int | None) -> Self:
-        """The budget without those tools."""
+        """Return the strategy with the budget left by these tools."""
         if not (isinstance(self.budget, Room) and self.budget.minus_tools):
             return self
         left = 0 if tools is None else max(0, self.budget.context - tools)
         return replace(self, budget=Room(context=left, minus_output=self.budget.minus_output))
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
-        """Whether the window weighs no more than the budget."""
+        """Return whether the window's weight is within the budget."""
         window, budget = scene.window, self._tokens(scene)
         if tokens_left(window, gone) <= budget:
             return True
-        left = numbers(gone)
-        counted = [ref for ref in refs(window) if self._counts(ref) and ref.number not in left]
+        dropped = numbers(gone)
+        counted = [ref for ref in refs(window) if self._counts(ref) and ref.number not in dropped]
         return not self.count_system and weight(window, counted) <= budget
 
     def plan(self, scene: Scene) -> Plan | None:
@@ -139,11 +139,10 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
 
 
 class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
-    """Of the messages other than system, the task among them, drop the first max(1, floor(`fraction` of
-    them)).
+    """Drops the first max(1, floor(`fraction` of them)) of the messages that are not system messages.
 
-    The task is counted, and stays. The one strategy for which twice is not once: with `when: {always: true}`
-    it drops more each time. Wait for a threshold, or let an overflow ask. Source: `paperbench`.
+    The task is counted, but stays. Unlike other strategies, it drops more each time it runs: use a threshold,
+    or run it on overflow. Source: `paperbench`.
     """
 
     name: str = "drop_oldest"
@@ -158,10 +157,9 @@ class DropOldest(Strategy, frozen=True, kw_only=True, tag="drop_oldest"):
 
 
 class ObservedWindow(Strategy, frozen=True, kw_only=True, tag="observed"):
-    """Drop what the last `context_observed` says that the source's own harness dropped, be it pinned here or
-    not.
+    """Drops, in imported runs, what the recorded harness dropped (`context_observed`), even if pinned here.
 
-    For imported runs, which were pruned by rules that nobody knows here. Elsewhere it never does anything.
+    The rules of that harness are unknown. In other runs it does nothing.
     """
 
     asks: ClassVar[str] = "observed"
@@ -170,7 +168,7 @@ class ObservedWindow(Strategy, frozen=True, kw_only=True, tag="observed"):
     name: str = "observed"
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Drop what did not stay, and nothing that joined since."""
+        """Drop what the harness did not keep, but nothing that was added since."""
         if scene.kept is None:
             return None
         stayed = numbers(within(scene.window, scene.kept))
@@ -182,14 +180,14 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
-    """Ask for a summary of what lies between the first `keep_first` messages and a protected tail.
+    """Requests a summary of what lies between the first `keep_first` messages and a protected tail.
 
-    The tail is the last `keep_last` messages; with `from_last_user` all from the last user message on, and
-    with `keep_tokens` all back to where so many are gathered, if that is more. It begins before a whole unit,
-    with `cut_at: user` before a user message. Pinned and system messages stay; an earlier summary is covered
-    by the next and counts nowhere else. Nothing is asked if what is covered weighs less than `min_gain` or is
-    fewer than `min_messages`. The summary is a message of `role`, of at most `max_output` tokens.
-    `on_failure`: go on without, or fail the run. Source: `hermes`, `utah` and `tirea`.
+    The tail is the last `keep_last` messages; with `from_last_user` everything from the last user message on,
+    with `keep_tokens` everything back to this many tokens, whichever is longest. It begins with a whole unit,
+    with `cut_at: user` with a user message. Pinned and system messages stay. The next summary covers the
+    previous one, which counts nowhere else. No summary is requested for less than `min_gain` tokens or fewer
+    than `min_messages` messages. The summary is a message of `role`, of at most `max_output` tokens.
+    `on_failure`: continue without it, or fail the run. Source: `hermes`, `utah` and `tirea`.
     """
 
     asks = "summary"
@@ -207,11 +205,11 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
     on_failure: Literal["skip", "fail"] = "skip"
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Cover what is neither protected nor pinned, and every earlier summary."""
+        """Cover everything neither protected nor pinned, and every earlier summary."""
         messages = refs(scene.window)
-        fresh = self._fresh(messages)
+        fresh = self._list_uncovered(messages)
         gone = numbers(fresh)
-        covered = [ref for ref in messages if ref.number in gone or _sums_up(ref)]
+        covered = [ref for ref in messages if ref.number in gone or _is_summary(ref)]
         tokens = weight(scene.window, covered)
         few = tokens < self.min_gain or len(covered) < self.min_messages
         if few or all(ref.gap for ref in fresh):
@@ -219,40 +217,42 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
         return Plan(
             summary=Covering(
                 messages=ranges_of([ref.number for ref in covered]),
-                after=self._after(messages, numbers(covered)),
+                after=self._find_position(messages, numbers(covered)),
                 role=Role(self.role),
                 max_output=self.max_output,
                 input_tokens=tokens,
             )
         )
 
-    def _fresh(self, messages: Sequence[MessageRef]) -> Sequence[MessageRef]:
-        """Return the messages that no summary covers yet and that are neither protected nor pinned."""
-        said = [ref for ref in messages if not _sums_up(ref)]
-        return [ref for ref in said[self._first(said) : self._cut(said)] if not stays(ref)]
+    def _list_uncovered(self, messages: Sequence[MessageRef]) -> Sequence[MessageRef]:
+        """Return messages not covered by a summary, not protected and not pinned."""
+        messages = [ref for ref in messages if not _is_summary(ref)]
+        return [
+            ref for ref in messages[self._find_first(messages) : self._find_cut(messages)] if not stays(ref)
+        ]
 
-    def _first(self, said: Sequence[MessageRef]) -> int:
-        place = min(self.keep_first, len(said))
-        while place and not _between_units(said, place):
+    def _find_first(self, messages: Sequence[MessageRef]) -> int:
+        place = min(self.keep_first, len(messages))
+        while place and not _is_between_units(messages, place):
             place += 1
         return place
 
-    def _cut(self, said: Sequence[MessageRef]) -> int:
-        place = max(0, len(said) - self.keep_last)
+    def _find_cut(self, messages: Sequence[MessageRef]) -> int:
+        place = max(0, len(messages) - self.keep_last)
         if self.keep_tokens is not None:
-            place = min(place, _gathered(said, self.keep_tokens))
+            place = min(place, _find_tail(messages, self.keep_tokens))
         if self.from_last_user:
-            place = min([place, *[at for at, ref in enumerate(said) if _from_user(ref)][-1:]])
-        while place and not self._may_cut(said, place):
+            place = min([place, *[at for at, ref in enumerate(messages) if _is_from_user(ref)][-1:]])
+        while place and not self._may_cut(messages, place):
             place -= 1
         return place
 
-    def _may_cut(self, said: Sequence[MessageRef], place: int) -> bool:
+    def _may_cut(self, messages: Sequence[MessageRef], place: int) -> bool:
         if self.cut_at == "user":
-            return place < len(said) and _from_user(said[place])
-        return _between_units(said, place)
+            return place < len(messages) and _is_from_user(messages[place])
+        return _is_between_units(messages, place)
 
-    def _after(self, messages: Sequence[MessageRef], gone: frozenset[int]) -> int:
+    def _find_position(self, messages: Sequence[MessageRef], gone: frozenset[int]) -> int:
         before = takewhile(lambda ref: ref.number not in gone, messages)
         if self.role == "system":
             kept = (ref for ref in messages if ref.number not in gone)
@@ -260,31 +260,31 @@ class Summarise(Strategy, frozen=True, kw_only=True, tag="summarise"):
         return next((ref.number for ref in reversed(list(before))), 0)
 
 
-def _between_units(said: Sequence[MessageRef], place: int) -> bool:
-    return place >= len(said) or said[place].unit != said[place - 1].unit
+def _is_between_units(messages: Sequence[MessageRef], place: int) -> bool:
+    return place >= len(messages) or messages[place].unit != messages[place - 1].unit
 
 
-def _sums_up(ref: MessageRef) -> bool:
+def _is_summary(ref: MessageRef) -> bool:
     return ref.gap is not None and ref.gap.source > 0
 
 
-def _from_user(ref: MessageRef) -> bool:
+def _is_from_user(ref: MessageRef) -> bool:
     return ref.role is Role.USER and not ref.gap
 
 
-def _gathered(said: Sequence[MessageRef], tokens: int) -> int:
-    for place in range(len(said) - 1, -1, -1):
-        tokens -= said[place].size.tokens
+def _find_tail(messages: Sequence[MessageRef], tokens: int) -> int:
+    for place in range(len(messages) - 1, -1, -1):
+        tokens -= messages[place].size.tokens
         if tokens <= 0:
             return place
     return 0
 
 
 class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
-    """Keep what is pinned, system messages and the last `keep_last` others; quote the rest in one message.
+    """Keeps pinned and system messages and the last `keep_last` others; quotes the rest in one message.
 
-    It has a line for each, `per_message` characters long, and `total` characters in all. What an earlier
-    digest said gets one line's worth in the next. Source: `utah`.
+    It has a line of `per_message` characters for each, and `total` characters at most. An earlier digest is
+    quoted in the next as one line. Source: `utah`.
     """
 
     marks = "digest"
@@ -295,21 +295,21 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
     total: Annotated[int, Meta(ge=1)]
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Drop what is older than the tail."""
+        """Drop messages older than the tail."""
         messages = refs(scene.window)
         head = older([ref for ref in messages if ref.role is not Role.SYSTEM], self.keep_last)
         return Plan(drop=[ref for ref in head if not stays(ref)])
 
     def mark(self, gap: Gap, dropped: Sequence[MessageRef]) -> Gap:
-        """The gap with the messages that are quoted in it, oldest first."""
+        """Return the gap with the messages quoted in it, oldest first."""
         quoted: list[MessageRef] = []
         for ref in dropped:
-            quoted += self._filling(ref.sources, self.per_message) if ref.sources else (ref,)
-        sources = ranges_of([ref.number for ref in self._filling(quoted, self.total)])
+            quoted += self._take_enough(ref.sources, self.per_message) if ref.sources else (ref,)
+        sources = ranges_of([ref.number for ref in self._take_enough(quoted, self.total)])
         return replace(gap, sources=sources, per_message=self.per_message, total=self.total)
 
-    def _filling(self, sources: Iterable[MessageRef], room: int) -> tuple[MessageRef, ...]:
-        # As many as certainly fill the room: the rest would be cut off, and the state holds what it need not.
+    def _take_enough(self, sources: Iterable[MessageRef], room: int) -> tuple[MessageRef, ...]:
+        # Enough to fill the room; the rest would be cut off, and the state stays small.
         filling: list[MessageRef] = []
         for ref in sources:
             if room <= 0:
@@ -320,11 +320,10 @@ class Digest(Strategy, frozen=True, kw_only=True, tag="digest"):
 
 
 class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
-    """Keep what is pinned, one message that tells of the gap, and the newest within `tail_fraction` of
-    `budget`.
+    """Keeps pinned messages, one message about the gap, and the newest within `tail_fraction` of `budget`.
 
-    At least one message is kept. Unchanged if the window fits `budget` tokens or has no more than two
-    messages other than system. The one marker tells of all that was dropped so far. Source: `guardrails`.
+    At least one message is kept. Does nothing if the window fits `budget` tokens or has at most two messages
+    other than system messages. One marker counts all that was dropped so far. Source: `guardrails`.
     """
 
     marks = "compacted"
@@ -335,11 +334,11 @@ class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
     tail_fraction: Annotated[float, Meta(gt=0, le=1)] = 0.75
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
-        """Whether the window weighs no more than the budget."""
+        """Return whether the window's weight is within the budget."""
         return tokens_left(scene.window, gone) <= self.budget
 
     def plan(self, scene: Scene) -> Plan | None:
-        """Drop what lies between the pinned and the tail."""
+        """Drop the messages between pinned ones and the tail."""
         messages = refs(scene.window)
         if self.fits(scene) or sum(ref.role is not Role.SYSTEM for ref in messages) <= 2:
             return None
