@@ -109,7 +109,7 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     assert said not in raw
     assert ("content_erased", "ann", "asked to", [3]) == _notice(raw)
     assert said.encode() not in store.read_bytes() + _journal(store)
-    loose = "who erased contents, and why: the records of it are under no seal (1)"
+    loose = "who erased payloads and why: no signed checkpoint covers the erasure records (1)"
     ran = refold("verify", "aa11", "--key", public(key), "--store", store)
     assert (0, True, True) == (ran.code, "1 of them erased" in ran.out, loose in ran.out)
     ran = refold("audit", "aa11", "--store", store)
@@ -120,7 +120,7 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     assert 0 == refold("pack", "aa11", "--out", store.with_name("c.zip"), "--store", store).code
     for words in (["aa11", "--store", store], [store.with_name("c.zip")]):
         ran = refold("verify", *words, "--key", public(key))
-        assert (0, False) == (ran.code, "under no seal" in ran.out)
+        assert (0, False) == (ran.code, "no signed checkpoint covers" in ran.out)
 
 
 def test_a_notice_holds_no_secret(refold: Refold, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ GONE = "(SELECT number FROM run WHERE id = 'aa11')"
         pytest.param(["UPDATE seal SET root = zeroblob(32)"], ["--all"], "its root is not", id="changed root"),
         pytest.param(
             ["UPDATE event SET content = NULL, salt = NULL WHERE content IS NOT NULL"], ["--all"],
-            "event 1 (run_started): its content is gone, and no notice", id="contents taken away",
+            "event 1 (run_started): its payload is missing, and no erasure record", id="contents taken away",
         ),
         pytest.param(["DELETE FROM seal"], ["--all"], "are under no seal", id="seal removed"),
     ],

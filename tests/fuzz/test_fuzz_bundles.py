@@ -101,7 +101,7 @@ def forged(draw: st.DrawFn, members: dict[str, bytes]) -> bytes:
 
 def judged(path: Path) -> int:
     """The exit code of both readers of a bundle, which agree; the library's errors are ours."""
-    code, said = verify_bundle._judged(str(path), ())  # what `python verify.py` prints and returns
+    code, said = verify_bundle._check_file(str(path), ())  # what `python verify.py` prints and returns
     assert said
     assert code in (0, 2, 3, 4, 125)
     assert sum(map(len, said)) < 4000

@@ -219,7 +219,7 @@ async def test_an_erased_output_still_audits_clean(scratch: Path, written: bytes
     found = await verified(path)
     assert (seq, 1, EVENTS) == (problem_of(found), found.erased, found.events)
     assert found.problem is not None
-    assert "no notice of an erasure names it" in found.problem.problem
+    assert "no erasure record names it" in found.problem.problem
     async with await SqliteStore.open(path, readonly=True) as store:
         assert (await audit(store, runs.RUN)).clean
 

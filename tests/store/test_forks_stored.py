@@ -179,8 +179,8 @@ def checked(path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        pytest.param(_another_hash, "not in that run's own log", id="another hash"),
-        pytest.param(_before_its_parent, "does not stand before it", id="before its parent"),
+        pytest.param(_another_hash, "not in that run's log", id="another hash"),
+        pytest.param(_before_its_parent, "does not come before it", id="before its parent"),
     ],
 )
 async def test_a_bundle_that_lies_about_a_fork(

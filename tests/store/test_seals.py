@@ -267,21 +267,21 @@ def test_what_cannot_sign(text: bytes | str | None, problem: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        pytest.param(b"", "no public Ed25519 key", id="empty"),
+        pytest.param(b"", "not a public Ed25519 key", id="empty"),
         pytest.param(
             b"-----BEGIN PUBLIC KEY-----\n!!\n-----END PUBLIC KEY-----",
-            "no public Ed25519 key",
+            "not a public Ed25519 key",
             id="no base64",
         ),
         pytest.param(
-            b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "no public", id="another key"
+            b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "not a public", id="another key"
         ),
         pytest.param("locked", "is a private key", id="the private one"),
         pytest.param(None, "cannot be read", id="no file"),
     ],
 )
 def test_what_cannot_check(text: bytes | str | None, problem: str, tmp_path: Path) -> None:
-    """A file that is no public Ed25519 key is refused, by name."""
+    """A file that is not a public Ed25519 key is refused, by name."""
     path = tmp_path / "k.pub"
     if text is not None:
         path.write_bytes(other_private(text) if isinstance(text, str) else text)

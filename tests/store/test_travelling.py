@@ -59,18 +59,18 @@ async def test_it_runs_alone(bundle: Path, tmp_path: Path) -> None:
                 pass
         opened.check_rest()
     expected = [f"  {name:<8}  {value}" for name, value in reader.told(opened)]
-    assert (0, ["b.zip: whole", *expected]) == (code, said.splitlines())
+    assert (0, ["b.zip: intact", *expected]) == (code, said.splitlines())
     assert "8 of 9 events" in said
 
 
 CHANGES: list[tuple[str, Callable[[bytes], bytes], list[str], int, str]] = [
-    ("no seal's key", lambda data: data, [], 0, "whose key"),
-    ("a byte changed", lambda data: data.replace(b"PK\1\2", b"PK\1\3", 1), [], 3, "b.zip: DAMAGED"),
-    ("cut off", lambda data: data[:-40], [], 3, "b.zip: DAMAGED"),
-    ("another key", lambda data: data, ["--key", "other.pub"], 3, "signed by another key"),
-    ("no key", lambda data: data, ["--key", "b.zip"], 2, "no public Ed25519 key"),
+    ("no seal's key", lambda data: data, [], 0, "who owns key"),
+    ("a byte changed", lambda data: data.replace(b"PK\1\2", b"PK\1\3", 1), [], 3, "b.zip: CHANGED"),
+    ("truncated", lambda data: data[:-40], [], 3, "b.zip: CHANGED"),
+    ("another key", lambda data: data, ["--key", "other.pub"], 3, "checkpoint is by key"),
+    ("no key", lambda data: data, ["--key", "b.zip"], 2, "not a public Ed25519 key"),
     ("no file", lambda data: data, ["--key", "none.pub"], 4, "none.pub"),
-    ("no bundle", lambda data: b"x", [], 2, "is no bundle"),
+    ("no bundle", lambda data: b"x", [], 2, "is not a bundle"),
 ]
 
 
@@ -89,7 +89,7 @@ async def test_its_exit_codes(
 
 
 async def test_nothing_signed_to_hold_against_a_key(tmp_path: Path) -> None:
-    """A key, and no seal: it cannot be judged."""
+    """A key, and no seal: it inconclusive."""
     write_key(tmp_path / "k.pub", signing_key())
     async with MemoryStore() as store:
         await append(store, "a", records(1))

@@ -63,7 +63,7 @@ def something_between(data: bytes) -> bytes:
 
 GAMES = [
     ("something between members", something_between),
-    ("cut off", lambda data: data[:-1]),
+    ("truncated", lambda data: data[:-1]),
     ("cut in half", lambda data: data[: len(data) // 2]),
     ("trailing byte", lambda data: data + b"\0"),
     ("two ends", two_ends),
@@ -100,7 +100,7 @@ async def test_a_member_twice(bundle: Path, tmp_path: Path) -> None:
     path = zipped(tmp_path / "changed.zip", members_of(bundle))
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "a") as file:
         file.writestr("runs/000001.jsonl", b"x")
-    with pytest.raises(DamagedBundle, match="doubled"):
+    with pytest.raises(DamagedBundle, match="duplicate"):
         check(path)
 
 
@@ -137,11 +137,11 @@ def deflate(data: bytes) -> bytes:
     ("pack", "problem"),
     [
         pytest.param(deflate, None, id="as it should be"),
-        pytest.param(lambda data: deflate(data) + b"hidden", "stands after its end", id="something behind"),
-        pytest.param(lambda data: deflate(data)[:-3], "cut off", id="cut off"),
+        pytest.param(lambda data: deflate(data) + b"hidden", "has data after its end", id="something behind"),
+        pytest.param(lambda data: deflate(data)[:-3], "truncated", id="truncated"),
         pytest.param(lambda data: b"\xff" * 30, "cannot be unpacked", id="no deflate stream"),
-        pytest.param(lambda data: deflate(data + b"x"), "does not unpack to the", id="more than declared"),
-        pytest.param(lambda data: b"", "cut off", id="nothing"),
+        pytest.param(lambda data: deflate(data + b"x"), "does not unpack to its", id="more than declared"),
+        pytest.param(lambda data: b"", "truncated", id="nothing"),
     ],
 )
 async def test_a_member_that_unpacks_otherwise(
@@ -165,7 +165,7 @@ async def test_a_wrong_checksum(bundle: Path, tmp_path: Path) -> None:
     members, path = members_of(bundle), tmp_path / "made.zip"
     for name, data in members.items():
         path.write_bytes(handmade(members, name, deflate(data), zlib.crc32(data) ^ 1, len(data)))
-        with pytest.raises(DamagedBundle, match="does not unpack to the"):
+        with pytest.raises(DamagedBundle, match="does not unpack to its"):
             check(path)
 
 
@@ -175,7 +175,7 @@ def test_nothing_is_unpacked_beyond_what_is_declared() -> None:
     member = reader.ZipMember("verify.py", 0, len(packed), 10, crc, deflated=True)
     file, read = io.BytesIO(packed), list[int]()
     with pytest.raises(reader.BundleChanged):
-        read += [len(piece) for piece in reader.pieces(file, member)]
+        read += [len(piece) for piece in reader.read_member(file, member)]
     assert [] == read
     assert file.tell() == len(packed) < reader.PIECE  # one piece of packed bytes was read, and not unpacked
 
@@ -232,7 +232,7 @@ async def test_what_would_grow(name: str, data: bytes, bundle: Path, tmp_path: P
         if name == "notice":
             reader.Bare().take(1, "content_erased", data, bare=False)
         else:
-            with pytest.raises(DamagedBundle, match="is not what was packed"):
+            with pytest.raises(DamagedBundle, match="is invalid"):
                 check(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -243,5 +243,5 @@ async def test_what_would_grow(name: str, data: bytes, bundle: Path, tmp_path: P
 async def test_too_much_in_all(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes that a zip declares are added up before anything is unpacked."""
     monkeypatch.setattr(reader, "MOST_IN_ALL", 1000)
-    with pytest.raises(DamagedBundle, match="unpacks to more than a bundle may"):
+    with pytest.raises(DamagedBundle, match="or unpacks to more than"):
         check(bundle)

@@ -35,12 +35,12 @@ async def test_a_bundle_checks(bundle: Path) -> None:
     assert (10, 4, 1, 8) == (found.events, found.contents, found.erased, found.sealed_events)
     assert {"a": 4, "ß/..": 4} == {run: proof.seq for run, proof in found.proofs.items()}
     assert [
-        "that what came after the seal was neither changed nor cut off: 2 events",
-        "who erased contents, and why: the records of it are under no seal (1)",
-        "that the store has no later seal, and no other runs",
+        "that events after the signed checkpoint were not changed or removed: 2 events",
+        "who erased payloads and why: no signed checkpoint covers the erasure records (1)",
+        "that the store has no later signed checkpoint and no other runs",
         "that what was recorded is what happened",
     ] == unproved(found)
-    assert "whose key" in unproved(check(bundle))[0]
+    assert "who owns key" in unproved(check(bundle))[0]
 
 
 async def test_the_same_runs_give_the_same_bytes(bundle: Path, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_an_erasure_that_no_notice_names(named: int, tmp_path: Path) -> No
             await pack(store, ["a"], tmp_path / "better.zip")
             assert 2 == check(tmp_path / "better.zip").erased
             return
-        with pytest.raises(DamagedLog, match="event 4: its content is gone, and no notice"):
+        with pytest.raises(DamagedLog, match="event 4: its payload is missing, and no erasure record"):
             await pack(store, ["a"], tmp_path / "b.zip")
 
 
