@@ -144,7 +144,7 @@ def test_a_fork_to_another_place(refold: Refold, begun: Begun, server: Server, s
     begun(*PRICE, limits=[LIMIT], end_of_turn="wait")
     ran = refold("fork", "@last", "--say", "More.", "--base-url", "http://127.0.0.1:9/v1", "--store", store)
     assert 2 == ran.code
-    assert "no price is known for openai:x" in ran.err
+    assert "the price of openai:x is unknown" in ran.err
 
 
 UNCOUNTED = chat(piece({"content": "And now?"}, "stop"))
