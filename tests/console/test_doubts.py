@@ -180,11 +180,11 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     ]
     ran = refold("resume", "pay-1", "--store", store)
     assert 1 == ran.code
-    assert "waits for an operator to resolve c1 (outcome unknown)" in ran.err
+    assert "waits for a person to say how c1 ended" in ran.err
     assert "refold resolve pay-1 c1 {happened,did-not,unknown}" in ran.err
     ran = refold("resume", "pay-1", "--message", "It is paid.", "--store", store)
     assert 2 == ran.code
-    assert "says so, not a message" in ran.err
+    assert "use resolve() instead of a message" in ran.err
     assert "asked" == json.loads(refold("doubts", "-o", "json", "--store", store).out)["calls"][0]["standing"]
     assert 0 == refold("resolve", "pay-1", "c1", "happened", "--store", store).code
     scripted([say("Good.")])

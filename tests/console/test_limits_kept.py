@@ -104,8 +104,8 @@ def test_a_limit_ends_a_run_that_was_approved(
 @pytest.mark.parametrize(
     ("began", "price", "way_out"),
     [
-        pytest.param(PRICE, "0/0", "give that one (--price 10/30), or fork the run", id="for nothing"),
-        pytest.param((), "0/0", "leave it out, or fork the run", id="of one without a price"),
+        pytest.param(PRICE, "0/0", "pass that price (--price 10/30), or fork the run", id="for nothing"),
+        pytest.param((), "0/0", "omit the price, or fork the run", id="of one without a price"),
     ],
 )
 def test_another_price(

@@ -75,10 +75,9 @@ class Agent:
     Args:
         model: a `Model`, or a name (`openai:gpt-5-mini`, `local:smollm2-135m`).
         tools: functions made with `@tool`. Plain functions are accepted with a warning, as `at_most_once`.
-        policy: a `Policy`, plain data, or the path of a file or the name of a preset, which `REFOLD_*`
-            variables complete as on the command line.
+        policy: a `Policy`, plain data, a file or a preset's name; `REFOLD_*` variables complete the last two.
         store: an open store, or an address as for `open_store`; the default is in memory.
-        settings: sampling settings; they are recorded and passed to the model.
+        settings: sampling settings, recorded and passed to the model.
         guards: classes of additional guards that the policy may name.
         handoffs: agents that can take over a task; each is offered as a tool `transfer_to_<name>`.
         models: models for names in the policy's `retry.fallback` that need more than their name.
@@ -214,7 +213,7 @@ class Agent:
         conversation = [*self._system(), *earlier_of(messages), request]
         if messages:  # without them, the task is the first user message, which is the default
             fact = msgspec.structs.replace(fact, task=len(conversation) - 1)
-        # Composing the first fact raises errors now rather than when the run begins.
+        # Raises errors now rather than when the run begins.
         self._warn((*opening(composition.started(fact, conversation, b"", self.redactor)), *circles(self)))
         return Run(fact.run, self._runtime(seed), anew(_started(fact, conversation, self.redactor)))
 
@@ -325,7 +324,7 @@ class Agent:
         )
 
     def _child(self, work: Work, task: str | None, take_over: bool) -> Run:  # noqa: FBT001
-        """Return the run of this agent that serves a call of another; without a task, resume it from its log.
+        """Return the run that serves a call of another agent; without a task, resume it from its log.
 
         It has no labels, so that sums over labels count its cost once.
         """

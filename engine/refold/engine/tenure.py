@@ -185,7 +185,6 @@ class Tenure:
     async def up_to_date(self) -> None:
         """Take the lease anew, which marks earlier wake-ups of the run as done."""
         lease, self._lease = self._lease, None  # so that `keep` does not report it as lost meanwhile
-        lease, self._lease = self._lease, None  # `keep` is not to miss it meanwhile
         if lease is not None:
             self._lease = await self.store.lease(
                 self._run, holder=self._holder, seconds=self.seconds, over=lease.token
