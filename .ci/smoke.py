@@ -1,6 +1,6 @@
-"""Try an installed refold the way a stranger would: `smoke.py core`, then `smoke.py cli` with that extra.
+"""Try an installed refold as a new user would: `smoke.py core`, then `smoke.py cli` with that extra.
 
-Run by `.ci/run` in an environment that holds nothing but the wheel and what it depends on.
+Run by `.ci/run` in an environment with only the wheel and its dependencies.
 """
 
 import importlib
@@ -18,7 +18,7 @@ REFOLD = Path(sysconfig.get_path("scripts")) / "refold"
 
 
 def refold(*words: str, store: Path | None = None, expect: int = 0) -> str:
-    """Run the `refold` command; what it printed, stdout before stderr. Fails on another exit code."""
+    """Run the `refold` command; return stdout and stderr. Fails on another exit code."""
     env = os.environ | ({"REFOLD_STORE": str(store)} if store else {})
     done = subprocess.run([REFOLD, *words], capture_output=True, text=True, env=env, check=False, timeout=60)
     print(f"$ refold {' '.join(words)}\n{done.stdout}{done.stderr}", end="")
@@ -27,7 +27,7 @@ def refold(*words: str, store: Path | None = None, expect: int = 0) -> str:
 
 
 def imports_come_from_the_wheel() -> None:
-    """All five packages, and none of them from a clone that happens to lie about."""
+    """Check that all packages come from the wheel, not from a clone."""
     site = Path(sysconfig.get_path("purelib")).resolve()
     for package in PACKAGES:
         module = importlib.import_module(f"refold.{package}")
@@ -36,14 +36,14 @@ def imports_come_from_the_wheel() -> None:
 
 
 def a_missing_extra_is_named() -> None:
-    """Without the extra, the command says which one it wants, and no traceback."""
+    """Check that the command names the missing extra, without a traceback."""
     said = refold("--version", expect=2)
     assert "refold[cli]" in said, said
     assert "Traceback" not in said, said
 
 
 def a_run_is_recorded(store: Path) -> None:
-    """One tool call and one answer, through the public API, into a SQLite file."""
+    """Record one tool call and one response through the public API in a SQLite file."""
     from refold.engine import Agent, ScriptedModel, call, say, tool
 
     @tool(replay="read_only")
@@ -59,7 +59,7 @@ def a_run_is_recorded(store: Path) -> None:
 
 
 def core() -> None:
-    """What a plain `pip install refold` must do."""
+    """Check a plain `pip install refold`."""
     imports_come_from_the_wheel()
     a_missing_extra_is_named()
     with tempfile.TemporaryDirectory() as folder:
@@ -67,9 +67,7 @@ def core() -> None:
 
 
 def cli() -> None:
-    """What `pip install 'refold[cli]'` adds: the recorded run is whole, its decisions follow, and it has a
-    page.
-    """
+    """Check `pip install 'refold[cli]'`: verify, audit and report a recorded run."""
     assert importlib.metadata.version("refold") in refold("--version")
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "runs.db"

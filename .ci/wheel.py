@@ -1,4 +1,4 @@
-"""Check what is in the wheel: `wheel.py FILE.whl`. Every complaint is printed; one is enough to fail."""
+"""Check the files in a wheel: `wheel.py FILE.whl` prints every problem, and exits 1 if there are any."""
 
 import sys
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ PACKAGES = ("console", "engine", "importers", "reducers", "replay", "store")
 
 
 def complaints(names: frozenset[str]) -> Iterator[str]:
-    """What is wrong with a wheel that holds these files, one sentence each."""
+    """Yield the problems of a wheel with these files, one sentence each."""
     for package in PACKAGES:
         for needed in ("__init__.py", "py.typed"):
             if f"refold/{package}/{needed}" not in names:
                 yield f"refold/{package}/{needed} is missing"
-    # In a wheel too, it would hide every part of `refold` that is installed elsewhere.
+    # It would hide parts of `refold` that are installed elsewhere.
     if "refold/__init__.py" in names:
-        yield "refold/__init__.py is there; refold is a namespace and has none"
+        yield "refold/__init__.py must not exist: refold is a namespace package"
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
         yield "the licence is missing"
     for name in sorted(names):
@@ -28,7 +28,7 @@ def complaints(names: frozenset[str]) -> Iterator[str]:
 
 
 def main(wheel: str) -> int:
-    """Print the complaints about `wheel`; 0 if there are none, else 1."""
+    """Print the problems of `wheel`; return 1 if there are any."""
     with ZipFile(wheel) as archive:
         found = list(complaints(frozenset(archive.namelist())))
     for complaint in found:

@@ -1,9 +1,7 @@
-"""What the packages offer, as pages: the heads of classes and functions as their source has them, and the
-docstrings.
+"""API pages of the packages: signatures of classes and functions as in the source, and docstrings.
 
-Nothing is said twice: a type, a default or a comment beside a field stands in the code. What is no class and
-no function (a table, a union) has its line on the page docs/reference/python.md, which lists every public
-name.
+Types, defaults and comments of fields come from the code. Public names that are neither classes nor functions
+(tables, unions) are described only on docs/reference/python.md, which lists every public name.
 """
 
 import ast
@@ -18,14 +16,14 @@ PACKAGES = ("engine", "importers", "replay", "store", "reducers")
 
 
 def described(package: str) -> list[str]:
-    """The public names of a package, in the order of the alphabet, that have an entry on its page."""
+    """Return the public classes and functions of a package, sorted."""
     module = import_module(f"refold.{package}")
     names = sorted(module.__all__, key=str.lower)
     return [name for name in names if isinstance(getattr(module, name), type | FunctionType)]
 
 
 def page(package: str) -> str:
-    """The Markdown of a package's page."""
+    """Return the Markdown of a package's page."""
     module = import_module(f"refold.{package}")
     entries = [_entry(getattr(module, name), name) for name in described(package)]
     return f"# `refold.{package}`\n\n{inspect.getdoc(module)}\n\n" + "\n".join(entries)
@@ -44,11 +42,9 @@ def _function(function: FunctionType) -> str:
 
 
 def _class_head(thing: type) -> str:
-    """The first line of a class and its public fields, those of bases without an entry before them; how it is
-    made.
-    """
+    """Return the head of a class, its public fields (those of bases without entry first), and `__init__`."""
     lines, node = _parsed(thing)
-    fields = [line for base in _told_here(thing) for line in _fields(base)]
+    fields = [line for base in _bases_without_entry(thing) for line in _fields(base)]
     inside = [f"    {line}" for line in fields]
     if (
         (made := vars(thing).get("__init__"))
@@ -60,9 +56,7 @@ def _class_head(thing: type) -> str:
 
 
 def _fields(thing: type) -> Iterator[str]:
-    """The lines of a class that say its public fields, or the words of an enumeration, comments beside them
-    too.
-    """
+    """Yield the source lines of public fields or enumeration members, with their comments."""
     lines, node = _parsed(thing)
     for each in node.body if isinstance(node, ast.ClassDef) else []:
         target: ast.expr | None = each.target if isinstance(each, ast.AnnAssign) else None
@@ -73,11 +67,9 @@ def _fields(thing: type) -> Iterator[str]:
 
 
 def _methods(thing: type) -> list[FunctionType]:
-    """The public methods and properties, those of bases without an entry among them; the last definition of
-    each.
-    """
+    """Return public methods and properties, including those of bases without an entry."""
     found: dict[str, FunctionType] = {}
-    for base in _told_here(thing):
+    for base in _bases_without_entry(thing):
         for name, member in vars(base).items():
             plain = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
             if not name.startswith("_") and isinstance(plain, FunctionType):
@@ -85,10 +77,8 @@ def _methods(thing: type) -> list[FunctionType]:
     return list(found.values())
 
 
-def _told_here(thing: type) -> list[type]:
-    """The class after those of its bases in refold that have no entry of their own, from the furthest to the
-    nearest.
-    """
+def _bases_without_entry(thing: type) -> list[type]:
+    """Return the class, preceded by its refold bases without an entry, furthest first."""
     public = {
         getattr(import_module(f"refold.{package}"), name)
         for package in PACKAGES
@@ -104,7 +94,7 @@ def _parsed(thing: type | FunctionType) -> tuple[list[str], ast.stmt]:
 
 
 def _head(lines: list[str], node: ast.stmt) -> str:
-    """What stands before the body of a class or function, as it was written, decorators among it."""
+    """Return the source before the body of a class or function, with decorators."""
     assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     first = node.body[0]
     before = [

@@ -1,15 +1,14 @@
-"""The documents as a site that opens from disk, without a network: `python -m scripts.docs.build`, into site/
-or the folder named.
+"""Build the documentation site, which opens from disk: `python -m scripts.docs.build [FOLDER]` (site/).
 
-GitHub shows the same files, so nothing in them is written for the site. Here a copy of them is given what a
-site can have beside them, and Zensical makes pages of the copy:
+GitHub shows the same files, so they contain nothing specific to the site. Zensical renders a copy of them
+with these additions:
 
 - the pages of docs/reference/api, from the code; the table of public names links to them;
-- the changelog, and what a contributor reads;
-- pictures that are drawn, so that no script for them is loaded;
-- no link to a file of the sources: they are not in the site.
+- the changelog and the contributing guide;
+- diagrams as pictures, so that no script is loaded for them;
+- no links to source files, which are not in the site.
 
-Exits 1 if a page is in no part of the navigation, or if the site does not stand on its own: see `check.py`.
+Exits 1 if a page is missing in the navigation, or if the site is not self-contained: see `check.py`.
 """
 
 import os
@@ -33,9 +32,7 @@ _ROW = re.compile(r"^\| `(\w+)` \| ", re.MULTILINE)
 
 
 def main(site: Path) -> int:
-    """Make the site in `site`, which is made anew; print what is wrong with it, and return 1 if anything
-    is.
-    """
+    """Replace `site` by a new site; print its problems, and return 1 if there are any."""
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch).resolve()
         for name, text in files():
@@ -53,7 +50,7 @@ def main(site: Path) -> int:
             print(missing, file=sys.stderr)
             return 1
         tool("zensical", "build", "--strict", folder=work)
-        for name in ("404.html", "sitemap.xml"):  # for servers
+        for name in ("404.html", "sitemap.xml"):  # only needed on servers
             (work / "site" / name).unlink(missing_ok=True)
         shutil.rmtree(site, ignore_errors=True)
         shutil.move(work / "site", site)
@@ -61,7 +58,7 @@ def main(site: Path) -> int:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Each page of the site by its name under docs/, in Markdown, and each of its pictures."""
+    """Yield the name under docs/ and the text of each page (Markdown) and diagram (SVG)."""
     for path in sorted((ROOT / "docs").rglob("*.md")):
         name = path.relative_to(ROOT / "docs").as_posix()
         text = inside(path, path.read_text(encoding="utf-8"))
@@ -77,17 +74,13 @@ def files() -> Iterator[tuple[str, str]]:
 
 
 def drawn(diagram: str) -> str:
-    """A diagram as SVG, with a font that readers have in place of the one that it was measured with, which is
-    narrower.
-    """
+    """Render a diagram as SVG, with a common font that is narrower than the font it was measured with."""
     svg = tool("mmdr", "--format", "svg", "--output", "-", given=diagram)
     return svg.replace("Recursive Variable", "Arial").replace("font-size:14px", "font-size:12px")
 
 
 def tool(name: str, *words: str, folder: Path = ROOT, given: str = "") -> str:
-    """What a tool prints that is run and not imported: where it cannot be installed, this file can still be
-    checked.
-    """
+    """Run a module and return its output. It is not imported, so type checks work without it."""
     done = subprocess.run(
         [sys.executable, "-m", name, *words],
         cwd=folder,
@@ -102,7 +95,7 @@ def tool(name: str, *words: str, folder: Path = ROOT, given: str = "") -> str:
 
 
 def inside(path: Path, text: str) -> str:
-    """A page whose links lead to pages of the site; of any other, to the sources, the words are left."""
+    """Return a page with links adapted to the site; links to source files become plain text."""
     here = MORE.get(path.relative_to(ROOT).as_posix())
     page = ROOT / "docs" / here if here else path
 
@@ -121,7 +114,7 @@ def inside(path: Path, text: str) -> str:
 
 
 def linked(text: str) -> str:
-    """The page of public names, each with a link to its entry."""
+    """Link each public name to its entry."""
     parts = re.split(r"^(## `refold\.(\w+)`)$", text, flags=re.MULTILINE)
     for at in range(1, len(parts), 3):
         package, known = parts[at + 1], set(api.described(parts[at + 1]))
@@ -136,7 +129,7 @@ def linked(text: str) -> str:
 
 
 def not_in_navigation(names: set[str]) -> str:
-    """What the navigation lacks, in a sentence; empty if every page has its place."""
+    """Return an error that names pages missing in the navigation, or ""."""
     listed = set(re.findall(r'"([\w/-]+\.md)"', SETTINGS.read_text(encoding="utf-8")))
     left = sorted(names - listed)
     return f"{SETTINGS.name}: its nav lacks {', '.join(left)}" if left else ""

@@ -1,6 +1,4 @@
-"""Whether a site stands on its own: `python -m scripts.docs.check DIR` prints what is wrong with it, and
-exits 1 if anything is.
-"""
+"""Check that a site is self-contained: `python -m scripts.docs.check DIR` exits 1 and prints problems."""
 
 import re
 import sys
@@ -9,8 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-# What a browser loads by itself, by element and attribute. A link is followed by a person, and may lead
-# anywhere.
+# Attributes whose addresses a browser loads automatically. Links are not among them and may lead anywhere.
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("source", "srcset"),
           ("video", "src"), ("audio", "src"), ("object", "data"), ("use", "href")}  # fmt: skip
 _ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
@@ -18,7 +15,7 @@ _IN_STYLE = re.compile(r"""(?:url\(|@import\s+)['"]?\s*((?:https?:)?//[^'")]+)""
 
 
 class Page(HTMLParser):
-    """What a page loads, where its links lead, and the anchors that it has."""
+    """Resources, links and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -28,7 +25,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what the element says; an element that is empty comes here too."""
+        """Collect addresses and anchors of an element, including empty elements."""
         for name, value in attrs:
             if name in ("id", "name") and value:
                 self.anchors.add(value)
@@ -39,7 +36,7 @@ class Page(HTMLParser):
 
 
 def complaints(site: Path) -> Iterator[str]:
-    """What a reader of `site` without a network would miss, one sentence each."""
+    """Yield what a reader of `site` without a network would miss, one sentence each."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     if not pages:
         yield f"{site} has no page"
@@ -58,19 +55,19 @@ def complaints(site: Path) -> Iterator[str]:
 
 
 def _missing(path: Path, address: str, pages: Mapping[Path, Page]) -> str:
-    """What is not there of an address on a page; empty if all is."""
+    """Return what is wrong with an address on a page, or ""."""
     name, _, anchor = unquote(address).partition("#")
     name = name.partition("?")[0]
     there = (path.parent / name).resolve() if name else path
     if there.is_dir():
-        return "is a folder, which a browser lists and does not show"
+        return "is a folder, which a browser lists instead of a page"
     if not there.is_file():
-        return "leads nowhere"
+        return "does not exist"
     return "has no such heading" if anchor and there in pages and anchor not in pages[there].anchors else ""
 
 
 def main(folder: str) -> int:
-    """Print what is wrong with the site in `folder`; 1 if anything is."""
+    """Print the problems of the site in `folder`; return 1 if there are any."""
     found = list(complaints(Path(folder).resolve()))
     print("\n".join(found), end="\n" if found else "", file=sys.stderr)
     return 1 if found else 0

@@ -1,9 +1,8 @@
-"""Pictures of the page, to be looked at: `make screenshots`, into screenshots/, and the one that the README
-shows into docs/page.png.
+"""Screenshots of the report page: `make screenshots`, into screenshots/, and docs/page.png for the README.
 
-Four pages: a run of our own, one that was imported in which an agent deletes a folder, the first again after
-somebody edited its log, and the index over runs; each on a desk and on a telephone, in the light and in the
-dark. A Chromium is needed: REFOLD_CHROMIUM names it.
+Four pages: a run of refold, an imported run in which an agent deletes a folder, the first run with an edited
+log, and the index of runs; each on desktop and phone, in light and dark mode. Needs Chromium, named by
+REFOLD_CHROMIUM.
 """
 
 import contextlib
@@ -88,9 +87,7 @@ def bash(command: str) -> str:
 
 
 def record(store: str) -> None:
-    """A run of our own: edits, a failed call, a child run, an answer in Markdown, messages that leave the
-    window.
-    """
+    """Record a run with edits, a failed call, a child run, a Markdown response, and a full window."""
     check = Agent(model=ScriptedModel([say("All 3 tests pass.")]), name="checker", system="You run tests.")
     lines = [
         calls(("read", {"path": "src/books/close.py"}), text="I look at the function that fails first."),
@@ -112,7 +109,7 @@ def record(store: str) -> None:
 
 
 def tamper(store: str) -> None:
-    """Change what a tool returned, as somebody with the `sqlite3` shell could."""
+    """Change a tool result, as is possible with the `sqlite3` shell."""
     with contextlib.closing(sqlite3.connect(store)) as database, database:
         for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
             database.execute(f'DROP TRIGGER "{name}"')
@@ -122,13 +119,13 @@ def tamper(store: str) -> None:
 
 
 def said(*words: str, code: int = 0) -> None:
-    """Run a command of refold; exits where it ends in another way."""
+    """Run a refold command; exit if its exit code is not `code`."""
     if (found := refold(list(words))) != code:
         raise SystemExit(f"refold {' '.join(words)}: exit code {found}")
 
 
 def pages(folder: Path) -> dict[str, str]:
-    """Make the pages; the addresses of the pictures by their names."""
+    """Make the pages; return the addresses to photograph, by name."""
     good, bad = str(folder / "runs.db"), str(folder / "damaged.db")
     record(good)
     shutil.copy(good, bad)
@@ -150,14 +147,12 @@ def pages(folder: Path) -> dict[str, str]:
 def shoot(
     browser: Any, address: str, picture: Path, size: ViewportSize, scheme: Literal["dark", "light"] = "light"
 ) -> None:
-    """Take one picture, once the page has checked its chain; on a telephone of a run another with an event
-    before it.
-    """
+    """Take one screenshot once the page has checked its chain; on a phone, another with an open event."""
     tab = browser.new_page(viewport=size, color_scheme=scheme)
     tab.goto(address)
     if not address.endswith("index.html"):
         tab.wait_for_selector("[data-chain]:not([data-chain=checking])")
-    tab.wait_for_timeout(200)  # the timeline is drawn a frame later
+    tab.wait_for_timeout(200)  # the timeline renders a frame later
     tab.screenshot(path=picture)
     if tab.is_visible("[data-axis=time]") and "#" not in address:
         tab.click("[data-axis=time]")
@@ -167,18 +162,16 @@ def shoot(
         tab.click("[data-mode=turns]")
     if size == TELEPHONE and (row := tab.query_selector(".row.call.selected, .row.selected ~ .row.call")):
         row.click()
-        tab.wait_for_timeout(400)  # the sheet comes up
+        tab.wait_for_timeout(400)  # the sheet animates
         tab.screenshot(path=picture.with_stem(f"{picture.stem}-event"))
     tab.close()
 
 
 def main(folder: Path, readme: Path) -> None:
-    """Write the pictures into a folder, and the README's to its file; exits with what went wrong, if anything
-    did.
-    """
+    """Write the screenshots to a folder, and the README's to its file; exit with an error if one fails."""
     path = os.environ.get("REFOLD_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:
-        raise SystemExit("no Chromium here: install it, or name it in REFOLD_CHROMIUM")
+        raise SystemExit("Chromium not found: install it, or set REFOLD_CHROMIUM")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         addresses = pages(Path(made))

@@ -105,7 +105,7 @@ def test_nor_by_python(
 ) -> None:
     """Whoever has the engine is refused as the command is, and the run is nobody's to take up afterwards."""
     before = standing(refold, store)
-    with pytest.raises(RunImported, match="go on from it in a fork"):
+    with pytest.raises(RunImported, match="continue it in a fork"):
         in_store(store, lambda opened: act(opened, imported))
     assert before == standing(refold, store)
 

@@ -104,8 +104,8 @@ def test_a_limit_ends_a_run_that_was_approved(
 @pytest.mark.parametrize(
     ("began", "price", "way_out"),
     [
-        pytest.param(PRICE, "0/0", "give that one (--price 10/30), or fork the run", id="for nothing"),
-        pytest.param((), "0/0", "leave it out, or fork the run", id="of one without a price"),
+        pytest.param(PRICE, "0/0", "pass that price (--price 10/30), or fork the run", id="for nothing"),
+        pytest.param((), "0/0", "omit the price, or fork the run", id="of one without a price"),
     ],
 )
 def test_another_price(
@@ -144,7 +144,7 @@ def test_a_fork_to_another_place(refold: Refold, begun: Begun, server: Server, s
     begun(*PRICE, limits=[LIMIT], end_of_turn="wait")
     ran = refold("fork", "@last", "--say", "More.", "--base-url", "http://127.0.0.1:9/v1", "--store", store)
     assert 2 == ran.code
-    assert "no price is known for openai:x" in ran.err
+    assert "the price of openai:x is unknown" in ran.err
 
 
 UNCOUNTED = chat(piece({"content": "And now?"}, "stop"))

@@ -55,20 +55,20 @@ BAD = [
     pytest.param("p.toml", "limits = [\n  x", "line 2, column 3", id="toml: bad syntax"),
     pytest.param("p.toml", "batch = 1\nbatch = 2\n", "line 2", id="toml: a key twice"),
     pytest.param("p.json", '{"limits": 1,}', "line 1, column 14", id="json: bad syntax"),
-    pytest.param("p.json", '{"batch": 1, "batch": 2}', "'batch' stands twice", id="json: a key twice"),
+    pytest.param("p.json", '{"batch": 1, "batch": 2}', "'batch' is listed twice", id="json: a key twice"),
     pytest.param("p.json", "[1]", "a policy is a mapping", id="json: no mapping"),
     pytest.param("p.json", "[" * 100_000, "nested too deeply", id="json: a pit"),
     pytest.param("p.json", '{"schema": "refold/v1", "limits": [{"type": "cost", "value": -1}]}', "limits[0].value: expected a number >= 0, got -1", id="json: less than nothing"),
     pytest.param("p.json", '{"schema": "refold/v1", "limits": [{"type": "step", "value": -1}]}', "limits[0].value: expected a whole number >= 0, got -1", id="json: fewer than none"),
     pytest.param("p.json", '{"schema": "refold/v1", "limits": [{"type": "time", "value": NaN}]}', "limits[0].value: expected a finite number", id="json: not a number"),
     pytest.param("p.yaml", "limits: [", "line 1, column 10", id="yaml: bad syntax"),
-    pytest.param("p.yaml", "batch: a\nlimits: []\nbatch: b\n", "'batch' stands twice; keep one (at line 3, column 1)", id="yaml: a key twice"),
-    pytest.param("p.yaml", "a: &a [1]\nb: *a\n", "alias; write its value out (at line 2, column 4)", id="yaml: an alias"),
-    pytest.param("p.yaml", "a: !!int\n", "is no YAML: not of the type 'int' (at line 1, column 4)", id="yaml: no number"),
-    pytest.param("p.yaml", "a: !!bool maybe\n", "not of the type 'bool' (at line 1", id="yaml: neither true nor false"),
-    pytest.param("p.yaml", "a: !!timestamp x\n", "not of the type 'timestamp' (at line 1", id="yaml: no time"),
-    pytest.param("p.yaml", "a: !!map [1]\n", "is no YAML: what its tag calls a mapping is none", id="yaml: no mapping"),
-    pytest.param("p.yaml", "a: !!python/object/apply:os.system [id]\n", "is no YAML", id="yaml: an object"),
+    pytest.param("p.yaml", "batch: a\nlimits: []\nbatch: b\n", "'batch' is listed twice; keep one (at line 3, column 1)", id="yaml: a key twice"),
+    pytest.param("p.yaml", "a: &a [1]\nb: *a\n", "alias; write out its value (at line 2, column 4)", id="yaml: an alias"),
+    pytest.param("p.yaml", "a: !!int\n", "is not valid YAML: not of type 'int' (at line 1, column 4)", id="yaml: no number"),
+    pytest.param("p.yaml", "a: !!bool maybe\n", "not of type 'bool' (at line 1", id="yaml: neither true nor false"),
+    pytest.param("p.yaml", "a: !!timestamp x\n", "not of type 'timestamp' (at line 1", id="yaml: no time"),
+    pytest.param("p.yaml", "a: !!map [1]\n", "is not valid YAML: a value tagged as a mapping is not one", id="yaml: no mapping"),
+    pytest.param("p.yaml", "a: !!python/object/apply:os.system [id]\n", "is not valid YAML", id="yaml: an object"),
     pytest.param("p.yaml", "schema: refold/v1\nlimit: 3\n", "limit: unknown key", id="an unknown key"),
     pytest.param("p.yaml", "# nothing yet\n", "schema: missing; add the line schema: refold/v1", id="yaml: no schema"),
     pytest.param("p.toml", "", 'schema: missing; add the line schema = "refold/v1"', id="toml: no schema"),
@@ -78,11 +78,11 @@ BAD = [
     pytest.param("p.toml", TOML + "null = 3\n", "null: expected a list of paths", id="toml: null, no list"),
     pytest.param("p.toml", TOML + 'null = ["near", 3]\n', "null[1]: expected the path", id="toml: null, no path"),
     pytest.param("p.toml", TOML + 'null = ["near."]\n', "got 'near.'", id="toml: null, half a path"),
-    pytest.param("p.toml", TOML + 'null = ["batch"]\nbatch = "parallel"\n', "does not give, got 'batch'", id="toml: null and given"),
+    pytest.param("p.toml", TOML + 'null = ["batch"]\nbatch = "parallel"\n', "does not set, got 'batch'", id="toml: null and given"),
     pytest.param("p.toml", TOML + 'null = ["limits[0].value"]\n', "got 'limits[0].value'", id="toml: null in no list"),
     pytest.param("p.toml", TOML + 'null = ["batch.x"]\nbatch = "parallel"\n', "got 'batch.x'", id="toml: null in a text"),
     pytest.param("p.toml", TOML + 'null = ["nearr"]\n', "nearr: unknown key", id="toml: null of nothing known"),
-    pytest.param("p.txt", "", "expected a file that ends in .toml", id="another suffix"),
+    pytest.param("p.txt", "", "expected a file ending in .toml", id="another suffix"),
 ]  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_a_file_that_is_no_policy(tmp_path: Path) -> None:
     """A file of megabytes is not even parsed."""
     (tmp_path / "p.json").write_bytes(b" " * (1 << 21))
-    with pytest.raises(PolicyFileError, match="too large for a policy"):
+    with pytest.raises(PolicyFileError, match="the maximum for a policy"):
         read_policy(tmp_path / "p.json", BUILTIN)
 
 

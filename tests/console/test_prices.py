@@ -98,8 +98,8 @@ def test_what_a_table_says(tmp_path: Path, usage: Usage, cost: int | None) -> No
         pytest.param("p.yaml", "m: 3", "m: expected dollars for a million tokens", id="one number"),
         pytest.param("p.json", "[]", "expected a line for each model", id="no mapping"),
         pytest.param("p.json", "{}", "expected a line for each model", id="an empty one"),
-        pytest.param("p.json", "{", "is no JSON", id="no JSON"),
-        pytest.param("p.txt", "", "expected a file that ends in", id="another kind of file"),
+        pytest.param("p.json", "{", "is not valid JSON", id="no JSON"),
+        pytest.param("p.txt", "", "expected a file ending in", id="another kind of file"),
         pytest.param("p.json", None, "cannot be read", id="no file"),
     ],
 )  # fmt: skip

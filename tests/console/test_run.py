@@ -279,7 +279,7 @@ def test_a_tool_that_has_changed(
     mine(parameter, replay)
     ran = refold("resume", "@last", "--message", "x", "--tools", "mine:act", "--store", store)
     assert (2, "") == (ran.code, ran.out)
-    assert "the tool act has another schema, replay class or agent now" in ran.err
+    assert "the schema, replay class or agent of the tool act has changed" in ran.err
     assert before == refold("show", "@last", "--raw", "--store", store).out
 
 

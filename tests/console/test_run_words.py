@@ -114,7 +114,7 @@ TOOL = "@__import__('refold.engine').engine.tool(replay='read_only')"
     [
         pytest.param((TOOL, "", TOOL), ["feed", "wash"], "", id="its tools"),
         pytest.param(("", "", TOOL), ["wash"], "", id="its tools, and no functions beside them"),
-        pytest.param(("", "", ""), ["feed", "wash"], "tools without @tool: feed, wash: ", id="its functions"),
+        pytest.param(("", "", ""), ["feed", "wash"], "tools without @tool: feed, wash. ", id="its functions"),
     ],
 )
 def test_a_whole_module_of_tools(

@@ -324,7 +324,7 @@ def test_a_message_left_to_a_worker(refold: Refold, scripted: Scripted, store: P
     assert "waits for a worker" in refold("ls", "--store", store).out
     ran = refold("resume", waiting, "--message", "Twice.", "--detach", "--store", store)
     assert 2 == ran.code
-    assert "takes a message only in WAITING_FOR_INPUT" in ran.err
+    assert "accepts a message only in WAITING_FOR_INPUT" in ran.err
 
 
 @pytest.mark.usefixtures("here")

@@ -110,7 +110,7 @@ PAGE = '<html><head>{head}</head><body><h1 id="top">A page</h1>{body}</body></ht
             "", '<img src="https://a.example/x.png">', "loads https://a.example/x.png", id="picture"
         ),
         pytest.param(
-            "", '<a href="other.html">x</a>', "other.html leads nowhere", id="a page that is not there"
+            "", '<a href="other.html">x</a>', "other.html does not exist", id="a page that is not there"
         ),
         pytest.param(
             "", '<a href="#end">x</a>', "#end has no such heading", id="a heading that is not there"

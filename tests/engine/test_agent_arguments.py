@@ -105,8 +105,8 @@ def test_a_preset_by_its_name() -> None:
         pytest.param(
             "p.yaml", "limits: []\n", "schema: missing; add the line schema: refold/v1", id="no schema"
         ),
-        pytest.param("p.txt", "", "expected a file that ends in .toml", id="another suffix"),
-        pytest.param("p.toml", "schema = ", "is no TOML: ", id="no TOML"),
+        pytest.param("p.txt", "", "expected a file ending in .toml", id="another suffix"),
+        pytest.param("p.toml", "schema = ", "is not valid TOML: ", id="no TOML"),
     ],
 )
 def test_a_policy_file_that_cannot_work(name: str, text: str | None, says: str, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_policy_file_that_cannot_work(name: str, text: str | None, says: str, 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_policy_file_that_no_system_can_name(name: str, kind: type[Any]) -> None:
     """A path with a NUL or a lone surrogate is refused as a file, and is displayed escaped."""
-    with pytest.raises(PolicyFileError, match="no file can have such a name; name another") as caught:
+    with pytest.raises(PolicyFileError, match="the file name is not valid; use another") as caught:
         agent(policy=kind(name))
     assert ascii(name) in str(caught.value)
 
@@ -219,6 +219,7 @@ def test_the_variable_of_the_command_line_counts_from_python_too(monkeypatch: py
 def test_terms_beside_a_model_that_is_made(what: str) -> None:
     """What belongs to a server is refused beside a model object, and the way out is named."""
     with pytest.raises(
-        WrongUse, match=rf"{what}: expected none beside a model.*a ScriptedModel has no {what}; leave it out"
+        WrongUse,
+        match=rf"{what}: expected None beside a model object.*; ScriptedModel has no {what}; leave it out",
     ):
         agent(**{what: 5})

@@ -202,10 +202,10 @@ async def test_answers_that_are_refused_before_anything_is_recorded() -> None:
         run.answer({"c2": ("edit", "[1]")})
     with pytest.raises(WrongUse, match="that JSON can write"):
         run.answer({"c2": ("edit", {"what": {1, 2}})})
-    with pytest.raises(WrongUse, match=r"answer\(\) says so"):
+    with pytest.raises(WrongUse, match=r"use answer\(\) instead"):
         run.send("Go on.")
     run.answer({"c2": "approve"})
-    with pytest.raises(WrongUse, match="has its answer already"):
+    with pytest.raises(WrongUse, match="has an answer already"):
         run.answer({"c2": "reject"})
     assert before == await kinds(world.store, "r")
     assert "COMPLETED" == (await run.result()).state

@@ -324,7 +324,7 @@ async def test_whoever_watches_the_parent_can_watch_its_children() -> None:
                 handoffs=[Agent(model=Unpriced([]), name="free")],
                 policy={"limits": [{"type": "cost", "value": 1}]},
             ),
-            (PolicyError, "no price is known"),
+            (PolicyError, "the price of scripted is unknown"),
             id="a cost limit that a child without a price escapes",
         ),
     ],

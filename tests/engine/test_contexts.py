@@ -29,7 +29,7 @@ def test_a_share_of_what_nobody_knows_is_refused() -> None:
     with pytest.raises(PolicyError) as caught:
         Agent(model=ScriptedModel([]), policy=SHARE)
     assert "history[0].when.tokens" == caught.value.path
-    assert "the context of scripted is not known; write a number of tokens instead" in str(caught.value)
+    assert "the context of scripted is unknown; write a number of tokens instead" in str(caught.value)
     with pytest.raises(PolicyError, match="history"):
         Agent(model=ScriptedModel([]), policy={"preset": "hermes"})
     Agent(model=ScriptedModel([], context=4096), policy=SHARE)

@@ -176,7 +176,7 @@ async def test_a_tool_that_knows(
         pytest.param(shrugs, "the ledger is closed", id="it says so"),
         pytest.param(
             sees_nothing,
-            "the tool found no effect (no entry), but an earlier attempt may still act: only DidNot(final=True) rules that out",
+            "the tool found no effect (no entry), but an earlier attempt may still take effect: only DidNot(final=True) rules that out",
             id="it sees no effect yet",
         ),
         pytest.param(breaks, "OSError: the line is dead", id="it raises"),
@@ -272,7 +272,7 @@ async def test_days_later() -> None:
     bank, store = Bank("after"), MemoryStore()
     run = await crashed(bank, store, "ask", "at_most_once")
     assert "WAITING_FOR_INPUT" == (await run.result()).state
-    with pytest.raises(WrongUse, match="asks how calls c1 ended"):
+    with pytest.raises(WrongUse, match="waits for the outcome of calls c1"):
         run.send("go on")
     with pytest.raises(WrongUse, match=r"'c2' is not in doubt \(calls in doubt: c1\)"):
         run.resolve("c2", "happened")

@@ -263,7 +263,7 @@ async def test_a_run_that_stands_where_a_child_belongs_is_not_taken_for_it() -> 
     store = MemoryStore()
     await Agent(model=ScriptedModel([say("Mine.")]), store=store).start("x", run_id=CHILD).result()
     before = await records_of(store, CHILD)
-    with pytest.raises(WrongUse, match="is another's"):
+    with pytest.raises(WrongUse, match="is reserved for call c1 of run p"):
         await boss(hand_on(), to=[writer()], store=store).start("Go.", run_id=PARENT).result()
     assert before == await records_of(store, CHILD)
 
@@ -288,7 +288,7 @@ async def test_a_child_that_waits_for_a_person_leaves_the_call_open() -> None:
     result = await run.result()
     assert "WAITING_FOR_TOOL" == result.state
     assert (CHILD,) == open_children(run.state)
-    assert f"a child run waits for a person: {CHILD}" == result.outcome.reason
+    assert f"a child run waits for an operator: {CHILD}" == result.outcome.reason
     assert "c2" == (await the(ToolReturned, store)).call
     await all_sound(store)
 

@@ -44,7 +44,7 @@ async def test_plain_functions_are_tools_that_are_not_repeated() -> None:
         return f"spent {cents}"
 
     with pytest.warns(
-        UserWarning, match=r"tools without @tool: look, spend: .* in doubt after a crash .*@tool\(replay="
+        UserWarning, match=r"tools without @tool: look, spend\. .*; after a crash .*@tool\(replay="
     ) as said:
         agent = Agent(
             ScriptedModel([call("look", path="a"), say("It is there.")]), tools=[look, guess, spend]
@@ -64,7 +64,7 @@ def test_a_function_is_warned_of_once() -> None:
         """Feel."""
         return ""
 
-    with pytest.warns(UserWarning, match="tools without @tool: feel: "):
+    with pytest.warns(UserWarning, match=r"tools without @tool: feel\. "):
         Agent(ScriptedModel([]), tools=[feel])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -79,11 +79,11 @@ any_say: Callable[..., Any] = say
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        pytest.param(lambda: of(None), "model: expected a model, or its name as in 'openai:gpt-5-mini', got None", id="no model"),
+        pytest.param(lambda: of(None), "model: expected a model, or a name such as 'openai:gpt-5-mini', got None", id="no model"),
         pytest.param(lambda: of(3), "model: .* got 3", id="a number as a model"),
         pytest.param(lambda: of(look), "model: .* got the function look", id="a function as a model"),
-        pytest.param(lambda: of([say("hi")]), r"model: .*; a script is ScriptedModel\(\[\.\.\.\]\)", id="a script as a model"),
-        pytest.param(lambda: of(ScriptedModel), r"got the class ScriptedModel; make one of it", id="a class as a model"),
+        pytest.param(lambda: of([say("hi")]), r"model: .*; write a script as ScriptedModel\(\[\.\.\.\]\)", id="a script as a model"),
+        pytest.param(lambda: of(ScriptedModel), r"got the class ScriptedModel; create an instance", id="a class as a model"),
         pytest.param(lambda: of("Say hello."), "model 'Say hello.': expected provider:model", id="the task as a model"),
         pytest.param(lambda: scripted(["hello"]), r"script\[0\]: expected an answer, .* got 'hello'; write say\('hello'\)", id="a text in a script"),
         pytest.param(lambda: scripted("hello"), "script: expected a list", id="a text as a script"),
@@ -104,7 +104,7 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: agent(tools=None), "tools: expected a list", id="None as tools"),
         pytest.param(lambda: agent(tools={"look": look}), "tools: expected a list", id="a dict of tools"),
         pytest.param(lambda: agent(tools=[3]), r"tools\[0\]: expected a tool or a function, got 3", id="a number as a tool"),
-        pytest.param(lambda: agent(tools=[look("a")]), r"tools\[0\]: .*; give the function itself", id="what a function returned"),
+        pytest.param(lambda: agent(tools=[look("a")]), r"tools\[0\]: .*; pass the function itself", id="what a function returned"),
         pytest.param(lambda: agent(tools=[agent(name="a")]), r"tools\[0\]: .* got an Agent; .* handoffs=", id="an agent as a tool"),
         pytest.param(lambda: agent(tools=[lambda: 1]), "a lambda has none: write a function with def", id="a lambda"),
         pytest.param(lambda: agent(tools=[functools.partial(look, "a")]), "got a partial; write a function", id="a partial"),
@@ -126,10 +126,10 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: tool(taking(dict[tuple[int, int], int])), "parameter it: .*; take a list of pairs", id="an argument with keys that are tuples"),
         pytest.param(lambda: tool(taking(Desk)), "parameter it: .* Desk is none that JSON knows; take text", id="an argument of a class"),
         pytest.param(
-            lambda: agent(policy="gaurdrails"), "gaurdrails: no file and no preset .*'guardrails'", id="a preset misspelt"
+            lambda: agent(policy="gaurdrails"), "gaurdrails: no file or preset .*'guardrails'", id="a preset misspelt"
         ),
         pytest.param(
-            lambda: agent(policy="mine"), "mine: expected a file that ends in .*, or a preset: ", id="no preset and no file"
+            lambda: agent(policy="mine"), "mine: expected a file ending in .*, or a preset: ", id="no preset and no file"
         ),
         pytest.param(lambda: agent(policy=[]), r"a policy is a mapping, got \[\]", id="a list as a policy"),
         pytest.param(lambda: agent(policy=Path("a.yaml")), "a.yaml: cannot be read", id="a file that is not there"),

@@ -132,7 +132,7 @@ async def test_a_long_run_is_forked_at_every_place() -> None:
 async def test_a_place_where_no_log_can_be_cut(store: MemoryStore, at: int) -> None:
     """A cut within one group of decisions or after the end is refused with the reason."""
     heads = [run async for chunk in store.runs() for run, _ in chunk]
-    with pytest.raises(WrongUse, match=r"decided together|has ended there"):
+    with pytest.raises(WrongUse, match=r"decided together|run ended there"):
         await agent(store).fork("r", at).result()
     with pytest.raises(NoCut) as caught:
         await cut(store, "r", at)
@@ -183,7 +183,7 @@ async def test_a_reconciler_in_a_fork() -> None:
         log = await log_of(opened, "f")
         doubts = [(each.doubt, each.content) for each in log if isinstance(each, DoubtResolved)]
         assert [Doubt.UNKNOWN] == [doubt for doubt, _ in doubts]
-        assert "run r, which began the call, may still do it" in str(doubts[0][1])
+        assert "run r, which started the call, may still complete it" in str(doubts[0][1])
         await sound(opened, "f")
 
 
@@ -325,7 +325,7 @@ async def test_a_policy_that_the_model_cannot_follow(store: MemoryStore) -> None
     await (
         Agent(model=ScriptedModel([say("Hm.")]), store=store, policy=policy).start("Go.", run_id="p").result()
     )
-    with pytest.raises(PolicyError, match="no price"):
+    with pytest.raises(PolicyError, match="the price of scripted is unknown"):
         await Agent(model=unpriced, store=store).fork("p", 2).result()
 
 
@@ -369,7 +369,7 @@ async def test_an_id_that_is_taken(store: MemoryStore) -> None:
     await agent(store, say("Hm.")).start("Else.", run_id="other").result()
     for run in ("r", "other"):
         before = await store.head(run)
-        with pytest.raises(RunExists, match=f"there is a run '{run}' in this store already"):
+        with pytest.raises(RunExists, match=f"the store has a run '{run}' already"):
             await agent(store).fork("r", 8, fork_id=run).result()
         assert before == await store.head(run)
 

@@ -163,7 +163,9 @@ async def test_a_message_for_a_run_that_does_not_wait_is_refused() -> None:
     """`send` to a run that is not waiting raises `NotWaiting`, which says what it is doing."""
     run = Agent(model=ScriptedModel([say("Done.")])).start("Do it.", run_id="r")
     await run.result()
-    with pytest.raises(NotWaiting, match="run r is COMPLETED: it takes a message only in WAITING_FOR_INPUT"):
+    with pytest.raises(
+        NotWaiting, match="run r is COMPLETED: it accepts a message only in WAITING_FOR_INPUT"
+    ):
         run.send("hello?")
 
 
@@ -301,7 +303,7 @@ async def test_failures_of_a_run_are_raised_again_each_time() -> None:
     await Agent(model=ScriptedModel([say("So.")]), store=store).start("Do it.", run_id="r").result()
     run = Agent(model=ScriptedModel([say("So.")]), store=store).start("Do it.", run_id="r")
     for _ in range(2):
-        with pytest.raises(Exception, match="there is a run 'r' in this store already") as caught:
+        with pytest.raises(Exception, match="the store has a run 'r' already") as caught:
             await run.result()
         assert not isinstance(caught.value, ModelError)
     assert [] == seen
@@ -315,7 +317,7 @@ async def test_a_second_answer_to_one_question_is_refused() -> None:
     run = Agent(model=model, policy=TALK, store=store).start("Do it.", run_id="r")
     await run.result()
     run.send("me")
-    with pytest.raises(WrongUse, match="run r has its answer already"):
+    with pytest.raises(WrongUse, match="run r has an answer already"):
         run.send("me, again")
     assert "Ah." == (await run.result()).outcome.text
     run.send("goodbye")

@@ -175,7 +175,7 @@ async def test_an_answer_with_too_many_calls_ends_the_run() -> None:
     result = await Agent(model=ScriptedModel([reply]), tools=[look], store=store, policy=ONCE).run(
         "Go.", run_id="r"
     )
-    said = f"the response has {MOST_CALLS + 1} tool calls; at most {MOST_CALLS} are taken"
+    said = f"the response has {MOST_CALLS + 1} tool calls; the maximum is {MOST_CALLS}"
     assert ("provider:other", said) == (result.outcome.code, result.outcome.provider_error)
     assert ([], Usage(input=7, output=9)) == (done, result.usage)
     await assert_sound(store, "r")
@@ -338,7 +338,7 @@ async def test_a_resumed_run_is_asked_at_the_same_address() -> None:
     agent = Agent(model=Somewhere([say("what now?")]), policy={"end_of_turn": "wait"}, store=store)
     run = agent.start("private words")
     await run.result()
-    with pytest.raises(WrongUse, match=r"asked its model at http://127\.0\.0\.1:1"):
+    with pytest.raises(WrongUse, match=r"sent its requests to http://127\.0\.0\.1:1"):
         await Agent(model=ScriptedModel([]), store=store).resume(run.id).result()
 
 

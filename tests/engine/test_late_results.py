@@ -130,4 +130,4 @@ async def test_a_result_that_cannot_be_kept_is_warned_of(
         await asked.wait()
 
     await anyio.to_thread.run_sync(partial(anyio.run, main, backend=anyio_backend_name))
-    assert "run r: a result that came late could not be kept: " in caplog.text
+    assert "run r: a late result could not be recorded: " in caplog.text

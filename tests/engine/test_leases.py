@@ -259,7 +259,7 @@ def test_somebody_else_may_answer_while_an_engine_stays_for_the_time_of_a_person
             ).resume("r")
             other.answer({"c1": "approve"})
             assert (await other.result()).state is AgentState.COMPLETED
-        assert ["run r was taken on by another engine; `refold show r` tells how it stands"] == said
+        assert ["run r was continued by another engine; see `refold show r`"] == said
         assert await sound(store, "r")
 
     virtual.in_no_time(main)

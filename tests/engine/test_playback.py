@@ -238,5 +238,5 @@ async def test_the_first_other_decision_is_named() -> None:
         },
         model="another",
     )
-    with pytest.raises(Diverged, match="event 1: run_started now"):
+    with pytest.raises(Diverged, match="event 1 diverges: recorded run_started"):
         await recording.play(MemoryStore())

@@ -49,4 +49,4 @@ def test_agents_that_hand_on_in_a_circle(
     agent.add_handoffs(agent)
     with caplog.at_level(logging.WARNING, logger="refold.policy"):
         agent.run_sync("go")
-    assert expected == sum("hand on in a circle" in said for said in caplog.messages)
+    assert expected == sum("hand on a task in a cycle" in said for said in caplog.messages)

@@ -259,7 +259,7 @@ async def test_resuming_without_its_tools_is_refused() -> None:
     """An agent that lacks tools that the run was offered is told which, and nothing is written."""
     store = MemoryStore()
     await interrupted(store, 9)
-    with pytest.raises(WrongUse, match="run r1 was offered the tool act, which this agent lacks"):
+    with pytest.raises(WrongUse, match="run r1 has the tool act, which this agent lacks"):
         await runs.agent((), store=store, tools=[runs.look]).resume(runs.RUN).result()
     assert 9 == (await store.head(runs.RUN)).seq
 
@@ -284,7 +284,7 @@ async def test_resuming_with_a_tool_of_another_kind_is_refused() -> None:
     store = MemoryStore()
     await interrupted(store, 9)
     tools = [changed, runs.look]
-    with pytest.raises(WrongUse, match="the tool act has another schema, replay class or agent"):
+    with pytest.raises(WrongUse, match="the schema, replay class or agent of the tool act has changed"):
         await Agent(model=ScriptedModel([]), tools=tools, store=store).resume(runs.RUN).result()
 
 

@@ -70,7 +70,7 @@ def test_a_policy_made_in_python_is_checked_as_well() -> None:
 
 def test_a_cost_limit_without_a_price_is_refused() -> None:
     """A limit on money that nobody can count is refused, naming the limit and the model."""
-    with pytest.raises(PolicyError, match=r"limits\[1\]: a cost limit, but no price is known for streaming"):
+    with pytest.raises(PolicyError, match=r"limits\[1\]: the price of streaming is unknown"):
         Agent(
             model=StreamingModel(priced=False),
             policy={"limits": [{"type": "step", "value": 1}, {"type": "cost", "value": 1}]},
@@ -80,7 +80,7 @@ def test_a_cost_limit_without_a_price_is_refused() -> None:
 
 def test_two_tools_of_one_name_are_refused() -> None:
     """Tools that a model could not tell apart are refused."""
-    with pytest.raises(WrongUse, match="two tools are called 'look'"):
+    with pytest.raises(WrongUse, match="two tools are named 'look'"):
         Agent(model=ScriptedModel([]), tools=[runs.look, runs.look])
 
 
@@ -248,7 +248,7 @@ async def test_a_run_id_that_is_taken_is_refused() -> None:
     store = MemoryStore()
     await Agent(model=ScriptedModel([say("Done.")]), store=store).start("Do it.", run_id="r").result()
     head = await store.head("r")
-    with pytest.raises(Exception, match="there is a run 'r' in this store already"):
+    with pytest.raises(Exception, match="the store has a run 'r' already"):
         await Agent(model=ScriptedModel([say("Done.")]), store=store).start("Do it.", run_id="r").result()
     assert head == await store.head("r")
 

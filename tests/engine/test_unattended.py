@@ -116,7 +116,7 @@ async def test_only_what_is_new_or_was_said_can_be_left_to_a_worker() -> None:
     store, world = MemoryStore(), World()
     run = world.agent(store).start("Do it.", run_id="r")
     await run.result()
-    with pytest.raises(WrongUse, match="run r: there is nothing to record, or it is driven here already"):
+    with pytest.raises(WrongUse, match="run r: nothing to record, or this engine drives it already"):
         await run.detach()
     with pytest.raises(WrongUse, match="nothing to record"):
         await world.agent(store).resume("r").detach()
@@ -134,7 +134,7 @@ async def test_a_message_for_a_run_that_waits_for_none_is_refused_though_it_was_
     before = await store.head("r")
     saying = unattended(store, "r")
     saying.send("Hello?")
-    with pytest.raises(WrongUse, match="run r asks whether calls c1 may run"):
+    with pytest.raises(WrongUse, match="run r waits for approval of calls c1"):
         await saying.detach()
     assert before.seq <= (await store.head("r")).seq <= before.seq + 1  # the resumption, at most
     assert await sound(store, "r")

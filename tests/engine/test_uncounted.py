@@ -44,7 +44,7 @@ async def test_what_nobody_knows_ends_the_run(reply: Reply, policy: dict[str, An
     assert code == result.outcome.code
     assert (await audit(store, "r")).clean
     if code != "end_turn":
-        with pytest.raises(LimitError, match=r"cannot be kept: .* and nobody knows how much more of "):
+        with pytest.raises(LimitError, match=r"cannot be checked, usage unknown: at least .* of "):
             result.raise_for_limit()
 
 

@@ -139,7 +139,7 @@ async def overloaded(request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
 @pytest.mark.parametrize(
     ("stream", "failure", "partial", "said"),
     [
-        pytest.param(broken_off, "stream_broken", "Half", "without a last word", id="closes without a word"),
+        pytest.param(broken_off, "stream_broken", "Half", "without a Reply", id="closes without a word"),
         pytest.param(promise_broken, "other", "Half", "ZeroDivisionError: oh", id="raises what it may not"),
         pytest.param(overloaded, "overloaded", "", "no", id="fails before the first word"),
     ],

@@ -84,7 +84,7 @@ def test_a_run_that_a_worker_cannot_drive_is_left_to_others_and_holds_up_nobody(
         with anyio.move_on_after(90):
             await Worker(store, world.agent(store), tell=news.append).run()
         failed = [each for each in news if isinstance(each, Failed)]
-        problem = "run other is one of the agent 'stranger', which this worker does not have"
+        problem = "run other needs the agent 'stranger', which this worker does not have"
         assert [("other", problem, False)] * 2 == [(each.run, each.problem, each.lost) for each in failed]
         assert await state_of(store, "r") is AgentState.COMPLETED
         assert ("other",) == tuple(await store.due(9))
@@ -203,7 +203,7 @@ def test_when_a_child_run_was_answered_elsewhere_its_parent_is_taken_up() -> Non
         store, world = virtual.store(), World()
         begun = boss_of(store, world, call("worker", task="Do it."))
         resting = await begun.start("Have it done.", run_id="r").result()
-        assert "a child run waits for a person" in resting.outcome.reason
+        assert "a child run waits for an operator" in resting.outcome.reason
         child = await child_of(store)
         answering = unattended(store, child)
         answering.answer({"c1": "approve"})

@@ -1,4 +1,4 @@
-"""An agent: a model, tools and a policy, and the runs that are started with them."""
+"""Agents: a model with tools and a policy, from which runs are started, resumed and forked."""
 
 import hashlib
 import logging
@@ -70,22 +70,23 @@ _LOGGER = logging.getLogger("refold.policy")
 
 
 class Agent:
-    """What runs are started with.
+    """A model with tools and a policy, from which runs are started.
 
-    `model` is a `Model` or a name (`openai:gpt-5-mini`, `local:smollm2-135m`). Of a name, `base_url` is the
-    address of the server, by default that in `REFOLD_BASE_URL`, else the vendor's; `timeout` is for how many
-    seconds its connection may stay silent, `price` what you pay there, in dollars per million tokens read and
-    written. `tools` are made with `@tool`; a plain function is taken too, as one whose calls are not repeated
-    (`at_most_once`), with a warning. `policy` is a `Policy` or plain data, or the path of a file or the name
-    of a preset, which `REFOLD_*` variables fill up as on the command line. `store` is a store that you keep,
-    or its address as for `open_store`; without one, runs are kept in memory for as long as the agent lives.
-    `settings` are sampling settings, recorded and handed to the model. `guards` are classes of further guards
-    that the policy may name. `handoffs` are agents to whom a task can be handed on: each is offered as a tool
-    `transfer_to_<name>`. `models` are those that the policy's `retry.fallback` names, where the name alone
-    does not say enough. `clock` makes a run's clock. `lease` is for how many seconds a run belongs to an
-    engine that gives no sign of life: after that, others take it over.
+    Args:
+        model: a `Model`, or a name (`openai:gpt-5-mini`, `local:smollm2-135m`).
+        tools: functions made with `@tool`. Plain functions are accepted with a warning, as `at_most_once`.
+        policy: a `Policy`, plain data, a file or a preset's name; `REFOLD_*` variables complete the last two.
+        store: an open store, or an address as for `open_store`; the default is in memory.
+        settings: sampling settings, recorded and passed to the model.
+        guards: classes of additional guards that the policy may name.
+        handoffs: agents that can take over a task; each is offered as a tool `transfer_to_<name>`.
+        models: models for names in the policy's `retry.fallback` that need more than their name.
+        base_url: address of a named model's server; the default is `REFOLD_BASE_URL`, else the vendor's.
+        price: price of a named model, in dollars per million input and output tokens.
+        timeout: seconds for which the connection of a named model may stay silent.
+        lease: seconds without a sign of life after which other engines may take over a run.
 
-    Raises `PolicyError` and `WrongUse` for what cannot work.
+    Raises `PolicyError` and `WrongUse` for arguments that cannot work.
     """
 
     @named_arguments
@@ -116,13 +117,13 @@ class Agent:
             **arguments.mapping(guards, "guards", "{'my_guard': MyGuard}"),
         }
         self.name = recordable(name, "name")
-        self.policy, told = policy_of(policy, self.registry, self.name)
-        self._environment = (*told, *base_url_from(model, base_url))
+        self.policy, variables = policy_of(policy, self.registry, self.name)
+        self._environment = (*variables, *base_url_from(model, base_url))
         self._given = policy is not None
         self.system = None if system is None else arguments.text(system, "system")
         self.store: StoreSource = source(store)
         self.settings = settings_of(settings)
-        # Once, here: what the environment says later is not looked for.
+        # Read the environment once: later changes of it have no effect on this agent.
         self.redactor = redactor_of()
         self._refuse_secrets()
         self._clock = arguments.function(clock, "clock")
@@ -134,18 +135,18 @@ class Agent:
         self.add_handoffs(*arguments.listed(handoffs, "handoffs", "[Agent(..., name='billing')]"))
 
     def _refuse_secrets(self) -> None:
-        """Refuse secrets in what is recorded as it is, for the model and the rules need it so."""
-        way_out = "write what it looks like, or put it into an environment variable"
+        """Refuse secrets in the policy and settings, which are recorded unredacted."""
+        way_out = "replace it by a pattern that matches it, or read it from an environment variable"
         refuse_secret(self.redactor, "policy", msgspec.json.encode(self.policy).decode(), way_out)
         redactor = self.redactor.under(self.policy.redact)
         for key, value in self.settings.items():
-            refuse_secret(redactor, f"settings[{key!r}]", value, "give it to the model's own constructor")
+            refuse_secret(redactor, f"settings[{key!r}]", value, "pass it to the constructor of the model")
 
     def add_handoffs(self, *agents: "Agent") -> None:
-        """Let later runs of this agent hand tasks to these agents, which may hand tasks back.
+        """Let later runs of this agent hand tasks to these agents; cycles are allowed.
 
-        Raises `WrongUse` for one without a name or under a name that is taken, `PolicyError` for one without
-        a price where the policy limits cost.
+        Raises `WrongUse` for a missing or duplicate name, and `PolicyError` for a model without a price if
+        the policy limits cost.
         """
         known = [_agent(each, f"handoffs[{place}]") for place, each in enumerate(agents)]
         offered = (
@@ -164,12 +165,13 @@ class Agent:
     def as_tool(self, name: str | None = None, description: str = "") -> Tool:
         """Return this agent as a tool: a call runs it on `task` and returns its last message.
 
-        The run is a child of the caller's: in the caller's store, within what the caller has left of time,
-        tokens and money, and cancelled with it. Without a name the tool has the agent's. Raises `WrongUse`
-        for an agent without a name: the logs would not say whose run it is.
+        The run is a child in the caller's store, limited to the caller's remaining time, tokens and cost, and
+        cancelled with it. `name` defaults to the agent's. Raises `WrongUse` for an agent without a name.
         """
         if not self.name:
-            raise WrongUse("an agent without a name cannot be given to others: give it one, Agent(name=...)")
+            raise WrongUse(
+                "an agent without a name cannot be used as a tool or handoff: pass Agent(name=...)"
+            )
         takes = takes_task(name or self.name)
         described = description or f"Give a task to the agent {self.name}, and get its answer."
         return AgentTool(
@@ -197,34 +199,34 @@ class Agent:
         seed: int | None = None,
         run_id: str | None = None,
     ) -> Run:
-        """A new run of this agent on `task`, after the earlier `messages`, if any.
+        """Return a new run of this agent on `task`, after the earlier `messages`.
 
-        `environment` says what environment variables chose (`model: REFOLD_MODEL`): it is recorded, no more.
-        With a `seed` of your own, waits and salts are the same each time: for tests. (In which order parallel
-        tools return is the world's affair; `batch: in_order` settles that too.) Nothing happens before
-        `result()`, `updates()` or `async with`. Raises `WrongUse` for a `run_id` that no command could name.
+        `environment` records which environment variables set what (`model: REFOLD_MODEL`). A fixed `seed`
+        makes delays and salts deterministic, for tests; `batch: in_order` fixes the order of parallel
+        results, too. The run begins with `result()`, `updates()` or `async with`. Raises `WrongUse` for a
+        `run_id` that the command line could not address.
         """
         opened = self._opening(run_id_of(run_id), seed_of(seed))
-        told = (*self._environment, *(recordable(entry, "environment") for entry in environment))
-        fact = msgspec.structs.replace(opened, labels=labels_of(labels), environment=told)
-        asked = Message(role=Role.USER, text=arguments.text(task, "task"))
-        said = [*self._system(), *earlier_of(messages), asked]
-        if messages:  # else it is the first of a person, which is the task anyway
-            fact = msgspec.structs.replace(fact, task=len(said) - 1)
-        # Refuses what cannot work, now rather than later.
-        self._warn((*opening(composition.started(fact, said, b"", self.redactor)), *circles(self)))
-        return Run(fact.run, self._runtime(seed), anew(_started(fact, said, self.redactor)))
+        variables = (*self._environment, *(recordable(entry, "environment") for entry in environment))
+        fact = msgspec.structs.replace(opened, labels=labels_of(labels), environment=variables)
+        request = Message(role=Role.USER, text=arguments.text(task, "task"))
+        conversation = [*self._system(), *earlier_of(messages), request]
+        if messages:  # without them, the task is the first user message, which is the default
+            fact = msgspec.structs.replace(fact, task=len(conversation) - 1)
+        # Raises errors now rather than when the run begins.
+        self._warn((*opening(composition.started(fact, conversation, b"", self.redactor)), *circles(self)))
+        return Run(fact.run, self._runtime(seed), anew(_started(fact, conversation, self.redactor)))
 
     def resume(
         self, run_id: str, *, take_over: bool = False, store: Store | None = None, lease: float | None = None
     ) -> Run:
-        """A run from its log: it goes on where the log ends, under the policy that it was started with.
+        """Return a run that continues where its log ends, under the policy it was started with.
 
-        Calls that were started and must not be repeated are in doubt. A run that has ended is not changed.
-        With `take_over` an engine that drives the run now loses its lease, and stops. `store` and `lease`
-        stand in for the agent's own. Raises, when it is awaited, `UnknownRun`, `Held` (another engine lives
-        that has it), `Damaged`, `NewerLog`, or `WrongUse` where this agent has another model, or another
-        price for it, or lacks a tool or a guard of the run's.
+        The outcome of a started call that must not be repeated is unknown (in doubt). A run that has ended
+        stays unchanged. With `take_over`, an engine that drives the run loses its lease and stops. `store`
+        and `lease` replace the agent's own. Raises, when awaited, `UnknownRun`, `Held` (another engine has
+        the lease), `Damaged`, `NewerLog`, or `WrongUse` if this agent has another model or price, or lacks a
+        tool or guard of the run.
         """
         runtime = msgspec.structs.replace(self._runtime(None, store), lease=lease or self.lease)
         return Run(run_id, runtime, None, take_over=take_over)
@@ -242,14 +244,13 @@ class Agent:
         fork_id: str | None = None,
         store: Store | None = None,
     ) -> Run:
-        """A new run that goes on from event `at` of another's log, with this agent's model and tools.
+        """Return a new run that continues from event `at` of another run, with this agent's model and tools.
 
-        What the agent was not given stays as it is there: policy, settings. `say` adds a message, `results`
-        stand in for those of calls that are under way at the cut; `by` made them up. Other calls under way
-        there are in doubt, unless they may be repeated. Raises, when it is awaited, `UnknownRun`, `Damaged`,
-        `NewerLog`, `PolicyError`, and `WrongUse` where the log cannot be cut or edited so:
-        `refold.replay.cut` names the places. Raises `WrongUse` now for a `fork_id` that no command could
-        name.
+        Policy and settings that this agent was not given are inherited. `say` adds a message. `results`
+        replace those of calls that are pending at event `at`, by call id; `by` names their author. The
+        outcome of other pending calls is unknown, unless they may be repeated. Raises, when awaited,
+        `UnknownRun`, `Damaged`, `NewerLog`, `PolicyError`, and `WrongUse` if the log cannot be forked there:
+        `refold.replay.cut` lists the places that can. Raises `WrongUse` at once for an invalid `fork_id`.
         """
         opened = self._opening(run_id_of(fork_id), seed_of(seed))
         fork = Fork(
@@ -265,17 +266,17 @@ class Agent:
         return Run(opened.run, fork.runtime, fork.begin)
 
     async def run(self, task: str, **options: Any) -> RunResult:
-        """Start a run and wait until it has ended or waits for a person. Options as `start`."""
+        """Start a run and wait until it ends or waits for an operator. Options as for `start`."""
         return await self.start(task, **options).result()
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
-        """As `run`, where no event loop runs: in one, it raises `WrongUse`."""
+        """Do the same as `run` without an event loop; inside one, raise `WrongUse`."""
         if _in_event_loop():
-            raise WrongUse("run_sync: an event loop runs here; write `await agent.run(task)` instead")
+            raise WrongUse("run_sync cannot run inside an event loop; use `await agent.run(task)` instead")
         return anyio.run(partial(self.run, task, **options))
 
     def _warn(self, complaints: Iterable[Complaint]) -> None:
-        """Log each likely mistake in the policy once: on stderr unless logging is configured."""
+        """Log each likely mistake in the policy once; it goes to stderr unless logging is configured."""
         for complaint in complaints:
             if complaint not in self._warned:
                 self._warned.add(complaint)
@@ -323,9 +324,9 @@ class Agent:
         )
 
     def _child(self, work: Work, task: str | None, take_over: bool) -> Run:  # noqa: FBT001
-        """The run of this agent that serves a call of another; without a task from its log, as that stands.
+        """Return the run that serves a call of another agent; without a task, resume it from its log.
 
-        It has no labels: sums over labels count it once.
+        It has no labels, so that sums over labels count its cost once.
         """
         run, parent, call = run_of(work), work.state.setup, work.call.call
         seed = child_seed(parent.seed, call)
@@ -333,8 +334,8 @@ class Agent:
         def check(state: RunState) -> None:
             if state.setup.parent != origin_of(work):
                 raise WrongUse(
-                    f"run {run} stands where call {call} of run {parent.run} would start its own, and is another's; "
-                    "take another store"
+                    f"run id {run} is reserved for call {call} of run {parent.run}, but the store has another run "
+                    "with that id; use another store"
                 )
             self._check(state)
 
@@ -348,11 +349,11 @@ class Agent:
         fact = msgspec.structs.replace(
             self._opening(run, seed), policy=bounded(self.policy, work.state), parent=origin_of(work)
         )
-        said = [*self._system(), Message(role=Role.USER, text=task)]
-        return Run(run, runtime, anew(_started(fact, said, self.redactor)))
+        conversation = [*self._system(), Message(role=Role.USER, text=task)]
+        return Run(run, runtime, anew(_started(fact, conversation, self.redactor)))
 
     def _check(self, state: RunState) -> None:
-        """Refuse to go on with a run that this agent would not go on with as it was begun."""
+        """Refuse a run that this agent would continue differently from how it was started."""
         if not state.ended:
             rules_of(state)
             refuse_other_model(state, self.model)
@@ -372,8 +373,7 @@ class Agent:
         refuse_unpriced(self.policy, models)
 
     def _digest(self) -> str:
-        # Of what a child run is made of; not of the system prompt: what can be erased must not be guessed at
-        # here.
+        # The system prompt is left out: it can be erased, and a digest would let it be guessed.
         tools = {
             name: "" if isinstance(tool, AgentTool) else tool.manifest.digest
             for name, tool in self.tools.items()
@@ -396,5 +396,5 @@ def _agent(given: object, place: str) -> Agent:
     return given
 
 
-def _started(fact: RunStarted, said: Sequence[Message], redactor: Redactor) -> Maker:
-    return maker(fact, lambda _state, fact, salt: composition.started(fact, said, salt, redactor))
+def _started(fact: RunStarted, messages: Sequence[Message], redactor: Redactor) -> Maker:
+    return maker(fact, lambda _state, fact, salt: composition.started(fact, messages, salt, redactor))

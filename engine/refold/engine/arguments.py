@@ -1,4 +1,4 @@
-"""Arguments of callers: refused values, stores, and answers of people."""
+"""Checks of caller arguments, stores given by address, and operator answers."""
 
 import inspect
 import json
@@ -22,41 +22,39 @@ _PLAIN = frozenset({"NoneType", "bool", "int", "float", "str", "bytes", "list", 
 
 
 def wrong(place: str, expected: str, value: object, way_out: str = "") -> WrongUse:
-    """The error for a value that is not what was expected at `place`."""
+    """Return the error for an unexpected value at `place`."""
     return WrongUse(f"{place}: expected {expected}, got {named(value)}{'; ' if way_out else ''}{way_out}")
 
 
 def named(value: object) -> str:
-    """A value as a person knows it: short ones as they are written, a function or a class by its name."""
+    """Describe a value in an error: short values by their repr, functions and classes by name."""
     if inspect.isclass(value):
         return f"the class {value.__name__}"
     if inspect.isroutine(value):
         return f"the function {value.__name__}"
     kind = type(value).__name__
     if kind in _PLAIN:
-        said = repr(value)
-        return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+        shown = repr(value)
+        return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
 def text(given: object, place: str) -> str:
-    """Text. Raises `WrongUse` for anything else."""
+    """Return text. Raises `WrongUse` for anything else."""
     if not isinstance(given, str):
         raise wrong(place, "text", given)
     return given
 
 
 def mapping(given: object, place: str, example: str) -> Mapping[str, Any]:
-    """A mapping of names, None as an empty one. Raises `WrongUse` for anything else."""
+    """Return a mapping of names; None becomes an empty one. Raises `WrongUse` for anything else."""
     if given is not None and not isinstance(given, Mapping):
         raise wrong(place, f"a mapping, as in {example}", given)
     return cast("Mapping[str, Any]", given or {})
 
 
 def listed(given: object, place: str, example: str) -> Iterable[Any]:
-    """Several values in a row, and not one of them, a text or a mapping. Raises `WrongUse` for anything
-    else.
-    """
+    """Return the values of an iterable. Raises `WrongUse` for anything else, including text and mappings."""
     walk = (
         None if hasattr(given, "keys") or isinstance(given, str | bytes) else getattr(given, "__iter__", None)
     )
@@ -67,14 +65,14 @@ def listed(given: object, place: str, example: str) -> Iterable[Any]:
 
 
 def seconds(given: object, place: str, otherwise: str = "") -> float:
-    """Seconds above 0. Raises `WrongUse` for anything else; `otherwise` says what might stand there, too."""
+    """Return seconds above 0. Raises `WrongUse` for anything else; `otherwise` names an alternative."""
     if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < math.inf:
         return given
     raise wrong(place, f"seconds above 0{otherwise}", given)
 
 
 def function(given: object, place: str) -> Callable[..., Any]:
-    """Something to be called. Raises `WrongUse` for anything else."""
+    """Return a callable. Raises `WrongUse` for anything else."""
     if not callable(given):
         raise wrong(place, "a function", given)
     return given
@@ -84,9 +82,9 @@ StoreSource = Store | str | PathLike[str]
 
 
 def source(given: StoreSource | None) -> StoreSource:
-    """Where logs are to be: as given, or one store in memory for `memory:` and None.
+    """Return the place for logs as given, or one store in memory for `memory:` and None.
 
-    Raises `WrongUse` for what is neither a store nor the address of one.
+    Raises `WrongUse` for anything but a store or an address.
     """
     if given is None:
         return open_memory()
@@ -99,7 +97,7 @@ def source(given: StoreSource | None) -> StoreSource:
 
 @asynccontextmanager
 async def opened(source: StoreSource) -> AsyncGenerator[Store]:
-    """The store of a source; one that was opened here is closed here."""
+    """Yield the store of a source, and close it if it was opened here."""
     if not isinstance(source, str | PathLike):
         yield source
         return
@@ -109,41 +107,39 @@ async def opened(source: StoreSource) -> AsyncGenerator[Store]:
 
 Edit = tuple[Literal["edit"], Mapping[str, Any] | str]
 Answers = Mapping[str, Answer | Edit]
-"""By call id: a word, or ("edit", the new arguments as a mapping or as JSON text)."""
+"""By call id: an answer, or ("edit", the new arguments as a mapping or as JSON text)."""
 
 
 class NotWaiting(WrongUse):
-    """Something for a run that does not wait for it: a message, or an answer about calls."""
+    """A message or an answer was given to a run that does not wait for it."""
 
     def __init__(self, run: str, state: AgentState, what: str = "a message") -> None:
         super().__init__(run, state, what)
         self.run, self.state, self.what = run, state, what
 
     def __str__(self) -> str:
-        asked = "" if self.what == "a message" else ", and when it is asked for"
+        condition = "" if self.what == "a message" else ", and when it is requested"
         waiting = " or ".join(state for state in AgentState if state.awaits_operator)
-        return f"run {self.run} is {self.state}: it takes {self.what} only in {waiting}{asked}"
+        return f"run {self.run} is {self.state}: it accepts {self.what} only in {waiting}{condition}"
 
 
 def refuse_message(run: str, state: RunState) -> None:
-    """Raise `NotWaiting` if the run waits for nobody, and `WrongUse` if it waits for something other than a
-    message.
-    """
+    """Raise `NotWaiting` if the run waits for no input, and `WrongUse` if it waits for something else."""
     if state.asked_at is None:
         raise NotWaiting(run, state.agent_state)
     if state.approval is not None:
         calls = ", ".join(state.approval.event.calls)
-        raise WrongUse(f"run {run} asks whether calls {calls} may run: answer() says so, not a message")
+        raise WrongUse(f"run {run} waits for approval of calls {calls}: use answer() instead of a message")
     if doubted := pending.unknown_calls(state):
         raise WrongUse(
-            f"run {run} asks how calls {', '.join(doubted)} ended: resolve() says so, not a message"
+            f"run {run} waits for the outcome of calls {', '.join(doubted)}: use resolve() instead of a message"
         )
 
 
 def words_of(answers: Answers) -> tuple[dict[str, Answer], dict[str, str]]:
-    """The words, and the new arguments as JSON text, by call id.
+    """Return the answers, and new arguments as JSON text, each by call id.
 
-    Raises `WrongUse` for another word, and for arguments that are no JSON.
+    Raises `WrongUse` for an unknown answer, and for arguments that are not JSON.
     """
     words: dict[str, Answer] = {}
     arguments: dict[str, str] = {}
@@ -167,10 +163,8 @@ def _text(call: str, arguments: Mapping[str, Any] | str) -> str:
 
 
 class BadSyntax(Exception):
-    """The file is not in its own format; the message says where."""
+    """The file does not parse; the message names the position."""
 
 
 DEEPEST = 60
-"""How deep a policy file may nest: the time that readers of YAML and TOML take grows with the square of it,
-or worse.
-"""
+"""Maximum nesting of a policy file: the time of YAML and TOML parsers grows at least with its square."""

@@ -1,8 +1,8 @@
-"""Runs that calls start: a child run is begun, or taken up where its log ends, and its call gets its outcome.
+"""Child runs: a call starts a run of another agent, or resumes it from its log, and returns its outcome.
 
-A child's id follows from its parent and the call. So an engine that runs the call again, after a crash, finds
-the child and goes on with it: there is never a second. Two facts tell the parent of its end: `child_ended`
-with what it spent and the hash of its last event, then the call's result.
+A child's id is derived from its parent and the call. An engine that repeats the call after a crash finds the
+same child and continues it, so a call never has two. Two facts record the end in the parent's log:
+`child_ended` with the child's usage and the hash of its last event, then the call's result.
 """
 
 import re
@@ -35,66 +35,66 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
 _TASK = "what is to be done, with everything that must be known for it: nothing of this conversation is seen there"
 
 GENERATIONS = 8
-"""How long a chain of runs may become, each started by a call of the one before it."""
+"""Maximum length of a chain of runs in which each is started by a call of the previous one."""
 
 
 class AgentTool(LongTool, frozen=True, kw_only=True):
-    """A tool whose calls start runs of another agent: made by `Agent.as_tool`.
+    """A tool whose calls start runs of another agent; made by `Agent.as_tool`.
 
-    `child` makes the run of `owner` that serves a call: begun on a task or, without one, from the log that an
-    earlier engine began; with `take_over` whoever has it is fenced out.
+    `child(work, task, take_over)` makes the run of `owner` that serves a call. Without a task, it resumes the
+    run from its log; with `take_over`, another engine that drives it loses its lease.
     """
 
-    owner: Any  # the agent, whose module imports this one
+    owner: Any  # an `Agent`, whose module imports this one
     takes: Accepts
     child: Callable[[Work, str | None, bool], Run]
 
     async def see_through(self, work: Work) -> tuple[Maker, ...]:
-        """`child_ended`, if a child was there, and the call's result."""
+        """Return `child_ended`, if a child ran, and the call's result."""
         return await Delegation(self, work).outcome()
 
 
 def run_of(work: Work) -> str:
-    """The id of the child run that serves a call."""
+    """Return the id of the child run that serves a call."""
     return child_run_id(work.state.setup.run, work.call.call)
 
 
 def origin_of(work: Work) -> Parent:
-    """What the log of a child run says of where it comes from."""
+    """Return the parent that the log of a child run records."""
     return Parent(run=work.state.setup.run, call=work.call.call)
 
 
 def takes_task(tool: str) -> Accepts:
-    """What a tool of this name takes that starts a run: a task.
+    """Return the parameters of a tool that starts a run: one task.
 
-    Raises `WrongUse` for a name no provider accepts.
+    Raises `WrongUse` for a name that no provider accepts.
     """
     if _NAME.fullmatch(tool) is None:
         raise WrongUse(
-            f"tool {tool!r}: a name has 1 to 64 letters, digits, '_' and '-'; name the agent so, or the tool"
+            f"tool {tool!r}: a name has 1 to 64 letters, digits, '_' and '-'; rename the agent or the tool"
         )
 
     def accepted(task: Annotated[str, Meta(min_length=1)]) -> None:
-        """A signature, for its schema."""
+        """Declare the signature that the schema is made from."""
 
     return accepts(accepted, tool, {"task": _TASK})
 
 
 async def never_alone(arguments: str, context: CallContext) -> str:  # noqa: ARG001
-    """The `run` of a tool whose calls are runs: only an engine can see those through."""
-    raise AssertionError(f"call {context.call} starts a run, and was run as a function")
+    """Fail: a call that starts a run needs an engine, and is never run as a function."""
+    raise AssertionError(f"call {context.call} starts a child run and cannot run as a function")
 
 
 class Delegation:
-    """One call that starts a child run, from its beginning to its end."""
+    """One call that starts a child run, from start to result."""
 
     def __init__(self, tool: AgentTool, work: Work) -> None:
         self._tool, self._work, self._run = tool, work, run_of(work)
-        self._tenure = work.journal.tenure  # the engine's hold on the parent: the child's is alike
+        self._tenure = work.journal.tenure  # the lease on the parent; the child is leased on the same terms
         self._cut = anyio.Event()
 
     async def outcome(self) -> tuple[Maker, ...]:
-        """The facts that end the call: `child_ended`, if a child was there, and the call's result, last."""
+        """Return the facts that end the call: `child_ended`, if a child ran, then the call's result."""
         work, store = self._work, self._work.journal.store
         try:
             takes = self._tool.takes
@@ -111,10 +111,7 @@ class Delegation:
         return (*ended, self._result(result))
 
     async def _seen_through(self, task: str | None) -> RunResult:
-        """Drive the child to its end.
-
-        One that waits for a person is put aside until the call is to be settled.
-        """
+        """Drive the child to its end. A child that waits for an operator is set aside until the call ends."""
         result: RunResult | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
@@ -123,25 +120,25 @@ class Delegation:
                 if not self._work.scope.cancel_called:
                     self._work.aside()
                 await self._cut.wait()
-                # A person's engine may have had it in the meantime: so once more from its log.
+                # An operator's engine may have written to it in the meantime: load it from its log again.
                 result = await self._driven(None, take_over=True)
             tasks.cancel_scope.cancel()
         assert result is not None  # else the group has raised
         return result
 
     async def _had(self, task: str | None) -> RunResult:
-        """Drive the child. While another engine has it, wait: who has a run has the right to its children,
-        not at once.
+        """Drive the child, and wait while another engine has it.
 
-        Only one that took its run over by force takes them over too.
+        The engine of the parent is entitled to the children, but takes them over by force only if it took
+        over the parent that way.
         """
-        # Or the child of a run that was cancelled elsewhere would have no parent.
+        # Otherwise the child of a run that was cancelled elsewhere would have no parent.
         await self._tenure.confirm()
         while True:
             try:
                 return await self._driven(task)
             except Held as error:
-                if self._tenure.take_over or self._cut.is_set():  # to be stopped, even if it is held
+                if self._tenure.take_over or self._cut.is_set():  # a cancelled child is stopped even if held
                     return await self._driven(None, take_over=True)
                 wait = min(error.seconds, LOOK)
             except (LeaseLost, Overtaken):  # it was taken over, or ended
@@ -194,15 +191,13 @@ class Delegation:
             head_hash=head.hash.hex(),
             usage=spent.usage,
             unknown=tuple(what for what in sorted(UNMETERED) if spent.count(Cause.UNKNOWN, what)),
-            # What is known of the cost counts; a child of whose answers none had a price has none.
+            # A partly known cost counts as what is known; None if no response had a price.
             cost_nanousd=None if spent.unpriced and not spent.cost_nanousd else spent.cost_nanousd,
         )
         return maker(fact, lambda _state, fact, _salt: fact)
 
     async def _reported(self) -> bool:
-        """Whether an earlier engine recorded that the child had ended, and stopped before the call's
-        result.
-        """
+        """Return whether an earlier engine recorded the child's end but not yet the call's result."""
         state = self._work.state
         assert state.batch is not None
         ended = await self._work.journal.store.read_kinds(state.setup.run, ["child_ended"])
@@ -211,7 +206,7 @@ class Delegation:
 
 
 async def _generation(store: Store, state: RunState) -> int:
-    """The run's place in its chain: 1 for a run that no call started, 2 for its child."""
+    """Return the run's place in its chain: 1 for a run that no call started, 2 for its child."""
     place, parent = 1, state.setup.parent
     while parent is not None and place < GENERATIONS:
         place += 1
@@ -228,16 +223,16 @@ def _too_deep(state: RunState) -> str:
 
 
 class Owner(Protocol):
-    """An agent, as far as handing a task on goes."""
+    """What handoffs need of an agent."""
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """What its runs may call, by name."""
+        """Tools of its runs, by name."""
         ...
 
     @property
     def policy(self) -> Policy:
-        """What its runs go by."""
+        """Policy of its runs."""
         ...
 
 
@@ -245,7 +240,7 @@ OwnerT = TypeVar("OwnerT", bound=Owner)
 
 
 def reachable(agent: OwnerT) -> list[OwnerT]:
-    """The agent, and all that its runs may hand a task on to, directly or not."""
+    """Return the agent and all agents it can hand tasks to, directly or not."""
     found: list[OwnerT] = []
     waiting = [agent]
     while waiting:
@@ -257,15 +252,13 @@ def reachable(agent: OwnerT) -> list[OwnerT]:
 
 
 def circles(agent: Owner) -> tuple[Complaint, ...]:
-    """The warning that agents hand on in a circle, and nothing that flows down from one to the next bounds
-    them.
-    """
+    """Return a warning if agents can hand tasks on in a cycle without a limit that children inherit."""
     costly = (TimeLimit, TokenLimit, CostLimit)
     if any(isinstance(limit, costly) and limit.value is not None for limit in agent.policy.limits):
         return ()
     for each in reachable(agent):
         owners = [tool.owner for tool in each.tools.values() if isinstance(tool, AgentTool)]
         if any(each in reachable(owner) for owner in owners):
-            said = "agents hand on in a circle, and no limit of time, tokens or cost, which flow down, bounds them"
-            return (Complaint("handoffs", said),)
+            problem = "agents can hand on a task in a cycle, and no limit of time, tokens or cost ends it"
+            return (Complaint("handoffs", problem),)
     return ()

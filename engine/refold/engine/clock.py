@@ -1,7 +1,7 @@
-"""Clocks, chance, and the makers of facts.
+"""Clocks, random ids and salts, and makers of facts.
 
-An instant is max(the log's last, the wall clock when the engine took the run up) + what a monotonic clock has
-counted since. Only facts carry it on from here.
+An instant is max(last instant of the log, wall clock when the engine loaded the run) + monotonic time since.
+Only facts record it.
 """
 
 import hashlib
@@ -21,26 +21,26 @@ _NANO = 1_000_000_000
 
 
 class Stopwatch(Protocol):
-    """Counts nanoseconds since it was made."""
+    """Nanoseconds since its creation."""
 
     def __call__(self) -> int:
-        """Nanoseconds since then."""
+        """Return the elapsed nanoseconds."""
         ...
 
 
 class Clock(Protocol):
-    """What the engine wants of time. Instants are integer nanoseconds since the Unix epoch."""
+    """The time source of a run. Instants are integer nanoseconds since the Unix epoch."""
 
     def start(self, last: int) -> None:
-        """The run is taken up; its log's last instant is `last` (0: a new run)."""
+        """Begin with a run whose log's last instant is `last` (0: a new run)."""
         ...
 
     def now(self) -> int:
-        """The present instant."""
+        """Return the present instant."""
         ...
 
     def stamp(self) -> int:
-        """The instant of the next fact. Called once for each fact, in order."""
+        """Return the instant of the next fact. Called once for each fact, in order."""
         ...
 
     def stopwatch(self, effect: Effect) -> Stopwatch:
@@ -60,50 +60,49 @@ class SystemClock:
         self._since = 0
 
     def start(self, last: int) -> None:
-        """Take the wall clock once; from here on the monotonic one counts."""
+        """Read the wall clock once; afterwards the monotonic clock counts."""
         self._since = time.monotonic_ns()
         self._base = max(last, time.time_ns())
 
     def now(self) -> int:
-        """The wall clock at the start, and the monotonic time since."""
+        """Return the wall clock at the start plus the monotonic time since."""
         return self._base + time.monotonic_ns() - self._since
 
     def stamp(self) -> int:
-        """The present instant."""
+        """Return the present instant."""
         return self.now()
 
     def stopwatch(self, effect: Effect) -> Stopwatch:  # noqa: ARG002
-        """Monotonic nanoseconds from now."""
+        """Count monotonic nanoseconds from now."""
         begin = time.monotonic_ns()
         return lambda: time.monotonic_ns() - begin
 
     async def sleep_until(self, instant: int) -> None:
-        """Sleep, and look again: a sleeper may wake a little early."""
-        while (left := instant - self.now()) > 0:  # noqa: ASYNC110 - what it waits for is time itself
+        """Sleep until the instant is reached: the sleep of an event loop may end a little early."""
+        while (left := instant - self.now()) > 0:  # noqa: ASYNC110 - there is no event to wait for
             await anyio.sleep(left / _NANO)
 
 
 Salts = Callable[[int], bytes]
-"""The salt of the fact that becomes event number so-and-so."""
+"""Returns the salt of the fact that becomes event number `seq`."""
 
 _SALT_BYTES = 16
 
 
 def new_run_id() -> str:
-    """A new run's id: 16 hex digits. Random from the first, so that short prefixes tell runs apart."""
+    """Return a run id of 16 hex digits, random from the first digit so that short prefixes are unique."""
     return secrets.token_hex(8)
 
 
 def new_seed() -> int:
-    """64 bits that are recorded with the run."""
+    """Return 63 random bits; the seed is recorded with the run."""
     return secrets.randbits(63)
 
 
 def new_salts(chosen: int | None) -> Salts:
-    """Random salts; for a chosen seed, salts that follow from it, so that a test's log is the same every
-    time.
+    """Return a source of random salts, or of deterministic ones for a chosen seed (for tests).
 
-    A log whose seed was chosen protects erased content less: with the seed it can be guessed.
+    With a chosen seed, erased payloads can be guessed from their hashes.
     """
     if chosen is None:
         return lambda seq: secrets.token_bytes(_SALT_BYTES)  # noqa: ARG005
@@ -111,19 +110,19 @@ def new_salts(chosen: int | None) -> Salts:
 
 
 Maker = Callable[[RunState, int, bytes], Fact]
-"""(state, at, salt) -> the fact, when its turn in the queue has come."""
+"""(state, at, salt) -> the fact, called when it is next in the queue."""
 
 LateMaker = Callable[[RunState, int, bytes], LateResult]
-"""The same for a result for which nothing waits any more."""
+"""The same for a result that arrives after its call has ended."""
 
 FactT = TypeVar("FactT", bound=Fact)
 
 
 def maker(fact: FactT, complete: Callable[[RunState, FactT, bytes], Fact]) -> Maker:
-    """Gives the fact its instant, and has it completed with what was said: `complete(state, fact, salt)`."""
+    """Return a maker that sets the fact's instant and calls `complete(state, fact, salt)`."""
     return lambda state, at, salt: complete(state, replace(fact, at=at), salt)
 
 
 def recorded(fact: Fact) -> Maker:
-    """The fact as it stands, with the instant that it has."""
+    """Return a maker of the fact as it is, with its own instant."""
     return lambda state, at, salt: fact  # noqa: ARG005

@@ -1,4 +1,4 @@
-"""What does not fit: policies, models, guards, and arguments of other libraries."""
+"""Checks of policies, models, tools and guards against a run; hints for arguments of other libraries."""
 
 import inspect
 import sys
@@ -23,49 +23,47 @@ from refold.reducers.state import RunState
 
 
 def context_of(model: Model) -> int | None:
-    """The tokens that the model holds; None if it does not say, which it need not."""
+    """Return the model's context in tokens, or None if unknown."""
     context: int | None = getattr(model, "context", None)
     return context
 
 
 def address_of(model: Model) -> str:
-    """Where the model is asked, scheme and host; "" for the usual place."""
+    """Return scheme and host of the model's server; "" for the default."""
     return str(getattr(model, "address", ""))
 
 
 def price_given(model: Model) -> str:
-    """The price that somebody gave for the model, `0.5/1.5`; "" where nobody did."""
+    """Return the price that was given for the model, as `0.5/1.5`; "" for none."""
     return str(getattr(model, "price", ""))
 
 
 def refuse_unpriced(policy: Policy, models: Iterable[Model]) -> None:
-    """Raise `PolicyError` for a cost limit over a model without a price, unless the limit says to ignore
-    that.
-    """
+    """Raise `PolicyError` for a cost limit over a model without a price, unless the limit ignores that."""
     unpriced = [model.name for model in models if not model.priced]
     for place, limit in enumerate(policy.limits):
         refused = isinstance(limit, CostLimit) and limit.value is not None and limit.unpriced == "refuse"
         if refused and unpriced:
             raise PolicyError(
                 f"limits[{place}]",
-                f"a cost limit, but no price is known for {unpriced[0]}; take the limit out, or write in it "
-                "unpriced: ignore",
+                f"the price of {unpriced[0]} is unknown, so its cost cannot be limited; remove the limit, or set "
+                "its unpriced to ignore",
             )
 
 
 def refuse_unmeasured(policy: Policy, model: Model) -> None:
-    """Raise `PolicyError` for a pass that waits for a share of a context whose size is unknown."""
+    """Raise `PolicyError` for a compaction step that depends on the size of an unknown context."""
     for place, step in enumerate(policy.history):
         if isinstance(step.when.tokens, Share) and context_of(model) is None:
             raise PolicyError(
                 f"history[{place}].when.tokens",
-                f"a share of the model's context, but the context of {model.name} is not known; write a number of "
-                "tokens instead, or give the model its context",
+                f"a share of the model's context, but the context of {model.name} is unknown; write a number of "
+                "tokens instead, or set the model's context",
             )
 
 
 def refuse_other_model(state: RunState, model: Model) -> None:
-    """Raise `WrongUse` for another model than the run's, or one that would be asked elsewhere."""
+    """Raise `WrongUse` if the model or its server is not the run's."""
     run, setup = state.setup.run, state.setup
     if model.name != setup.model:
         raise WrongUse(
@@ -74,50 +72,46 @@ def refuse_other_model(state: RunState, model: Model) -> None:
         )
     if address_of(model) != setup.address:
         raise WrongUse(
-            f"run {run} asked its model at {setup.address or 'the usual address'}, and this agent would ask "
-            f"at {address_of(model) or 'the usual one'}: what was said there would go elsewhere; give the same "
-            "base_url (--base-url)"
+            f"run {run} sent its requests to {setup.address or 'the default address'}, and this agent would send "
+            f"them to {address_of(model) or 'the default address'}; pass the same base_url (--base-url), so that "
+            "the conversation is not sent elsewhere"
         )
 
 
 def refuse_other_price(state: RunState, model: Model) -> None:
-    """Raise `WrongUse` for another price than the run's: what its limits of cost count would be something
-    else.
-    """
+    """Raise `WrongUse` for another price than the run's, with which cost limits would count differently."""
     run, price, given = state.setup.run, state.setup.price, price_given(model)
     if given != price:
-        way_out = f"give that one (--price {price})" if price else "leave it out"
+        way_out = f"pass that price (--price {price})" if price else "omit the price"
         raise WrongUse(
-            f"run {run} was started {f'with the price {price}' if price else 'without a price of its own'}, and this "
-            f"agent has {given or 'none'}: its cost would be counted otherwise; {way_out}, or fork the run"
+            f"run {run} was started {f'with the price {price}' if price else 'without a custom price'}, and this "
+            f"agent has {given or 'none'}; its cost limits would count differently. Either {way_out}, or fork the run"
         )
 
 
 def refuse_other_tools(state: RunState, offered: Mapping[str, Manifest]) -> None:
-    """Raise `WrongUse` where a tool of the run's is missing, or another one now."""
+    """Raise `WrongUse` if a tool of the run is missing or has changed."""
     run = state.setup.run
     for manifest in state.setup.tools:
         now = offered.get(manifest.name)
         if now is None:
-            raise WrongUse(f"run {run} was offered the tool {manifest.name}, which this agent lacks; add it")
+            raise WrongUse(f"run {run} has the tool {manifest.name}, which this agent lacks; add it")
         if (now.schema, now.replay, now.agent) != (manifest.schema, manifest.replay, manifest.agent):
             raise WrongUse(
-                f"run {run}: the tool {manifest.name} has another schema, replay class or agent now than it was "
-                "offered with; resume it with the tool as it was"
+                f"run {run}: the schema, replay class or agent of the tool {manifest.name} has changed since the "
+                "run started; resume it with the original tool"
             )
 
 
 def refuse_blind(state: RunState) -> None:
-    """Raise `WrongUse` where a guard of the run's, or its tokenizer, is missing: what follows from it is
-    unknown.
-    """
+    """Raise `WrongUse` if a guard or the tokenizer of the run is missing; decisions depend on them."""
     if state.ended:
         return
     refuse_without_tokenizer(state.policy)
     for watch in state.guards:
         if watch.guard is None:
             raise WrongUse(
-                f"run {state.setup.run}: its guard {watch.name} is {watch.blind}; install it as it was"
+                f"run {state.setup.run}: its guard {watch.name} is {watch.blind}; install the original version"
             )
 
 
@@ -168,14 +162,11 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         "max_output_tokens": "settings={'max_tokens': 500}",
     }
 )
-"""What to write in place of an argument's name."""
+"""Replacements for arguments of other libraries, by name."""
 
 
 def named_arguments(function: Callable[P, None]) -> Callable[P, None]:
-    """Refuse arguments that a function does not take, with what was meant.
-
-    For type checkers it stays as it is.
-    """
+    """Refuse unknown arguments with a hint. Type checkers see the original signature."""
     known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @wraps(function)
@@ -201,9 +192,7 @@ GROUP = "refold.guards"
 
 
 def installed_guards() -> Registry:
-    """The guards by their kind. An entry point in group `refold.guards` names a class; its name is the
-    kind.
-    """
+    """Return guards by kind: the built-in ones, and classes of the entry point group `refold.guards`."""
     found = dict(BUILTIN)
     for point in _points(tuple((folder, _changed(folder)) for folder in sys.path)):
         if point.name in found:
@@ -214,12 +203,12 @@ def installed_guards() -> Registry:
 
 @lru_cache(maxsize=1)
 def _points(folders: tuple[tuple[str, float], ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
-    """What is installed there: reading it takes milliseconds, seeing that nothing has changed takes none."""
+    """Return the installed entry points; cached, because reading them takes milliseconds."""
     return tuple(entry_points(group=GROUP))
 
 
 def _changed(folder: str) -> float:
-    """When something was put into the folder, or taken out; 0 for none."""
+    """Return when the folder's entries last changed; 0 if there is no such folder."""
     try:
         return Path(folder or ".").stat().st_mtime
     except OSError:

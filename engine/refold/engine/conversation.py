@@ -1,10 +1,9 @@
-"""What was decided to ask, as a request: exactly what the log says that the model is to see.
+"""Prompts: the request for a decision, exactly as the log defines it.
 
-`request_for` is the law: it goes through the whole window, by `reducers.views.view`. A `Conversation` makes
-the same requests of one run, one after the other, and keeps the messages of the last with the window that
-they were made of. Mostly the next window is that one with something behind it and, where a policy prunes,
-without some whole units: then nothing else is looked at. Any other window costs a look at each of its
-messages; only what is new in it is rendered.
+`request_for` is the reference: it renders the whole window with `reducers.views.view`. `Conversation` makes
+equal requests of one run incrementally, and keeps the last messages with their window. The next window is
+usually the same with messages appended and, under a history policy, some whole units removed; only the
+difference is then processed. For any other window each message is compared, and only new ones are rendered.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,19 +33,19 @@ Asked = ModelRequested | SummaryRequested
 
 
 def request_for(wanted: Asked, state: RunState, contents: Mapping[int, Event]) -> ModelRequest:
-    """What was decided to ask. `contents` and errors as in `view`."""
+    """Return the request for a decision. `contents` and errors as in `view`."""
     if isinstance(wanted, SummaryRequested):
         return _request(wanted, state, summary_view(state, contents), ())
     return _request(wanted, state, view(state, contents), offered(state.setup.tools, wanted.tools))
 
 
 def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
-    """What the digest of a request is made of."""
+    """Return the parts of a request's digest."""
     return sent_hash(request, wanted.model or state.setup.model, len(wanted.request_only))
 
 
 def offered(tools: Sequence[Manifest], names: tuple[str, ...] | None) -> tuple[ToolSchema, ...]:
-    """The tools of these names as a model is told of them; None: all."""
+    """Return the tool schemas with these names as the model receives them; None: all."""
     return tuple(
         [
             ToolSchema(name=tool.name, description=tool.description, schema=tool.schema)
@@ -57,19 +56,19 @@ def offered(tools: Sequence[Manifest], names: tuple[str, ...] | None) -> tuple[T
 
 
 class Conversation:
-    """The requests of one run, as `request_for` has them, of whatever states in whatever order."""
+    """The requests of one run, equal to `request_for`, for states in any order."""
 
     def __init__(self) -> None:
-        self._chunks: Chunks = ()  # the window that the messages were made of
+        self._chunks: Chunks = ()  # the window of the kept messages
         self._kept = KeptMessages()
-        self._names: dict[str, str] = {}  # of the calls that are shown, by their ids
-        self._hidden: dict[int, frozenset[str]] = {}  # calls that are not, by their message's number
-        self._torn = False  # an id is there twice, or a result without its call: as in a forged log only
+        self._names: dict[str, str] = {}  # of calls in the prompt, by id
+        self._hidden: dict[int, frozenset[str]] = {}  # calls not in the prompt, by their message's number
+        self._torn = False  # a duplicate id, or a result without its call: in forged logs only
         self._offered: tuple[object, tuple[ToolSchema, ...]] = None, ()
         self._offer: tuple[object, bytes] = None, b""
 
     def request(self, wanted: Asked, state: RunState, contents: Mapping[int, Event]) -> ModelRequest:
-        """As `request_for`."""
+        """Return the same as `request_for`."""
         if isinstance(wanted, SummaryRequested):
             return request_for(wanted, state, contents)
         key = state.setup.tools, wanted.tools
@@ -78,16 +77,16 @@ class Conversation:
         return _request(wanted, state, self.messages(state, contents), self._offered[1])
 
     def sent(self, wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
-        """As `sent_of`."""
+        """Return the same as `sent_of`."""
         key = wanted.model or state.setup.model, state.setup.settings, request.tools
         if self._offer[0] != key:
             self._offer = key, offer_hash(*key)
         return sent_hash(request, key[0], len(wanted.request_only), self._offer[1])
 
     def messages(self, state: RunState, contents: Mapping[int, Event]) -> Messages:
-        """As `view`."""
+        """Return the same as `view`."""
         chunks = state.window.chunks
-        same = max(0, len(self._chunks) - 1)  # all but the last are full
+        same = max(0, len(self._chunks) - 1)  # all chunks except the last are full
         if chunks[:same] != self._chunks[:same]:
             same = 0
         old, new = _refs(self._chunks[same:]), _refs(chunks[same:])
@@ -104,36 +103,32 @@ class Conversation:
         old: list[MessageRef],
         new: list[MessageRef],
     ) -> bool:
-        """Go on from what is kept, which is `old` from place `base` on; False if that cannot be seen to be
-        right.
-        """
+        """Extend the kept messages, which are `old` from place `base` on; False if that might be wrong."""
         begin, end = _stretch(old, new)
         added = new[begin + len(old) - end :]
         if self._torn or old[end:] != new[begin : len(new) - len(added)]:
             return False
-        said = [message_of(state, ref, contents) for ref in added]
-        made, results = _calls(said), _results(added)
+        messages = [message_of(state, ref, contents) for ref in added]
+        made, results = _calls(messages), _results(added)
         if not _whole(made, results) or self._knows_any(made):
             return False
         if begin < end and not self._left(old[begin:end], base + begin, base + end):
             return False
         answered = set(results)
-        for ref, message in zip(added, said, strict=True):
+        for ref, message in zip(added, messages, strict=True):
             self._add(ref, message, answered)
         return True
 
     def _knows_any(self, calls: Collection[str]) -> bool:
-        """Whether one of these calls was made before, shown or hidden."""
+        """Return whether one of these calls occurred before, in the prompt or hidden."""
         hidden = (not ids.isdisjoint(calls) for ids in self._hidden.values())
         return not self._names.keys().isdisjoint(calls) or any(hidden)
 
     def _left(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
-        """Let go of these messages, from place `begin` to before `end`; False, and none of it, if they are no
-        whole units.
-        """
+        """Drop the messages from place `begin` to before `end`; False without changes unless whole units."""
         calls = _calls(self._kept.messages[begin:end])
         if set(_results(gone)) != set(calls):
-            return False  # what stays of a unit is shown in another way
+            return False  # the rest of a divided unit would be rendered differently
         self._kept = self._kept.without(begin, end)
         for call in calls:
             del self._names[call]
@@ -148,9 +143,9 @@ class Conversation:
         old: list[MessageRef],
         new: list[MessageRef],
     ) -> None:
-        """Go through the whole window, and take what is kept of a message if it would not be another."""
+        """Rebuild from the whole window, reusing kept messages that would render the same."""
         before, hidden = self._kept, self._hidden
-        known = {id(ref): place for place, ref in enumerate(old)}  # they are alive: their window is kept
+        known = {id(ref): place for place, ref in enumerate(old)}  # the old window keeps them alive
         results = _results(new)
         answered = set(results)
         self._forget()
@@ -172,15 +167,15 @@ class Conversation:
         self._chunks, self._kept, self._names, self._hidden = (), KeptMessages(), {}, {}
 
     def _stays(self, message: Message, answered: set[str]) -> bool:
-        """Whether a message without hidden calls is shown in this window as it was in the last."""
+        """Return whether a kept message without hidden calls would render the same in this window."""
         if message.call is not None and message.name != self._names.get(message.call):
             return False
         return not message.calls or answered.issuperset([call.id for call in message.calls])
 
-    def _add(self, ref: MessageRef, said: Message, answered: set[str]) -> None:
-        message = standing(said, answered, self._names)
-        if len(message.calls) < len(said.calls):
-            self._hidden[ref.number] = frozenset([call.id for call in said.calls]) - answered
+    def _add(self, ref: MessageRef, rendered: Message, answered: set[str]) -> None:
+        message = standing(rendered, answered, self._names)
+        if len(message.calls) < len(rendered.calls):
+            self._hidden[ref.number] = frozenset([call.id for call in rendered.calls]) - answered
         self._kept.add(message)
 
 
@@ -208,13 +203,13 @@ def _results(refs: Sequence[MessageRef]) -> list[str]:
 
 
 def _whole(calls: list[str], results: list[str]) -> bool:
-    """Whether no id is there twice, and each result has its call."""
+    """Return whether ids are unique, and each result has its call."""
     known, answered = set(calls), set(results)
     return len(known) == len(calls) and len(answered) == len(results) and answered <= known
 
 
 def _stretch(old: list[MessageRef], new: list[MessageRef]) -> tuple[int, int]:
-    """The places in `old` between which it may be that all is gone; the same twice if nothing is."""
+    """Return the places in `old` between which all may have been removed; equal if nothing was."""
     if new[: len(old)] == old:
         return len(old), len(old)
     begin = 0
@@ -224,5 +219,5 @@ def _stretch(old: list[MessageRef], new: list[MessageRef]) -> tuple[int, int]:
         begin += 1
     try:
         return begin, old.index(new[begin], begin) if begin < len(new) else len(old)
-    except ValueError:  # it is new
+    except ValueError:  # the message is new
         return begin, len(old)

@@ -1,4 +1,4 @@
-"""Forks and annotations: what is recorded of runs that nobody drives at the moment."""
+"""Forks, annotations, and late results: events for runs that no engine drives."""
 
 import logging
 import time
@@ -29,15 +29,14 @@ from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
 
 T = TypeVar("T")
 
-MADE_UP = "a person"
-"""Who made up results and messages, where no name is given."""
+MADE_UP = "a user"
+"""Author of replaced results and added messages if no name is given."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork is to be: `opened` says how a run of the same agent would begin. `results` are made up, by
-    call.
+    """A fork to be made: `opened` is how a new run of the agent would begin; `results` are by call.
 
-    `policy`, if there is one, was checked, and stands for the parent's.
+    `policy`, if given, is valid and replaces the parent's.
     """
 
     opened: RunStarted
@@ -50,9 +49,9 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     by: str = MADE_UP
 
     async def begin(self, journal: Journal) -> tuple[RunState, list[Maker]]:
-        """The state at the cut, and the facts that the fork begins with.
+        """Return the state at the fork, and the fork's first facts.
 
-        Raises `WrongUse` where nothing can be cut, and `RunExists` where the fork's id is taken.
+        Raises `WrongUse` for a place where the log cannot be forked, and `RunExists` for an id in use.
         """
         if (await journal.store.head(self.opened.run)).seq:
             raise RunExists(self.opened.run)
@@ -63,7 +62,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             if not head.seq:
                 raise UnknownRun(self.parent)
             raise WrongUse(
-                f"run {self.parent} has events 1 to {head.seq}: it cannot be forked at event {self.at}"
+                f"run {self.parent} has events 1 to {head.seq} and cannot be forked at event {self.at}"
             )
         state = await journal.load(self.runtime.registry)
         policy = self.policy or state.policy
@@ -72,32 +71,32 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         refuse_without_tokenizer(policy)
         refuse_unmeasured_cuts(state, policy)
         if state.seq != self.at:
-            raise DamagedLog(self.parent, state.seq + 1, "it is missing")
+            raise DamagedLog(self.parent, state.seq + 1, "the event is missing")
         self._check(state, around[1].kind if len(around) > 1 else None)
         return state, self._facts(state, around[0].run, around[0].hash)
 
     def _check(self, state: RunState, following: str | None) -> None:
         if not whole(state, following):
             why = (
-                f"it has ended there ({state.agent_state})"
+                f"the run ended there ({state.agent_state})"
                 if state.ended
-                else f"event {self.at + 1} ({following}) was decided together with it"
+                else f"event {self.at + 1} ({following}) was decided together with this event"
             )
             raise WrongUse(
-                f"run {self.parent} cannot be forked at event {self.at}: {why}; `refold.replay.cut` names places that can"
+                f"run {self.parent} cannot be forked at event {self.at}: {why}; `refold.replay.cut` finds a place"
             )
 
     def _facts(self, state: RunState, parent: str, hashed: bytes) -> list[Maker]:
-        # Where an imported run's source ends no person is asked: the fork asks the model, and the message
-        # goes with it.
+        # At the end of an imported run no operator is waited for: the fork sends a request, with the message
+        # in its prompt.
         waits = state.agent_state.awaits_operator and not state.unasked
         if waits and self.say:
             _refuse_message(state)
 
-        said = "" if waits else self.say
+        message = "" if waits else self.say
         begun = maker(
             self._opening(state, parent, hashed),
-            lambda state, fact, salt: forked(state, fact, said, salt, self.runtime.world.redactor),
+            lambda state, fact, salt: forked(state, fact, message, salt, self.runtime.world.redactor),
         )
         facts = [begun, *(self._result(call, text) for call, text in self.results.items())]
         return [*facts, self._answer()] if waits and self.say else facts
@@ -130,10 +129,10 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
     def _result(self, call: str, text: str) -> Maker:
         def complete(state: RunState, fact: ToolReturned, salt: bytes) -> Fact:
-            said = self.runtime.world.redactor_of(state).text(text)
+            output = self.runtime.world.redactor_of(state).text(text)
             calls = state.batch.calls if state.batch else ()
             name = next((each.name for each in calls if each.id == call), "")
-            return composition.returned(state, fact, said, name, "", salt)
+            return composition.returned(state, fact, output, name, "", salt)
 
         return maker(ToolReturned(at=0, call=call), complete)
 
@@ -152,8 +151,8 @@ def _refuse_message(state: RunState) -> None:
     asked: Sequence[str] = state.approval.event.calls if state.approval else ()
     if asked or state.batch is not None:
         raise WrongUse(
-            f"run {state.setup.run} asks about calls at event {state.seq}, and no message answers that: fork it there "
-            "without one, and answer the fork"
+            f"run {state.setup.run} waits for decisions about calls at event {state.seq}, not for a message: fork it "
+            "there without one, and answer the fork"
         )
 
 
@@ -161,7 +160,7 @@ AnnotationMaker = Callable[[RunState, int, bytes], Annotation]
 """(state, at, salt) -> the annotation."""
 
 _PATIENCE = LEASE_SECONDS + BRIEF
-"""Seconds that another engine is waited for: it lets the run go soon, or its lease runs out."""
+"""Seconds to wait for another engine, until it releases the run or its lease expires."""
 
 _LOGGER = logging.getLogger("refold.late")
 
@@ -176,21 +175,21 @@ async def annotate(
     now: Callable[[], int] = time.time_ns,
     patience: float = 0.0,
 ) -> RunState:
-    """Append an annotation, and leave the run as it was, waiting for an engine or not. The state after it.
+    """Append an annotation, and leave the run runnable or not as it was. Return the state after it.
 
-    `patience`: so many seconds an engine is waited for that has the run. Raises `UnknownRun`, `Damaged`,
-    `Held` while an engine has the run, `Overtaken` if one wrote just now, and what a store raises.
+    `patience`: seconds to wait for an engine that has the run. Raises `UnknownRun`, `Damaged`, `Held` if an
+    engine has the run, `Overtaken` if one wrote just now, and errors of the store.
     """
     if not (await store.head(run)).seq:
         raise UnknownRun(run)
     claim = await store.claim(run)
     async with Tenure(store, run, BRIEF, patience=patience) as tenure:
-        # Taking the lease makes the store forget who wants an engine, and when.
+        # Taking the lease makes the store forget when the run is runnable.
         tenure.due = None if claim is None else max(0.0, claim.seconds)
         await tenure.hold()
         journal = Journal(store, run, tenure)
         state = await journal.load(registry)
-        if claim is not None and claim.holder:  # it has the run no more, and may have said otherwise
+        if claim is not None and claim.holder:  # that engine's lease expired, so its due time may be outdated
             tenure.due = due_in(state, now())
         salt = (salts or clock.new_salts(None))(state.seq + 1)
         event = make(state, max(state.at, now()), salt)
@@ -200,9 +199,9 @@ async def annotate(
 
 
 async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
-    """Bring a late result into the log of a run that no engine here drives any more.
+    """Record a late result in the log of a run that this process does not drive any longer.
 
-    Where that cannot be (another engine has the run, the store is closed), a warning says that it is lost.
+    If that fails (another engine has the run, the store is closed), log a warning that it is lost.
     """
     try:
         async with opened(runtime.store) as store:
@@ -217,9 +216,7 @@ async def keep_late(runtime: Runtime, run: str, make: LateMaker) -> None:
             )
     except BaseException as error:
         _LOGGER.warning(
-            "run %s: a result that came late could not be kept: %s", run, str(error) or type(error).__name__
+            "run %s: a late result could not be recorded: %s", run, str(error) or type(error).__name__
         )
-        if not isinstance(
-            error, Exception
-        ):  # else no task waits for this: it must not bring down the event loop
+        if not isinstance(error, Exception):  # nothing awaits this task, so an error would end the event loop
             raise

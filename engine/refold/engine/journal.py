@@ -1,10 +1,10 @@
-"""The engine's hold on one run's log.
+"""The engine's access to one run's log: loading, appending, snapshots, log lines about compaction.
 
-Logger `refold.prune`, INFO, with a switch of its own: however loud the rest of a program is, it says nothing
-until its level is set to INFO, as the command line does where `REFOLD_PRUNE_LOG` is on.
+Logger `refold.prune` (INFO) has its own switch: it is silent until its level is set to INFO. The command
+line does that if `REFOLD_PRUNE_LOG` is on.
 
-Their agent is not ours, and neither are its tools: to answer, stop or drive such a run would write into the
-log what never happened. A fork of one is ours, and begins with an event of its own.
+Imported runs are read-only: their agent ran elsewhere, and answering, stopping or driving such a run would
+record what never happened. A fork of one begins with an event of its own and can be driven.
 """
 
 import importlib.metadata
@@ -37,9 +37,7 @@ if LOGGER.level == logging.NOTSET:
 
 
 def log_pruning(run: str, first: int, state: RunState, events: Sequence[Event]) -> None:
-    """Log the lines of events that are on disk, the first of them number `first`; `state` is the one after
-    them.
-    """
+    """Log the compaction lines of stored events, the first of them number `first`; `state` is after them."""
     if LOGGER.isEnabledFor(logging.INFO):
         for seq, event in enumerate(events, first):
             line = lines(event, state, run, seq)
@@ -48,9 +46,7 @@ def log_pruning(run: str, first: int, state: RunState, events: Sequence[Event]) 
 
 
 def lines(event: Event, state: RunState, run: str, seq: int) -> str | None:
-    """The line of event number `seq`, None if it has none. `state` is any after it and before the next
-    fact.
-    """
+    """Return the log line of event number `seq`, or None. `state` is any from it to before the next fact."""
     if not isinstance(event, HistoryPruned | MessageTrimmed):
         return None
     step = state.request.event.step if state.request is not None else state.spent.steps + 1
@@ -73,7 +69,7 @@ def _pass(policy: Policy, name: str) -> Pass | None:
 
 
 def _knobs(by: Pass | None) -> dict[str, Any]:
-    """What a pass keeps and waits for, where it has either: messages, else estimated tokens."""
+    """Return how much a compaction step keeps, and its threshold: in messages, else in estimated tokens."""
     when = None if by is None else by.when
     tokens = when.tokens if when is not None and isinstance(when.tokens, int) else None
     return {
@@ -83,48 +79,47 @@ def _knobs(by: Pass | None) -> dict[str, Any]:
 
 
 def _line(prefix: str, fields: Mapping[str, Any]) -> str:
-    said = [f"{key}={_value(value)}" for key, value in fields.items() if value is not None]
-    return f"{prefix}: {' '.join(said)}"
+    pairs = [f"{key}={_value(value)}" for key, value in fields.items() if value is not None]
+    return f"{prefix}: {' '.join(pairs)}"
 
 
 def _value(value: object) -> str:
-    """A value that is one word: a name with spaces in it is written as JSON writes it."""
+    """Return a value as one word; a name with spaces is written as JSON."""
     text = str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text).replace(" ", "\\u0020")
 
 
 SNAPSHOT_EVERY = 256
-"""Events between two snapshots: fewer are folded again in a few milliseconds."""
+"""Events between two snapshots; fewer are replayed in a few milliseconds."""
 
 
 class RunExists(WrongUse):
-    """A run was to be started under an id that the store has already. Nothing was written."""
+    """The id of a new run exists in the store. Nothing was written."""
 
     def __init__(self, run: str) -> None:
         super().__init__(run)
         self.run = run
 
     def __str__(self) -> str:
-        return f"there is a run {self.run!r} in this store already; take another id, or resume it"
+        return f"the store has a run {self.run!r} already; use another id, or resume it"
 
 
 class Overtaken(StoreError):
-    """Another engine took the run on while this one waited for a person. Nothing of ours was written."""
+    """Another engine continued the run while this one waited for an operator. Nothing was written."""
 
     def __init__(self, run: str) -> None:
         super().__init__(run)
         self.run = run
 
     def __str__(self) -> str:
-        return f"run {self.run} was taken on by another engine; `refold show {self.run}` tells how it stands"
+        return f"run {self.run} was continued by another engine; see `refold show {self.run}`"
 
 
 class Journal:
-    """Appends what was decided, and keeps the contents that a view of the present state needs: no more.
+    """Appends facts with their decisions, and keeps the events that the present prompt needs.
 
-    `contents` has the events of the window and of the open batch, by their numbers; `conversation` makes the
-    requests of them. `base` is where a fork that has no event yet goes on from: a run, and the number of an
-    event in its log.
+    `contents` has the events of the window and of the open batch, by number; `conversation` makes requests of
+    them. `base` is where a fork without events of its own continues from: a run and an event number.
     """
 
     def __init__(self, store: Store, run: str, tenure: Tenure) -> None:
@@ -133,14 +128,14 @@ class Journal:
         self.conversation = Conversation()
         self.base: tuple[str, int] | None = None
         self._kept = 0  # the event of the last snapshot
-        self._most = 32  # contents: with more, those are looked for that are not needed any more
+        self._most = 32  # when `contents` exceeds it, events that are not needed are removed
 
     async def load(self, registry: Registry) -> RunState:
-        """The state that the log says: from its last snapshot, if there is one, else from its first event.
+        """Return the state after the log's last event, computed from the last snapshot or the first event.
 
-        `NEW` for a run without events. Raises `Damaged`, naming the event that cannot stand.
+        Returns `NEW` for a run without events. Raises `Damaged`, which names the invalid event.
         """
-        self.contents, self.conversation = {}, Conversation()  # some of the words may have been erased
+        self.contents, self.conversation = {}, Conversation()  # payloads may have been erased meanwhile
         state = await self._from_snapshot(registry)
         self._kept = state.seq
         run, upto = await self._log()
@@ -150,15 +145,15 @@ class Journal:
         return state
 
     async def _log(self) -> tuple[str, int | None]:
-        """What is to be read: the run's log, or what a fork goes on from while it has no event of its own."""
+        """Return the log to read: the run's, or its parent's up to the fork while it has no events."""
         if self.base is None or (await self.store.head(self._run)).seq:
             return self._run, None
         return self.base
 
     async def append(self, before: RunState, after: RunState, events: Sequence[Event], salt: bytes) -> None:
-        """Write one fact and what followed from it: on disk when this returns, or nothing of it is.
+        """Write one fact and its decisions atomically: all are on disk when this returns, or none.
 
-        Raises what `Tenure.hold` and `Store.append` raise, and `RunExists`.
+        Raises the errors of `Tenure.hold` and `Store.append`, and `RunExists`.
         """
         at = max(before.at, after.at)
         records = [record(event, at, salt) for event in events]
@@ -166,27 +161,25 @@ class Journal:
             await self.store.append(self._run, before.seq, await self.tenure.hold(), records)
         except (Conflict, Held) as error:
             if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
-                raise  # another engine is about to begin it, or died before
+                raise  # another engine is about to begin the run, or died before
             if before.setup.run != self._run:
                 raise RunExists(self._run) from error
             raise Overtaken(self._run) from error
         self.keep(before, after, events)
 
     def keep(self, before: RunState, after: RunState, events: Sequence[Event]) -> None:
-        """Remember what was said in events that are on disk, the first of them right after `before`."""
+        """Keep the payloads of stored events, the first of them right after `before`."""
         log_pruning(self._run, before.seq + 1, after, events)
         self._keep(before.seq + 1, events, after)
 
     def snapshot_due(self, state: RunState) -> bool:
-        """Whether so much has happened since the last snapshot that another one pays."""
-        # A snapshot is as large as the window: a window that only grows must not make each event dearer.
+        """Return whether enough happened since the last snapshot for another one."""
+        # A snapshot is as large as the window: with a growing window, events must not become more expensive.
         much = state.seq - self._kept >= max(SNAPSHOT_EVERY, state.window.count)
-        return much and state.digested == state.seq  # else the log could not bear it out
+        return much and state.digested == state.seq  # otherwise the log could not confirm it
 
     async def snapshot(self, state: RunState) -> None:
-        """Keep a snapshot of the state, which is on disk. It is a cache: where that fails, the log is
-        folded.
-        """
+        """Store a snapshot of a state on disk. It is a cache: without it, the log is replayed."""
         self._kept = state.seq
         data = folds.encode_snapshot(state)
         if data is None:
@@ -194,7 +187,7 @@ class Journal:
         try:
             await self.store.save_snapshot(self._run, Snapshot(seq=state.seq, version=_version(), data=data))
         except StoreError:
-            return  # what is wrong with the store, the next append will say
+            return  # the next append reports what is wrong with the store
 
     async def _from_snapshot(self, registry: Registry) -> RunState:
         kept = await self.store.snapshot(self._run, _version())
@@ -235,16 +228,13 @@ class Journal:
             if _says_something(event):
                 self.contents[seq] = event
         if len(self.contents) > self._most:
-            # Looking through the window costs as much as the window: so not before a fifth of what is there
-            # may be gone.
+            # Searching the window costs as much as its size, so wait until a fifth of it may be removable.
             self.contents = remembered(state, self.contents)
             self._most = len(self.contents) * 5 // 4 + 32
 
 
 def record(event: Event, at: int, salt: bytes) -> Record:
-    """An event as the store takes it. The salt blinds what the world said; the harness's own words need
-    none.
-    """
+    """Encode an event for the store. The salt blinds payloads from outside; the harness's own need none."""
     encoded = codec.encode(event)
     blinded = encoded.content is not None and isinstance(event, Fact | Annotation)
     return Record(
@@ -266,14 +256,14 @@ def _version() -> str:
 
 
 def event_of(stored: Stored) -> Event:
-    """The event of a row. Raises `DamagedLog` and `NewerLog`."""
+    """Decode the event of a row. Raises `DamagedLog` and `NewerLog`."""
     return codec.decode(stored.kind, stored.body, stored.content, run=stored.run, seq=stored.seq)
 
 
 class RunImported(WrongUse):
-    """Something was to be decided in an imported run. Nothing was written.
+    """An imported run cannot be continued. Nothing was written.
 
-    `source` is the format it came from.
+    `source` is its format.
     """
 
     def __init__(self, run: str, source: str) -> None:
@@ -282,26 +272,24 @@ class RunImported(WrongUse):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} was imported ({self.source}): its agent is not ours, and what would be decided here "
-            f"never happened; go on from it in a fork: `refold fork {self.run}`"
+            f"run {self.run} was imported ({self.source}) and is read-only, because its agent ran elsewhere; "
+            f"continue it in a fork: `refold fork {self.run}`"
         )
 
 
 async def opening_of(store: Store, run: str) -> RunStarted | None:
-    """Event 1 of a run, of a fork that of the run at its root; None for a run that is not there."""
+    """Return event 1 of a run, for a fork that of the run at its root; None for an unknown run."""
     events = [event_of(stored) for stored in await store.read_some(run, [1])]
     return next((event for event in events if isinstance(event, RunStarted)), None)
 
 
 async def source_of(store: Store, run: str) -> str:
-    """The format of which the run was imported; "" for one of our own, which a fork of an imported one is
-    too.
-    """
+    """Return the format of an imported run; "" for others, including forks of imported runs."""
     opened = await opening_of(store, run)
     return opened.labels.get(SOURCE_LABEL, "") if opened and opened.run == run else ""
 
 
 async def refuse_imported(store: Store, run: str) -> None:
-    """Raise `RunImported` for one: before its lease is taken, so that nothing of it changes."""
+    """Raise `RunImported` for an imported run; call it before its lease is taken, so nothing changes."""
     if source := await source_of(store, run):
         raise RunImported(run, source)

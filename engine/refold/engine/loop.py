@@ -1,12 +1,10 @@
-"""The loop: while anything is pending, start it, take the next fact, decide, append, and only then tell
-anyone.
+"""The loop that drives a run: start pending effects, take the next fact, decide, append, then notify.
 
-What is to happen is read off the state, what happened comes through one queue, and what follows is decided by
-`advance`. All that is remembered beside the state is what is in flight.
+Effects are read off the state. Facts arrive in one queue, and `advance` derives the decisions. Beside the
+state, the loop remembers only which effects are in flight.
 
-One effect alone is served in the task that drives: a task for each would cost more than what is decided. If
-something arrives meanwhile, another task drives on, and the first only brings the fact in which its effect
-ends.
+A single effect is served in the task that drives: a task for each would cost more than the decisions. If a
+fact arrives meanwhile, another task continues to drive, and the first only queues the facts of its effect.
 """
 
 from collections import deque
@@ -36,20 +34,17 @@ from refold.reducers.state import RunState
 from refold.store.protocol import StoreUnavailable
 
 Serving = CallModel | RunTool | Reconcile
-"""Effects that the world serves: what asks a model or a tool."""
+"""Effects that call a model or a tool."""
 
 AGAIN = (0.05, 0.2, 1.0)
-"""Seconds before a write that failed is tried again: what a tool has done is not to be in doubt for a short
-lock.
-"""
+"""Seconds before each retry of a failed write: a short lock must not make a call's outcome unknown."""
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """A fact to be, and the effect that it belongs to (None: a person or an engine brings it unasked).
+    """A queued fact, and its effect (None: an operator or engine brings it).
 
-    `ends`: the effect ends with it. Of the two facts that tell what a tool knows of a call in doubt only the
-    last does. `late`: an annotation to be, for which nothing waits; the only thing that is recorded after the
-    end.
+    `ends`: the effect ends with it. When a tool reports on a call in doubt, only the second of two facts
+    does. `late`: it is a result whose call has ended; only such annotations are recorded after the run ends.
     """
 
     make: Maker | LateMaker
@@ -59,7 +54,7 @@ class Queued(msgspec.Struct, frozen=True):
 
 
 class Driver:
-    """Drives one run from one state to the next, until nothing is left to do."""
+    """Drives one run from state to state until nothing is pending."""
 
     def __init__(
         self,
@@ -75,20 +70,20 @@ class Driver:
         self._audience, self._afterwards, self._resumed = audience, afterwards, resumed
         self._queue: deque[Queued] = deque()
         self._arrived = anyio.Event()
-        self._relief: Callable[[], None] | None = None  # while the task that drives serves an effect itself
+        self._relief: Callable[[], None] | None = None  # set while the driving task serves an effect itself
         self._in_flight = InFlight()
-        self.driving = False  # facts are taken
+        self.driving = False  # whether facts are accepted
         self._rests = False  # stopped because nothing can be done now
-        self.introduced = False  # the log says that this engine is here, as it must before anything is begun
+        self.introduced = False  # the log names this engine, as it must before any effect starts
         self.children: dict[str, Child] = {}
 
     def put(self, make: Maker, effect: Effect | None = None) -> None:
-        """Queue a fact: clocks, cancellations and people come this way."""
+        """Queue a fact, of an effect or from outside."""
         self._queue.append(Queued(make, effect))
         self._look()
 
     def _look(self) -> None:
-        """Have somebody look at what there is to do now."""
+        """Wake the driving task, or start another if that one serves an effect."""
         relief, self._relief = self._relief, None
         if relief is None:
             self._arrived.set()
@@ -96,23 +91,21 @@ class Driver:
             relief()
 
     def resume(self) -> None:
-        """Record first that an engine took the run up: calls whose end is unknown are in doubt then."""
+        """Record first that an engine resumed the run: started calls without an end become in doubt."""
         if self._resumed is not None and not self.state.ended:
             self._queue.appendleft(Queued(self._resumed))
             self.introduced = True
 
     async def drive(self) -> None:
-        """Go on until nothing is pending: the run has ended, or a person must act, in it or in a child of
-        it.
-        """
+        """Drive until nothing is pending: the run has ended, or it or a child waits for an operator."""
         self.driving, self._rests = True, False
         self._pace = pace()
         self._context = copy_context()
         try:
             await self._drive()
-            while self._queue:  # what came while the last tasks ended
+            while self._queue:  # facts that arrived while the last tasks ended
                 await self._drive()
-            if not self._rests:  # others have cancelled a task of ours
+            if not self._rests:  # a task of this loop was cancelled from outside
                 raise anyio.get_cancelled_exc_class()
         finally:
             self.driving = False
@@ -125,11 +118,11 @@ class Driver:
             await self._step_by_step(tasks)
 
     async def _step_by_step(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Go on until nothing is left to do, or another task drives on."""
+        """Drive until nothing is left to do, or another task continues."""
         while True:
             await self._pace.turn()
-            # What is known comes first: a resumption may say that an open call must not be started again, a
-            # cancellation that nothing may.
+            # Queued facts come before effects: a resumption may forbid to start an open call again, and a
+            # cancellation to start any.
             if not self._queue:
                 if self.state.unattended and self._resumed is not None and not self.state.ended:
                     self.resume()
@@ -142,7 +135,7 @@ class Driver:
                         return
                     continue
                 if not (self._queue or self._in_flight.busy(self.state, self._world.clock.now())):
-                    if self._in_flight.clear():  # for the log it is still pending, as after a crash
+                    if self._in_flight.clear():  # the log still has it as pending, as after a crash
                         tasks.cancel_scope.cancel()
                     self._rests = True
                     return
@@ -153,10 +146,7 @@ class Driver:
                 tasks.start_soon(self.journal.snapshot, self.state)
 
     async def _serve_here(self, effect: Serving, tasks: anyio.abc.TaskGroup) -> bool:
-        """Serve it in this task, and queue its facts.
-
-        False if something has arrived meanwhile: another task drives now.
-        """
+        """Serve an effect in this task and queue its facts; return False if another task drives now."""
         relief = self._relief = partial(self._relieve, tasks)
         try:
             facts = await isolated(self._facts(effect, self.state, effect))
@@ -170,27 +160,24 @@ class Driver:
         return drives
 
     def _relieve(self, tasks: anyio.abc.TaskGroup) -> None:
-        # In the context of the run's starter, as its tools run, whoever brings something. A copy, for it may
-        # be in use.
+        # Run in a copy of the starter's context, as tools do; the original may be in use.
         self._context.copy().run(tasks.start_soon, self._step_by_step, tasks)
 
     async def leave(self) -> None:
-        """Record what is queued, and start nothing: the next engine goes on."""
+        """Record queued facts and start nothing; another engine continues."""
         while self._queue:
             await self._record(self._queue.popleft())
 
     @property
     def due(self) -> float | None:
-        """In how many seconds the run wants an engine, now that this one stops; None: not before a person
-        acts.
-        """
+        """Seconds until the run is runnable again; None: not before an operator acts."""
         return self._rings_in() if self._rests else 0.0
 
     def _rings_in(self) -> float | None:
         return rings_in(self.state, self._world.clock.now())
 
     def late(self, make: LateMaker) -> None:
-        """A result for which nothing waits any more; in the event loop's thread."""
+        """Queue a result that arrives after its call has ended. Call it in the event loop's thread."""
         if self.driving:
             self._queue.append(Queued(make, late=True))
             self._look()
@@ -198,9 +185,7 @@ class Driver:
             self._afterwards(make)
 
     def _start(self, effects: Sequence[Effect], tasks: anyio.abc.TaskGroup) -> Serving | None:
-        """Begin what is not in flight yet. One that is alone to be served is given back, to be served
-        here.
-        """
+        """Start effects that are not in flight yet; return a single one to serve in this task."""
         served: list[Serving] = []
         for effect in effects:
             if self._in_flight.holds(effect):
@@ -222,9 +207,9 @@ class Driver:
         return None
 
     def _settle(self, effect: Settle, scope: anyio.CancelScope, tasks: anyio.abc.TaskGroup) -> None:
-        """Settle what no task holds.
+        """Settle an effect without a task.
 
-        If it is a call that started a child run, that is there, and is to end first.
+        For a call that started a child run, end the child run first.
         """
         if effect.call is None:
             self.put(abandoned(effect.seq), effect)
@@ -239,9 +224,9 @@ class Driver:
         tasks.start_soon(self._serve, call, self.state, effect)
 
     async def _next(self) -> Queued | None:
-        """The next fact; None where nothing came, but a call was put aside."""
+        """Return the next fact, or None if a call was set aside instead."""
         if not self._queue and self.state.asked_at is not None:
-            # Only a clock runs here: an answer from elsewhere must find the run free.
+            # Only a clock runs here: release the lease so that others can record an answer.
             await self.journal.tenure.let_go(self._rings_in())
         if not self._queue:
             self._arrived = anyio.Event()
@@ -250,7 +235,7 @@ class Driver:
         return self._queue.popleft() if self._queue else None
 
     async def _record(self, queued: Queued) -> None:
-        """One fact: decide what follows, write both as one, and only then move on and tell."""
+        """Decide what follows from one fact, append both atomically, then notify."""
         if not self._awaited(queued):
             return
         if self._resumed is not None and not (self.introduced or queued.late):
@@ -262,9 +247,9 @@ class Driver:
                 self._audience.tell(Recorded(seq, event))
 
     async def _written(self, queued: Queued) -> tuple[RunState, Sequence[ev.Event]]:
-        """Bring a fact into the log.
+        """Append a fact and its decisions.
 
-        Where it is unknown whether that went well, the log is read again, never guessed.
+        If the outcome of the write is unknown, the log is read again.
         """
         waits = iter(AGAIN)
         while True:
@@ -291,7 +276,7 @@ class Driver:
     async def _read_again(
         self, before: RunState, after: RunState, waits: Iterator[float], error: StoreUnavailable
     ) -> None:
-        """Drop the state for the one that the log says. Raises `error` when the store fails for too long."""
+        """Reload the state from the log. Raises `error` if the store fails for too long."""
         while True:
             wait = next(waits, None)
             if wait is None:
@@ -299,7 +284,7 @@ class Driver:
             await anyio.sleep(wait)
             try:
                 state = await self.journal.load(self._runtime.registry)
-                # Another engine may have written just the same, but for its name: equal states do not tell.
+                # Another engine may have written the same state under its own name: check the lease as well.
                 await self.journal.tenure.confirm()
             except StoreUnavailable:
                 continue
@@ -310,24 +295,21 @@ class Driver:
 
     def _awaited(self, queued: Queued) -> bool:
         if queued.effect is None:
-            return queued.late or not self.state.ended  # else it was asked for after the end
+            return queued.late or not self.state.ended  # cancellations after the end have no effect
         held = queued.effect in self._in_flight
         if queued.ends:
             self._in_flight.end(queued.effect)
         return held and not self._in_vain(queued.effect)
 
     def _in_vain(self, effect: Effect) -> bool:
-        # Two clocks may ring in one moment, and what the first led to may leave nothing for the second; a
-        # person may say how a call ended just before the model is told that it is unknown, or while its tool
-        # is asked.
+        # Two deadlines may pass at once, and the first may leave nothing for the second. An operator may
+        # resolve a call just before its outcome is settled as unknown, or while its tool is asked.
         if isinstance(effect, RunTool):
             return all(call.id != effect.call for call in underway(self.state))
         return isinstance(effect, NEEDLESS) and effect not in next_effects(self.state)
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
-        """See an effect through, begun at `state`; its last fact ends `held`, which is the effect or settles
-        it.
-        """
+        """Serve an effect begun at `state`; its last fact ends `held`, the effect itself or its settling."""
         self._queue.extend(_queued(await isolated(self._facts(effect, state, held)), held))
         self._look()
 
@@ -361,6 +343,6 @@ class Driver:
 
 
 def _queued(facts: Sequence[Maker], effect: Effect) -> list[Queued]:
-    """The facts in which an effect ends, with the last of them."""
+    """Queue the facts of an effect; the last one ends it."""
     *others, last = facts
     return [*[Queued(make, effect, ends=False) for make in others], Queued(last, effect)]

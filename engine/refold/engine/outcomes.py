@@ -1,4 +1,4 @@
-"""Effects under way, and how each ended."""
+"""Effects in flight, and the facts that end them."""
 
 from collections.abc import Collection, Sequence
 
@@ -22,21 +22,21 @@ from refold.reducers.vocabulary import FailureClass, ToolError, Unknown
 
 _SERVED = (CallModel, RunTool, Reconcile)
 NEEDLESS = (WaitUntil, Reconcile, Settle)
-"""What may turn out to be needless while it is in flight."""
+"""Effects that may become unnecessary while they are in flight."""
 
 Handle = tuple[type[Effect], int, str | None]
 
 _PATIENCE = 60 * 1_000_000_000
-"""Nanoseconds for which an engine stays for a person."""
+"""Nanoseconds for which an engine keeps waiting for an operator."""
 
 
 class InFlight:
-    """Effects under way, each with the scope by which it is cut off."""
+    """Effects in flight, each with its cancel scope."""
 
     def __init__(self) -> None:
         self._scopes: dict[Effect, anyio.CancelScope] = {}
-        self._served: dict[Handle, Effect] = {}  # those of the scopes that ask a model or a tool
-        self._aside: set[Effect] = set()  # calls whose child runs wait for a person
+        self._served: dict[Handle, Effect] = {}  # those that call a model or a tool
+        self._aside: set[Effect] = set()  # calls whose child runs wait for an operator
 
     def __contains__(self, effect: Effect) -> bool:
         return effect in self._scopes
@@ -45,33 +45,33 @@ class InFlight:
         return self._scopes[effect]
 
     def holds(self, effect: Effect) -> bool:
-        """Whether it is begun.
+        """Return whether the effect is in flight.
 
-        By the call, and not by its deadline: what runs is not begun again when it has more time.
+        Calls are compared without their deadline: a running call with more time is not started again.
         """
         if isinstance(effect, (CallModel, RunTool)):
             return _handle(effect) in self._served
         return effect in self._scopes
 
     def begin(self, effect: Effect) -> anyio.CancelScope:
-        """It is begun, to be cut off by this scope."""
+        """Register the effect and return its cancel scope."""
         scope = self._scopes[effect] = anyio.CancelScope()
         if isinstance(effect, _SERVED):
             self._served[_handle(effect)] = effect
         return scope
 
     def end(self, effect: Effect) -> None:
-        """Its last fact is there."""
+        """Remove an effect whose last fact was queued."""
         self._scopes.pop(effect, None)
         if self._served.get(_handle(effect)) == effect:
             del self._served[_handle(effect)]
 
     def put_aside(self, effect: Effect) -> None:
-        """Nothing more can be done for it until a person acts."""
+        """Mark an effect that cannot continue until an operator acts."""
         self._aside.add(effect)
 
     def cut_off(self, settle: Settle) -> bool:
-        """Cut off what is to be settled. False if it is not in flight."""
+        """Cancel the effect to be settled; return False if it is not in flight."""
         handles = ((kind, *_handle(settle)[1:]) for kind in _SERVED)
         effect = next((self._served[handle] for handle in handles if handle in self._served), None)
         if effect is None:
@@ -81,10 +81,10 @@ class InFlight:
         return True
 
     def let_go(self, effects: Collection[Effect]) -> None:
-        """Drop what is not among the effects that are pending, if it may be dropped.
+        """Cancel effects that are not pending any longer, if they may be dropped.
 
-        What calls a model or a tool never is: it is settled, and reports. A question to a tool, and a
-        settling, may be needless: a person said how the call ended.
+        A model or tool call is settled instead, and reports its end. A question to a tool and a settling may
+        become unnecessary when an operator resolves the call.
         """
         needless = [held for held in self._scopes if isinstance(held, NEEDLESS)]
         pending = set(effects) if needless else set[Effect]()
@@ -94,10 +94,10 @@ class InFlight:
                 self.end(effect)
 
     def busy(self, state: RunState, now: int) -> bool:
-        """Whether anything keeps an engine here.
+        """Return whether anything needs this engine.
 
-        A person may take days: a clock beside them keeps none, but for the last minute. Who takes the run up
-        after the deadline applies what the policy says of silence.
+        An operator may take days: a timer beside the question needs the engine only in its last minute. An
+        engine that loads the run after the deadline applies the policy's timeout rule.
         """
         left = [effect for effect in self._scopes if effect not in self._aside]
         if self._aside:
@@ -107,7 +107,7 @@ class InFlight:
         return bool(left)
 
     def clear(self) -> bool:
-        """Forget all of it. Whether there was anything."""
+        """Forget all effects; return whether there were any."""
         some = bool(self._scopes)
         self._scopes.clear()
         self._served.clear()
@@ -116,9 +116,7 @@ class InFlight:
 
 
 def _handle(effect: Effect) -> Handle:
-    """What tells an effect from others, however long it may take: its kind, the event that decided it, and
-    its call.
-    """
+    """Return what identifies an effect: its kind, the deciding event and the call, without its deadline."""
     return type(effect), getattr(effect, "seq", 0), getattr(effect, "call", None)
 
 
@@ -126,9 +124,7 @@ UNHIDDEN = "its output could not be redacted, and is not shown"
 
 
 def in_doubt(call: str) -> Maker:
-    """The result of a call that was started and that no engine holds: its end is unknown, whatever was found
-    out since.
-    """
+    """Return the result of a started call without a task: outcome unknown, or as it was resolved."""
 
     def complete(state: RunState, fact: ev.ToolReturned, salt: bytes) -> ev.Fact:
         error, text = unseen(state, call)
@@ -139,13 +135,13 @@ def in_doubt(call: str) -> Maker:
 
 
 def abandoned(request: int) -> Maker:
-    """The end of a request that no engine holds any more: it is not made again, for the run is to stop."""
+    """Return the end of a request without a task; it is not repeated, because the run is stopping."""
     fact = ev.ModelFailed(at=0, request=request, failure=FailureClass.CANCELLED)
     return _failed(fact, "the run was stopped before the request was made again", "")
 
 
 def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
-    """The model answered."""
+    """Return the fact that the model responded."""
     answer = ev.Answer(text=reply.text, reasoning=reply.reasoning, provider_data=reply.provider_data)
 
     def complete(state: RunState, fact: ev.ModelResponded, salt: bytes) -> ev.Fact:
@@ -170,7 +166,7 @@ def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
 
 
 def summary_returned(work: Work, reply: Reply) -> Maker:
-    """The model wrote a summary."""
+    """Return the fact that the model wrote a summary."""
     fact = ev.SummaryReturned(
         at=0,
         request=work.effect.seq,
@@ -186,7 +182,7 @@ def summary_returned(work: Work, reply: Reply) -> Maker:
 def model_failed(
     work: Work, error: ModelError, arrived: Sequence[Delta] = (), refused: Reply | None = None
 ) -> Maker:
-    """The request gave no answer; what had arrived of one is kept, and what one cost that was `refused`."""
+    """Return the fact that a request failed, with the partial response and the cost of a `refused` one."""
     begun = len({delta.index for delta in arrived if isinstance(delta, CallDelta)})
     text = "".join(delta.text for delta in arrived if isinstance(delta, TextDelta))
     partial = work.redactor.text(error.partial_text or text)
@@ -206,23 +202,21 @@ def model_failed(
 
 
 def tool_succeeded(work: Work, output: str) -> Maker:
-    """The result of a call that went well."""
+    """Return the result of a call that succeeded."""
     return _returned(work, _result(work), output, None)
 
 
 def tool_recorded(work: Work, fact: ev.ToolReturned) -> Maker:
-    """The result of a call as it was recorded before, and capped there."""
+    """Return a recorded result, already capped, as the result of this call."""
     said = fact.content or ev.Output(output="")
     output = work.redactor.text(said.output)
-    sha256 = said.sha256 if output == said.output else ""  # by that of the secret it could be guessed
+    sha256 = said.sha256 if output == said.output else ""  # a digest lets secrets be guessed
     again = replace(fact, call=work.call.call, duration=work.stopwatch())
     return _returned(work, again, output, sha256)
 
 
 def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
-    """The result of a call that did not go well, in the policy's words for that error, filled with
-    `values`.
-    """
+    """Return the result of a call that failed, with the policy's text for that error and `values`."""
 
     def complete(state: RunState, fact: ev.ToolReturned, salt: bytes) -> ev.Fact:
         said = composition.said_error(state, error, values)
@@ -232,7 +226,7 @@ def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
 
 
 def tool_late(work: Work, output: str, error: ToolError | None) -> LateMaker:
-    """The result of a call that was cut off: what its thread said after that."""
+    """Return the result that a thread reports after its call was cut off."""
     fact = _result(work, error)
 
     def late(state: RunState, at: int, salt: bytes) -> ev.LateResult:
@@ -254,13 +248,13 @@ def _returned(work: Work, fact: ev.ToolReturned, output: str, sha256: str | None
 
 
 def _unmetered(reply: Reply) -> tuple[Unknown, ...]:
-    """Return which of token count and price nobody knows of a response."""
+    """Return which of token count and price the response lacks."""
     lacks = {Unknown.UNCOUNTED: reply.usage is None, Unknown.UNPRICED: reply.cost_nanousd is None}
     return tuple(what for what, missing in lacks.items() if missing)
 
 
 def _starts_over(work: Work, text: str) -> bool:
-    """Whether the model, asked to go on from what had arrived, began again."""
+    """Return whether the model began again instead of continuing the partial response."""
     state = work.state
     if not state.parts or state.summary is not None:
         return False

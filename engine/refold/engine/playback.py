@@ -1,9 +1,8 @@
-"""A recorded run, played through the live engine: no model, no tool, no clock of the world, and the same log.
+"""Deterministic playback of a recorded run through the live engine, without model, tools or real clock.
 
-`Recording.read` takes a log into memory. `model()` and `tools()` are for tests that keep part of the world
-real; `play()` has every fact come from the log, in its order and at its instant, and lets the engine decide
-anew. Nothing is aligned: what is played is the recorded log to the byte, or has gone another way at the first
-event that is not.
+`Recording.read` loads a log into memory. `model()` and `tools()` return mocks for tests that keep one of them
+real. `play()` takes every fact from the log, in order and at its instant, and lets the engine decide again.
+The result equals the recorded log byte by byte, or `play()` reports the first event that differs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,15 +34,15 @@ from refold.reducers.vocabulary import ToolError
 from refold.store.protocol import Store, UnknownRun
 
 Handle = int | str
-"""What a fact ends: the event that asked a model, or the id of a call."""
+"""What a fact ends: the number of a request event, or the id of a call."""
 
 _FROM_THE_WORLD = (ev.RunStarted, ev.ModelResponded, ev.ModelFailed, ev.ToolReturned, ev.ClockRead)
 
 
 class Diverged(RefoldError):
-    """A run that was played again went otherwise than it did when it was recorded, first at event `seq`.
+    """A played run differs from its recording, first at event `seq`.
 
-    `fields` names what differs between two events of one kind.
+    `fields` names the fields that differ between two events of one kind.
     """
 
     def __init__(
@@ -53,15 +52,15 @@ class Diverged(RefoldError):
         self.run, self.seq, self.recorded, self.played, self.fields = run, seq, recorded, played, fields
 
     def __str__(self) -> str:
-        other = f", with another {', '.join(self.fields)}" if self.fields else ""
+        other = f"; the fields {', '.join(self.fields)} differ" if self.fields else ""
         return (
-            f"run {self.run} event {self.seq}: {self.played} now, {self.recorded or 'nothing'} when it was "
-            f"recorded{other}"
+            f"run {self.run} event {self.seq} diverges: recorded {self.recorded or 'nothing'}, "
+            f"played {self.played}{other}"
         )
 
 
 class Recording:
-    """A run's facts in order, each with its salt, and the requests that they answer."""
+    """A run's facts in order, each with its salt, and its requests."""
 
     def __init__(
         self, run: str, events: Sequence[tuple[ev.Event, bytes]], registry: Registry = BUILTIN
@@ -71,14 +70,14 @@ class Recording:
         self.salts = [salt for event, salt in events if isinstance(event, ev.Fact)]
         opening = self.facts[0] if self.facts else None
         if not isinstance(opening, ev.RunStarted):
-            raise MissingFact(run, "only a run with its own beginning can be played; this one is a fork")
+            raise MissingFact(run, "a fork cannot be played: its log does not begin with run_started")
         self.opening = opening
         self._events = [event for event, _ in events]
         self._results = {fact.call: fact for fact in self.facts if isinstance(fact, ev.ToolReturned)}
 
     @classmethod
     async def read(cls, store: Store, run: str, registry: Registry = BUILTIN) -> "Recording":
-        """The recording of a run in a store. Raises `UnknownRun`, or `Damaged` for what cannot be read."""
+        """Read a run from a store. Raises `UnknownRun`, and `Damaged` for an unreadable log."""
         events: list[tuple[ev.Event, bytes]] = []
         async for chunk in store.read(run):
             for stored in chunk:
@@ -88,19 +87,18 @@ class Recording:
         return cls(run, events, registry)
 
     def model(self) -> RecordedModel:
-        """The run's model, answering from the log: for a test with real tools."""
+        """Return a mock of the run's model that responds from the log: for a test with real tools."""
         return RecordedModel(self.run, self.opening.model, self._answers())
 
     def tools(self) -> RecordedTools:
-        """The run's tools, answering from the log: for a test with a real model."""
+        """Return mocks of the run's tools that respond from the log: for a test with a real model."""
         return RecordedTools(self.run, self.opening.tools, self._asked(), self._results)
 
     async def play(self, into: StoreSource) -> Run:
-        """Play the run through the engine into a store of its own; the same facts give the same log, to the
-        byte.
+        """Play the run through the engine into another store; equal facts give an equal log, byte by byte.
 
-        Raises `Diverged` at the first event that is not the recorded one, `MissingFact` where the log ends
-        before the run does.
+        Raises `Diverged` at the first event that differs, and `MissingFact` if the log ends before the run
+        does.
         """
         score = _Score(self)
         runtime = Runtime(
@@ -136,7 +134,7 @@ class Recording:
             )
 
     def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
-        """Each answer with what was asked."""
+        """Yield each response with its request."""
         state: RunState = NEW
         conversation = Conversation()
         seen: dict[int, ev.Event] = {}
@@ -156,31 +154,30 @@ class Recording:
                 ids = (call.id for call in fact.calls)
                 asked.update(zip(ids, fact.content.arguments, strict=True))
             elif isinstance(fact, ev.ApprovalAnswered) and fact.content is not None:
-                asked.update(fact.content.arguments)  # a person's, in the place of the model's
+                asked.update(fact.content.arguments)  # an approver's arguments replace the model's
         return asked
 
 
 class _Prompted(RecordedModel):
-    """Says what it is told to say.
+    """A model that returns the recorded fact it is given.
 
-    What it was asked is held against the log by the digest in the fact that is made.
+    The digest in the fact compares the request with the recorded one.
     """
 
     fact: Ended
 
     def answer_to(self, request: ModelRequest) -> Ended:  # noqa: ARG002
-        """What stands in the log at this place."""
+        """Return the recorded response of this turn."""
         return self.fact
 
 
 class _Score:
-    """Whose turn it is: the clock of a recorded run, and the order of its facts."""
+    """The order and clock of a recorded run's facts."""
 
     def __init__(self, recording: Recording) -> None:
         self._facts, self._salts = recording.facts, recording.salts
         self.model = _Prompted(recording.run, recording.opening.model, ())
-        # By what each ends, the first of those that end the same: every effect asks, and a run may have had
-        # many.
+        # The first fact for each handle: every effect looks its own up, and a run may have many.
         self._ends: dict[Handle, Ended | ev.ToolReturned] = {}
         self._readings: dict[int, ev.ClockRead] = {}
         for fact in self._facts:
@@ -195,20 +192,20 @@ class _Score:
 
     @property
     def left(self) -> bool:
-        """Whether facts are still to come."""
+        """Whether facts remain."""
         return self._place < len(self._facts)
 
     def start(self, last: int) -> None:
-        """The recorded instants need no beginning."""
+        """Do nothing: recorded instants need no start."""
 
     def now(self) -> int:
-        """The instant of the next recorded fact."""
+        """Return the instant of the next recorded fact."""
         return self._facts[min(self._place, len(self._facts) - 1)].at
 
     def stamp(self) -> int:
-        """The instant of the next fact; the one after it is next from here on."""
+        """Return the instant of the next fact, and move to the fact after it."""
         if not self.left:
-            raise MissingFact("", "the engine has a fact more than the log")
+            raise MissingFact("", "the engine produced more facts than the log has")
         instant = self.now()
         self._place += 1
         self._moved.set()
@@ -216,16 +213,16 @@ class _Score:
         return instant
 
     def salt(self, seq: int) -> bytes:  # noqa: ARG002
-        """The salt of the fact that was stamped last."""
+        """Return the salt of the fact that was stamped last."""
         return self._salts[self._place - 1]
 
     def stopwatch(self, effect: Effect) -> Stopwatch:
-        """How long the effect took when it was recorded."""
+        """Return the recorded duration of the effect."""
         fact = self.fact_of(effect)
         return lambda: fact.duration if fact is not None else 0
 
     async def sleep_until(self, instant: int) -> None:
-        """Wait for the recorded reading of the clock at this instant; for ever, if there is none."""
+        """Wait for the recorded reading of this clock; forever if there is none."""
         fact = self._readings.get(instant)
         if fact is None:
             await anyio.sleep_forever()
@@ -233,11 +230,9 @@ class _Score:
             await self.turn(fact)
 
     async def serve(self, work: Work) -> tuple[Maker, ...]:
-        """As a world does, in turn. Raises `MissingFact` if the log does not have the fact that ends the
-        effect.
+        """Serve an effect in its recorded turn. Raises `MissingFact` if the log lacks the fact that ends it.
 
-        What a tool said of a call in doubt stands in the log; what was cut off then, or left in doubt, comes
-        as it is.
+        Results of reconcilers, and of calls that were cut off or in doubt, are taken from the log unchanged.
         """
         fact = self.fact_of(work.effect)
         if fact is None:
@@ -246,11 +241,11 @@ class _Score:
             raise MissingFact(work.state.setup.run, f"no recorded {what}")
         made: tuple[Maker, ...] = (recorded(fact),)
         if isinstance(work.effect, Reconcile):
-            with work.scope:  # letting go of it does not take what is made here
+            with work.scope:  # cancelling the effect keeps the fact
                 await self.turn(fact)
             return made
         if not isinstance(fact, ev.ToolReturned):
-            self.model.fact = fact  # one request is under way at a time
+            self.model.fact = fact  # only one request is in flight at a time
             made = await serve(work)
         elif fact.error not in (ToolError.CANCELLED, ToolError.IN_DOUBT):
             made = await serve(work)
@@ -258,7 +253,7 @@ class _Score:
         return made
 
     def fact_of(self, effect: Effect) -> Ended | ev.ToolReturned | None:
-        """The recorded fact that ends this effect."""
+        """Return the recorded fact that ends this effect."""
         if isinstance(effect, CallModel):
             return self._ends.get(effect.seq)
         return self._ends.get(effect.call) if isinstance(effect, RunTool | Reconcile) else None
@@ -269,10 +264,9 @@ class _Score:
             await self._moved.wait()
 
     async def people(self, run: Run) -> None:
-        """Bring in, each at its turn, what no effect brings: cancellations, messages, resumptions, doubts
-        resolved.
+        """Queue, each in its turn, the facts of no effect: cancellations, messages, resumptions, resolutions.
 
-        What people brought one right after the other comes together, before effects start.
+        Consecutive facts are queued together, before effects start.
         """
         together = False
         for fact in self._facts:

@@ -1,7 +1,7 @@
 """Policy files: TOML, YAML or JSON.
 
-A file may come from anywhere: it is read as data and nothing more, a key that stands twice is refused where
-TOML would refuse it, and so are YAML's aliases, by which a few lines can unfold into gigabytes.
+Files may come from untrusted sources. They are read as data only. Duplicate keys are refused in every format,
+and so are YAML aliases, with which a few lines can expand to gigabytes.
 """
 
 import importlib.util
@@ -29,19 +29,19 @@ _PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[\d{1,9}\]\.[^.\[\]]+)*")
 
 
 def with_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """The data with null at each of the paths in its list `null`, which is gone. Raises `BadSyntax`."""
+    """Set null at each path in the list `null`, and remove that list. Raises `BadSyntax`."""
     paths = data.pop(KEY, [])
     if not isinstance(paths, list):
         raise BadSyntax(f'{KEY}: expected a list of paths, as ["pressure", "limits[0].value"]')
     for place, path in enumerate(_entries(paths)):
         if not isinstance(path, str) or not _PATH.fullmatch(path) or not _put(data, path):
-            problem = "expected the path of something that this file does not give"
+            problem = "expected the path of a key that this file does not set"
             raise BadSyntax(f"{KEY}[{place}]: {problem}, got {path!r}")
     return data
 
 
 def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    """The same data as TOML can say it: what is null is left out, and its path is in a list `null`."""
+    """Return the data for TOML, which has no null: null keys are removed, their paths listed in `null`."""
     paths: list[str] = []
     plain: dict[str, Any] = _stripped(data, "", paths)
     return {KEY: paths, **plain} if paths else plain
@@ -76,20 +76,16 @@ def _stripped(value: Any, path: str, paths: list[str]) -> Any:
     return value
 
 
-# Bytes. The fullest preset, laid out, has 11,000; of what is YAML a reader takes some 50 microseconds for
-# each.
+# Bytes. The largest preset, fully written out, has 11,000. A YAML parser needs some 50 microseconds a byte.
 _LARGEST = 1 << 17
 
-# A key `a.a.a…` of that many parts, be it in a table's name. (In a text it would have to be one without a
-# blank.)
+# A dotted key `a.a.a…` of that many parts, also in a table's name, or a quoted text of this form.
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
 _CHAIN = re.compile(rf"(?<![\w-])(?:{_PART}){{{DEEPEST}}}")
 
 
 class PolicyFileError(WrongUse):
-    """A policy file that cannot be read or cannot work. `file` is its path, `problem` names the place in
-    it.
-    """
+    """A policy file that cannot be read or cannot work. `file` is its path, `problem` names the place."""
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(file, problem)
@@ -107,11 +103,10 @@ def chosen_policy(
     *,
     agent: str = "",
 ) -> tuple[Policy, tuple[str, ...]]:
-    """The policy that was asked for: a file, a preset by its name, or neither; and what the environment set
-    of it.
+    """Load a policy from a file, a preset or neither; return it and what the environment set.
 
-    `agent` is the name for which variables may be. The settings are laid over it all. Raises
-    `PolicyFileError`, or `PolicyError` for a variable or a setting that is no value.
+    `agent` is the agent's name in `REFOLD_*` variables. The settings have precedence over everything else.
+    Raises `PolicyFileError`, and `PolicyError` for a variable or setting with a wrong value.
     """
     if chosen is None or is_preset(chosen):
         preset = {"preset": chosen and str(chosen)}
@@ -127,18 +122,18 @@ def chosen_policy(
         return parse_with(data, environment, registry, agent=agent, settings=settings)
     except PolicyError:
         with wrong_in(chosen, "a policy"):
-            parse(data, registry)  # if the file can work by itself, the fault is a variable's or a setting's
+            parse(data, registry)  # if the file alone is valid, a variable or setting is wrong
         raise
 
 
 def is_preset(path: Path) -> bool:
-    """Whether a path is a preset's name and no file."""
+    """Return whether a path is a preset's name and not a file."""
     return str(path) in PRESETS and not path.is_file()
 
 
 @contextmanager
 def wrong_in(path: Path, what: str) -> Generator[None]:
-    """Raises as `PolicyFileError` what is wrong with the data of a file, which is to be `what`."""
+    """Raise errors in the data of a file, which is to be `what`, as `PolicyFileError`."""
     try:
         yield
     except (PolicyError, BadSyntax) as error:
@@ -148,29 +143,28 @@ def wrong_in(path: Path, what: str) -> Generator[None]:
 
 
 def data_of(path: Path, other: str, names: Iterable[str] = ()) -> tuple[Any, bytes]:
-    """Read a small file that people write; return its data and its bytes.
+    """Read a small data file; return its data and its bytes.
 
-    `other` is what may be named instead of a file, one of `names`.
-
-    Raises `PolicyFileError` if it cannot be read or is large, `BadSyntax` for what is not its own format.
+    `other` describes what may be named instead of a file: one of `names`. Raises `PolicyFileError` if the
+    file cannot be read or is too large, and `BadSyntax` if it does not parse.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         if near := meant(str(path), names):
-            raise PolicyFileError(str(path), f"no file and no preset has this name; did you mean {near!r}?")
-        known = f"a file that ends in {', '.join(READERS)}, or {other}"
+            raise PolicyFileError(str(path), f"no file or preset has this name; did you mean {near!r}?")
+        known = f"a file ending in {', '.join(READERS)}, or {other}"
         raise PolicyFileError(str(path), f"expected {known}; got {path.suffix or 'no suffix'!r}")
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise PolicyFileError(str(path), f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # a NUL or a lone surrogate: no file has such a name
-        problem = "cannot be read: no file can have such a name; name another"
+    except ValueError as error:  # a NUL or a lone surrogate: invalid in file names
+        problem = "cannot be read: the file name is not valid; use another"
         raise PolicyFileError(ascii(str(path)), problem) from error
     if len(data) > _LARGEST:
         raise PolicyFileError(
-            str(path), f"is larger than {_LARGEST} bytes, too large for a policy or a table"
+            str(path), f"is larger than {_LARGEST} bytes, the maximum for a policy or a table"
         )
     try:
         return reader(data.decode("utf-8-sig")), data
@@ -192,23 +186,24 @@ def _toml(text: str) -> Any:
     try:
         return with_nulls(tomllib.loads(text))
     except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
-        raise BadSyntax(f"is no TOML: {error}") from error
+        raise BadSyntax(f"is not valid TOML: {error}") from error
 
 
 def _json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        raise BadSyntax(f"is no JSON: {error.msg} (at line {error.lineno}, column {error.colno})") from error
+        place = f"(at line {error.lineno}, column {error.colno})"
+        raise BadSyntax(f"is not valid JSON: {error.msg} {place}") from error
     except ValueError as error:  # a number of thousands of digits
-        raise BadSyntax(f"is no JSON: {error}") from error
+        raise BadSyntax(f"is not valid JSON: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise BadSyntax(f"the key {key!r} stands twice in one object; keep one")
+            raise BadSyntax(f"the key {key!r} is listed twice in one object; keep one")
         made[key] = value
     return made
 
@@ -225,13 +220,13 @@ READERS: Mapping[str, Callable[[str], Any]] = {".toml": _toml, ".yaml": _yaml, "
 
 
 def load(text: str) -> Any:
-    """The data in a YAML text; of an empty one an empty mapping. Raises `BadSyntax` with line and column."""
+    """Load YAML text; an empty text is an empty mapping. Raises `BadSyntax` with line and column."""
     try:
         loaded: Any = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
-        raise BadSyntax(f"is no YAML: {error.problem}{_place(error.problem_mark)}") from error
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two of numbers and of `"\\U…"`
-        raise BadSyntax(f"is no YAML: {error}") from error
+        raise BadSyntax(f"is not valid YAML: {error.problem}{_place(error.problem_mark)}") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two for numbers and `"\\U…"`
+        raise BadSyntax(f"is not valid YAML: {error}") from error
     return {} if loaded is None else loaded
 
 
@@ -241,7 +236,7 @@ class _Strict(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             alias = cast("yaml.AliasEvent", self.peek_event())  # type: ignore[no-untyped-call]
-            raise BadSyntax(f"has an alias; write its value out{_place(alias.start_mark)}")
+            raise BadSyntax(f"has an alias; write out its value{_place(alias.start_mark)}")
         if self.depth == DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise BadSyntax(f"is nested too deeply to be a policy{_place(mark)}")
@@ -254,24 +249,25 @@ class _Strict(yaml.SafeLoader):
         try:
             made: Any = super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType]
             return made
-        except (AttributeError, LookupError, TypeError) as error:  # of a value that is not what its tag says
+        except (AttributeError, LookupError, TypeError) as error:  # the value does not match its tag
             kind = node.tag.rpartition(":")[2]
-            raise BadSyntax(f"is no YAML: not of the type {kind!r}{_place(node.start_mark)}") from error
+            raise BadSyntax(f"is not valid YAML: not of type {kind!r}{_place(node.start_mark)}") from error
 
     def construct_mapping(
         self,
-        node: yaml.Node,  # a tag may say so of a list
+        node: yaml.Node,  # a tag may declare a list as a mapping
         deep: bool = False,  # noqa: FBT001, FBT002 - the library's
     ) -> dict[Hashable, Any]:
         seen: set[str] = set()
         if not isinstance(node, yaml.MappingNode):
-            raise BadSyntax(f"is no YAML: what its tag calls a mapping is none{_place(node.start_mark)}")
+            problem = "a value tagged as a mapping is not one"
+            raise BadSyntax(f"is not valid YAML: {problem}{_place(node.start_mark)}")
         for key, _ in node.value:
             name = str(key.value)
             if name in seen:
-                raise BadSyntax(f"the key {name!r} stands twice; keep one{_place(key.start_mark)}")
+                raise BadSyntax(f"the key {name!r} is listed twice; keep one{_place(key.start_mark)}")
             seen.add(name)
-            # A key is the word that was written: YAML would make true of `on`, and nothing of `null`.
+            # Keys are always strings; YAML would read `on` as true and `null` as nothing.
             key.tag = "tag:yaml.org,2002:str" if isinstance(key, yaml.ScalarNode) else key.tag
         return super().construct_mapping(node, deep)
 
@@ -281,7 +277,7 @@ def _place(mark: Any) -> str:
 
 
 def dump(data: dict[str, Any], *, escaped: bool = False) -> str:
-    """The text of plain data, without aliases, in the order of its keys; `escaped`: in ASCII."""
+    """Write plain data as YAML without aliases, in the order of its keys; `escaped`: in ASCII."""
     text: str = yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=not escaped, width=100)
     return text
 

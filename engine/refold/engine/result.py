@@ -1,4 +1,4 @@
-"""What a caller gets of a run: how it ended, why, what was said and spent. Nothing is raised by default."""
+"""Results of runs: how a run ended, why, the last text and the usage. Nothing is raised by default."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -22,13 +22,13 @@ _SHOWN = 200  # characters of a text in the short form of a result
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, or that it waits for a person.
+    """How a run ended, or that it waits for an operator.
 
-    `code` is stable, `reason` a sentence, `text` the last thing the model said, "" if it said nothing.
-    `provider_error` is what the provider said of the request that ended the run, its code in front, redacted,
-    on one line; "" where no failed request ended it. `source` says what the text is: `answer`, `grace` (the
-    last word that a limit granted), `partial`, `fallback` (the policy's own) or `none`. `where` says what was
-    going on at a cancellation or a time-out. `seq` is the event that ended it.
+    `code` is stable, `reason` a sentence, `text` the model's last text or "". `provider_error` is the
+    provider's message for the failed request that ended the run, with its code first, redacted, on one line;
+    else "". `source` is the origin of the text: `answer`, `grace` (a last response that a limit granted),
+    `partial`, `fallback` (the policy's own text) or `none`. `where` is the state in which a run was cancelled
+    or timed out. `seq` is the event that ended the run.
     """
 
     code: str
@@ -42,9 +42,9 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call about which a person is asked: whether it may run (`approval`), or how it ended (`doubt`).
+    """A call that waits for an operator: may it run (`approval`), or how did it end (`doubt`).
 
-    `arguments` are the JSON text with which it would run or did run; None where they were erased.
+    `arguments` is its JSON text; None if it was erased.
     """
 
     id: str
@@ -54,12 +54,11 @@ class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it stands when nothing more is to be done now.
+    """A run that has ended or waits.
 
-    `usage` are the tokens, `spent` all that was (steps, tokens, nano-dollars, nanoseconds), `messages` what
-    the model would see next, `limit` the limit that ended the run, if one did, `pending` the calls about
-    which a person is asked. Where words that they need were erased, `messages` is empty, and `erased` is the
-    event that had them.
+    `usage` has the tokens, `spent` everything (steps, tokens, nano-dollars, nanoseconds), `messages` the next
+    prompt, `limit` the limit that ended the run, `pending` the calls that wait for an operator. If a payload
+    of the prompt was erased, `messages` is empty, and `erased` is the event that held it.
     """
 
     run: str
@@ -73,25 +72,25 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The last thing that the model said, "" if it said nothing: `outcome.text`."""
+        """The model's last text or "": `outcome.text`."""
         return self.outcome.text
 
     @property
     def usage(self) -> Usage:
-        """The tokens that were counted."""
+        """The counted tokens."""
         return self.spent.usage
 
     @property
     def cost(self) -> float | None:
-        """What the run cost, in US dollars; None where the price of one of its answers is not known."""
+        """The cost in US dollars; None if the price of a response is unknown."""
         return None if self.spent.unpriced else self.spent.cost_nanousd / NANO
 
     def __repr__(self) -> str:
-        """One line: `<RunResult 0e6d10e8 COMPLETED (end_turn), step 2, text='It is 30 cents.'>`."""
+        """Return one line: `<RunResult 0e6d10e8 COMPLETED (end_turn), step 2, text='It is 30 cents.'>`."""
         ended = self.outcome
         text = ended.text if len(ended.text) <= _SHOWN else f"{ended.text[:_SHOWN]}…"
-        said = f", provider_error={ended.provider_error!r}" if ended.provider_error else ""
-        return f"<RunResult {self.run} {self.state} ({ended.code}), step {ended.step}, text={text!r}{said}>"
+        error = f", provider_error={ended.provider_error!r}" if ended.provider_error else ""
+        return f"<RunResult {self.run} {self.state} ({ended.code}), step {ended.step}, text={text!r}{error}>"
 
     def raise_for_limit(self) -> None:
         """Raise `LimitError` if a limit ended the run."""
@@ -100,7 +99,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitError(RefoldError):
-    """A limit ended the run. Raised by `RunResult.raise_for_limit`, never on its own."""
+    """A limit ended the run. Raised only by `RunResult.raise_for_limit`."""
 
     def __init__(self, run: str, limit: LimitHit) -> None:
         super().__init__(run, limit)
@@ -109,16 +108,14 @@ class LimitError(RefoldError):
     def __str__(self) -> str:
         hit = self.limit
         used, value = amount(hit.used, hit.unit).removesuffix(f" {hit.unit}"), amount(hit.value, hit.unit)
-        said = (
-            f"reached: {used}"
-            if is_reached(hit)
-            else f"cannot be kept: {used} and nobody knows how much more"
+        outcome = (
+            f"reached: {used}" if is_reached(hit) else f"cannot be checked, usage unknown: at least {used}"
         )
-        return f"run {self.run}: limit {hit.name!r} {said} of {value} at step {hit.step}"
+        return f"run {self.run}: limit {hit.name!r} {outcome} of {value} at step {hit.step}"
 
 
 MessagesOf = Callable[[RunState, Mapping[int, Event]], Sequence[Message]]
-"""(state, contents) -> what the model would see, as `view` tells."""
+"""(state, contents) -> the next prompt, as `view` returns it."""
 
 
 def result_of(
@@ -126,9 +123,9 @@ def result_of(
     contents: Mapping[int, Event],
     messages_of: MessagesOf = view,
 ) -> RunResult:
-    """The result that a state stands for; `contents` has the words of its window and its last answer.
+    """Return the result for a state; `contents` has the events of its window and its last response.
 
-    `messages_of` gives the messages that the next request would have.
+    `messages_of` returns the next prompt.
     """
     messages: tuple[Message, ...] = ()
     erased: int | None = None
@@ -186,7 +183,7 @@ def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
 
 
 def _final(state: RunState, ended: Outcome, contents: Mapping[int, Event]) -> RunOutcome:
-    """Return how an ended run ended."""
+    """Return the outcome of an ended run."""
     if ended.source == "fallback":
         values: dict[str, str | int] = {"max": plainly(state.limit)} if state.limit else {}
         text = render(state.policy.fallback or "", values)
@@ -205,38 +202,36 @@ def _final(state: RunState, ended: Outcome, contents: Mapping[int, Event]) -> Ru
 
 
 def _last_failure(contents: Mapping[int, Event], before: int) -> str:
-    """Return what the provider reported in the last failed request before an event, "" for nothing."""
+    """Return the provider's message for the last failed request before an event, or ""."""
     failed = [seq for seq, event in contents.items() if isinstance(event, ModelFailed) and seq < before]
     last = contents[max(failed)] if failed else None
     return last.content.message if isinstance(last, ModelFailed) and last.content else ""
 
 
 def words_in(contents: Mapping[int, Event], seqs: tuple[int, ...]) -> str:
-    """What the model said in these events, nothing between: an answer that was cut, and what went on from
-    there.
-    """
-    said: list[str] = []
+    """Join the model's texts in these events without a separator: a partial response and its continuation."""
+    texts: list[str] = []
     for seq in seqs:
         match contents.get(seq):
             case ModelResponded(content=answer) if answer is not None:
-                said.append(answer.text)
+                texts.append(answer.text)
             case ModelFailed(content=failure) if failure is not None:
-                said.append(failure.partial_text)
+                texts.append(failure.partial_text)
             case _:
                 pass
-    return "".join(said)
+    return "".join(texts)
 
 
 def _waits(state: RunState) -> str:
     if state.approval is not None:
         return f"the run waits for approval of {', '.join(state.approval.event.calls)}"
     if doubted := unknown_calls(state):
-        return f"the run waits for a person to say how {', '.join(doubted)} ended"
+        return f"the run waits for an operator to resolve {', '.join(doubted)} (outcome unknown)"
     children = ", ".join(open_children(state))
-    return f"a child run waits for a person: {children}" if children else "the run waits for a message"
+    return f"a child run waits for an operator: {children}" if children else "the run waits for a message"
 
 
 def plainly(hit: LimitHit) -> str:
-    """The value of a limit as a policy writes it: seconds and USD, not billionths of them."""
+    """Return the value of a limit in the units of policies: seconds and USD instead of billionths."""
     billionths = hit.unit in (LimitUnit.NANOSECONDS, LimitUnit.NANO_USD)
     return f"{hit.value / NANO:g}" if billionths else str(hit.value)

@@ -1,4 +1,4 @@
-"""A run as a caller holds it: await its result, watch it, stop it, answer it."""
+"""Runs: await the result, read updates, cancel, answer."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from refold.engine.updates import LiveAgent
 
 Opening = Callable[[Journal], Awaitable[tuple[RunState, list[Maker]]]]
-"""How a run begins: the state before its first own event, and the facts to begin with."""
+"""Begins a run: returns the state before its first own event, and its first facts."""
 
 
 def anew(make: Maker) -> Opening:
-    """The beginning of a run with a log of its own."""
+    """Return the opening of a run with a log of its own."""
 
     async def begin(_: Journal) -> tuple[RunState, list[Maker]]:
         return NEW, [make]
@@ -46,12 +46,11 @@ def anew(make: Maker) -> Opening:
 
 
 class Run:
-    """A run, live: it starts with the first `result()`, `updates()` or `async with`, and then goes on by
-    itself.
+    """A live run. It begins with the first `result()`, `updates()` or `async with`.
 
-    `state` is what is on disk. `machine` is a `transitions` machine that follows it, to hang callbacks on.
-    When `result()` is cancelled, or an `async with` is left early, the engine stops as in a crash: the log is
-    whole, and `Agent.resume` goes on from there.
+    `state` is the state on disk. `machine` is a `transitions` machine that follows it, for callbacks. If
+    `result()` is cancelled, or an `async with` block exits early, the engine stops as in a crash: the log
+    stays intact, and `Agent.resume` continues it.
     """
 
     def __init__(
@@ -60,25 +59,25 @@ class Run:
         self.id = run
         self._take_over = take_over
         self._runtime, self._opening = runtime, opening
-        self._live: LiveAgent | None = None  # as long as nothing hangs on it there is none
+        self._live: LiveAgent | None = None  # created on first use of `machine`
         self._inbox: list[Maker] = []
         self._audience = Audience()
         self._background: Background | None = None
         self._loop: Driver | None = None
         self._state = NEW
-        self._answered: tuple[str, int] | None = None  # the question to which an answer is on its way
+        self._answered: tuple[str, int] | None = None  # the question whose answer is queued
         self._result: RunResult | None = None
 
     @property
     def state(self) -> RunState:
-        """The state that is on disk."""
+        """The state on disk."""
         return self._loop.state if self._loop else self._state
 
     @property
     def machine(self) -> "Machine":
-        """The live machine: `run.machine.on_enter_COMPLETED(callback)`."""
+        """The live state machine: `run.machine.on_enter_COMPLETED(callback)`."""
         if self._live is None:
-            # Late: few runs have hooks, and `transitions` takes milliseconds to load.
+            # Imported here: few runs have callbacks, and `transitions` takes milliseconds to load.
             from refold.engine.updates import LiveAgent
 
             self._live = LiveAgent()
@@ -88,54 +87,51 @@ class Run:
 
     @property
     def children(self) -> Mapping[str, "Run"]:
-        """The child runs that go on now, by their ids: to watch one, to answer it, to stop it."""
+        """Active child runs by id, to watch, answer or cancel."""
         return cast("dict[str, Run]", dict(self._loop.children)) if self._loop else {}
 
     async def result(self) -> RunResult:
-        """Wait until the run has ended or waits for a person, and say how it stands.
+        """Wait until the run ends or waits for an operator, and return its result.
 
         Raises what stops an engine: `StoreUnavailable`, `Held` and `LeaseLost` (another engine has the run),
-        `Damaged`, `WrongUse`. What was recorded until then is on disk.
+        `Damaged`, `WrongUse`. Events recorded before the error are on disk.
         """
         await self._started().join()
         if self._result is None:
-            raise WrongUse(f"the engine of run {self.id} was stopped: agent.resume({self.id!r}) goes on")
+            raise WrongUse(f"the engine of run {self.id} was stopped; continue: agent.resume({self.id!r})")
         return self._result
 
     async def detach(self) -> str:
-        """Record how the run begins, or what was said of it, and leave the rest to a worker. Its id.
+        """Record the run's beginning or queued input, leave the rest to a worker, and return the run's id.
 
-        Nothing is started here: no model and no tool is needed. Raises as `result`, and `WrongUse` if nothing
-        is to be said.
+        Needs no model and no tools. Raises as `result`, and `WrongUse` if there is nothing to record.
         """
         if self._background is not None or (self._opening is None and not self._inbox):
-            raise WrongUse(f"run {self.id}: there is nothing to record, or it is driven here already")
+            raise WrongUse(f"run {self.id}: nothing to record, or this engine drives it already")
         self._background = Background(self._leave)
         await self._background.join()
         return self.id
 
     def updates(self) -> AsyncIterator[Update]:
-        """Deltas as they stream and events once they are on disk, until the run stops.
+        """Return an iterator over streamed deltas and recorded events until the run stops.
 
-        Starts the run if it was not started; raises what `result()` would. Leaving the loop early does not
-        stop it.
+        Begins the run if needed, and raises what `result()` would. Leaving the loop early does not stop the
+        run.
         """
         updates = Updates(self._started)
         self._audience.add(updates)
         return updates
 
     def text(self) -> AsyncIterator[str]:
-        """What the model says, piece by piece as it streams, with an empty line between two answers; see
-        `updates`.
-        """
+        """Return an iterator over the streamed text, with an empty line between responses; see `updates`."""
         text = StreamedText(self._started)
         self._audience.add(text.updates)
         return text
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
-        """Ask the run to stop: what is in flight settles, then it is CANCELLED.
+        """Request that the run stop: calls in flight settle, then it is CANCELLED.
 
-        After the end, nothing happens.
+        Has no effect on a run that has ended.
         """
 
         def make(state: RunState, at: int, salt: bytes) -> ev.Fact:  # noqa: ARG001
@@ -144,18 +140,18 @@ class Run:
         self._put(make)
 
     def send(self, message: str, *, by: str = "user") -> None:
-        """Answer a run that waits for a person; await `result()` again to go on.
+        """Answer a run that waits for a message; await `result()` again to continue.
 
-        Raises `NotWaiting`, or `WrongUse` for a second answer to the same question.
+        Raises `NotWaiting`, and `WrongUse` for a second answer to the same question.
         """
         if self._loop is not None or self._opening is not None:
             refuse_message(self.id, self.state)
             self._answers("message", self.state.messages)
 
         def make(state: RunState, at: int, salt: bytes) -> ev.Fact:
-            refuse_message(self.id, state)  # another answer may have been faster
-            said = ev.InputReceived(at=at, by=by)
-            return composition.received(state, said, message, salt, self._redactor(state))
+            refuse_message(self.id, state)  # another answer may have arrived first
+            fact = ev.InputReceived(at=at, by=by)
+            return composition.received(state, fact, message, salt, self._redactor(state))
 
         self._put(make)
 
@@ -167,53 +163,53 @@ class Run:
         by: str = "user",
         note: str = "",
     ) -> None:
-        """Say how a call in doubt ended. `did_not`: it runs once more, under the same idempotency key.
+        """Record how a call with an unknown outcome (in doubt) ended.
 
-        `happened`: the model is told that the call had its effect, and that its output is lost; `unknown`:
-        that its end is unknown. A run that was resumed may be told before it is awaited: `result()` then
-        raises what is wrong with it. Raises `WrongUse` for another word, and for a call that is not in doubt,
-        naming those that are.
+        `did_not`: it runs again under the same idempotency key. `happened`: the model receives that the call
+        had its effect and its output is lost. `unknown`: the model receives that the outcome is unknown. A
+        resumed run may be resolved before it is awaited; `result()` then raises the errors. Raises
+        `WrongUse` for an unknown value, and for a call that is not in doubt (the error lists those that are).
         """
         if doubt not in tuple(Doubt):
             raise WrongUse(f"call {call}: expected one of {', '.join(Doubt)}, got {doubt!r}")
         known = Doubt(doubt)
 
         def make(state: RunState, at: int, salt: bytes) -> ev.Fact:  # noqa: ARG001
-            said = ev.DoubtResolved(at=at, call=call, doubt=known, by=by)
-            return composition.resolved(state, said, note, self._redactor(state))
+            fact = ev.DoubtResolved(at=at, call=call, doubt=known, by=by)
+            return composition.resolved(state, fact, note, self._redactor(state))
 
         if self._loop is not None:
-            make(self.state, self.state.at, b"")  # refuses what cannot be resolved, now rather than later
+            make(self.state, self.state.at, b"")  # raises for a wrong call now rather than later
             self._answers(f"doubt:{call}", self.state.seq)
         self._put(make)
 
     def answer(self, answers: Answers, *, by: str = "user", note: str = "") -> None:
-        """Answer a run that asks a person about calls: what is to become of each, by its id, and why.
+        """Answer a run that waits for approval of calls: one answer by call id, and a note.
 
-        `approve`, `reject`, `escalate` (to the next in the chain), `terminate` (the whole run), or `("edit",
-        arguments)` with a mapping or JSON text: the call runs with these. What is left out is asked again. An
-        answer after the question's deadline counts as none. A run that was resumed may be answered before it
-        is awaited: `result()` then raises what is wrong with the answer.
+        Answers are `approve`, `reject`, `escalate` (to the next approver), `terminate` (the whole run), or
+        `("edit", arguments)` with a mapping or JSON text to run the call with these arguments. Calls without
+        an answer are requested again. An answer after the deadline has no effect. A resumed run may be
+        answered before it is awaited; `result()` then raises the errors.
 
-        Raises `NotWaiting`, or `WrongUse` for a second answer to one question, a call that is not asked
-        about, and new arguments that are no JSON object.
+        Raises `NotWaiting`, and `WrongUse` for a second answer to one question, for a call that does not wait
+        for approval, and for new arguments that are not a JSON object.
         """
         words, arguments = words_of(answers)
 
         def make(state: RunState, at: int, salt: bytes) -> ev.Fact:
-            said = ev.ApprovalAnswered(at=at, by=by)
-            return approved(state, said, words, arguments, note, salt, self._redactor(state))
+            fact = ev.ApprovalAnswered(at=at, by=by)
+            return approved(state, fact, words, arguments, note, salt, self._redactor(state))
 
         if self._loop is not None or self._opening is not None:
             asked = self.state.approval
             if asked is None:
                 raise NotWaiting(self.id, self.state.agent_state, "an answer about calls")
-            make(self.state, self.state.at, b"")  # refuses what cannot be answered, now rather than later
+            make(self.state, self.state.at, b"")  # raises for wrong answers now rather than later
             self._answers("approval", asked.seq)
         self._put(make)
 
     def put(self, fact: ev.Fact) -> None:
-        """Bring in a fact as it is, at its turn in the queue: for replays and importers."""
+        """Queue a fact unchanged: for replays and importers."""
         self._put(recorded(fact))
 
     async def __aenter__(self) -> Self:
@@ -226,7 +222,7 @@ class Run:
 
     def _answers(self, kind: str, number: int) -> None:
         if self._answered == (kind, number):
-            raise WrongUse(f"run {self.id} has its answer already; await result() before the next")
+            raise WrongUse(f"run {self.id} has an answer already; await result() before the next answer")
         self._answered = (kind, number)
 
     def _redactor(self, state: RunState) -> Redactor:
@@ -241,7 +237,7 @@ class Run:
     def _started(self) -> Background:
         if not self._runtime.driven:
             raise WrongUse(
-                f"run {self.id}: there is no model and no tool to drive it with here; detach() leaves it"
+                f"run {self.id} was opened without model and tools and cannot be driven here; use detach()"
             )
         if self._background is None or (self._background.over and self._inbox):
             self._background = Background(self._drive)
@@ -256,7 +252,7 @@ class Run:
                         await loop.drive()
                         journal = loop.journal
                         self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
-                    goes_on = bool(self._inbox)  # it was brought while the run was given back
+                    goes_on = bool(self._inbox)  # input that arrived while the lease was released
         except BaseException:
             self._forget()
             raise
@@ -269,7 +265,7 @@ class Run:
             while goes_on:
                 async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
                     await loop.leave()
-                    # Who goes on attends to the run, and not with a loop that only writes down.
+                    # This loop only records; a later `result()` needs one that drives.
                     self._state, self._loop = self.state, None
                 goes_on = bool(self._inbox)
         except BaseException:
@@ -277,17 +273,17 @@ class Run:
             raise
 
     def _forget(self) -> None:
-        """What is on disk may be more, or less, than what was believed: who goes on reads it again."""
+        """Forget the loop after an error: the log may differ from its state, so the next loop loads it."""
         self._state, self._loop, self._answered, self._result = self.state, None, None, None
 
     @asynccontextmanager
     async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
-        """The loop, under a lease that is renewed meanwhile.
+        """Yield the loop, under a lease that is renewed until the block exits.
 
-        An engine that stops half-way leaves its run to others.
+        If the engine stops before the end, other engines can take over the run.
         """
         async with opened(self._runtime.store) as store:
-            # By force but once: who took the run on since then has it rightly.
+            # Force only once: an engine that took the run over since then holds it rightly.
             force, self._take_over = self._take_over, False
             async with (
                 Tenure(store, self.id, lease, take_over=force) as tenure,
@@ -298,12 +294,12 @@ class Run:
                 yield loop
                 await wake_parent(store, loop.state)
                 if loop.state.ended and any(tool.agent for tool in loop.state.setup.tools):
-                    await tenure.up_to_date()  # its children woke it when they ended
+                    await tenure.up_to_date()  # children that ended have woken it
                 tenure.due = loop.due
                 tasks.cancel_scope.cancel()
 
     async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Driver:
-        """The loop where the log ends: a new run's first fact, or an old one's next, is queued."""
+        """Load or continue the loop, and queue a new run's first fact or an old one's resumption."""
         runtime = self._runtime
         if self._loop is not None:
             return await self._gone_on(self._loop, store, tenure)
@@ -328,13 +324,13 @@ class Run:
         return loop
 
     def _hand_over(self, loop: Driver) -> None:
-        """Queue what was brought while no loop went on."""
+        """Queue the input that arrived while no loop ran."""
         for make in self._inbox:
             loop.put(make)
         self._inbox.clear()
 
     async def _read(self, journal: Journal) -> RunState:
-        # A lease would make a run of any id, so an unknown one must not get that far.
+        # A lease would create a run under any id, so check that it exists first.
         if not (await journal.store.head(self.id)).seq:
             raise UnknownRun(self.id)
         await refuse_imported(journal.store, self.id)
@@ -342,13 +338,13 @@ class Run:
         return await journal.load(self._runtime.registry)
 
     async def _gone_on(self, loop: Driver, store: Store, tenure: Tenure) -> Driver:
-        """The loop of before; while it waited for a person, another engine may have had the run."""
+        """Continue the previous loop; another engine may have had the run while it waited."""
         loop.journal.store, loop.journal.tenure = store, tenure
         await tenure.hold()
         if (await store.head(self.id)).seq != loop.state.seq:
             loop.state = await loop.journal.load(self._runtime.registry)
             self._set_machine(loop.state)
-            loop.resume()  # what was begun there, no handle is held here
+            loop.resume()  # calls started by the other engine have no task here
         self._hand_over(loop)
         return loop
 

@@ -1,4 +1,4 @@
-"""What a run needs around it."""
+"""The environment of a run, and when a run is runnable."""
 
 import importlib.metadata
 import platform
@@ -19,15 +19,15 @@ from refold.reducers.vocabulary import NANO
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
 
 Serve = Callable[[Work], Awaitable[tuple[Maker, ...]]]
-"""Sees an effect through: the facts in which it ends, the last of which ends it."""
+"""Serves an effect and returns its facts; the last one ends it."""
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run takes place: its world, its log, its guards, its chance.
+    """The environment of a run: world, store, guards and salts.
 
-    `serve` sees effects through. `check` is called with the state of a log that was taken up, and raises if
-    this agent cannot go on with it. `lease` is in seconds. `driven`: False where there is no model and no
-    tool to drive it with. `resumes`: False where a recording is played, which brings its resumptions itself.
+    `serve` serves effects. `check` raises if this agent cannot continue a loaded state. `lease` is in
+    seconds. `driven` is False without model and tools. `resumes` is False for a played recording, which
+    contains its resumptions.
     """
 
     world: World
@@ -42,32 +42,30 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def versions() -> dict[str, str]:
-    """What runs here: recorded whenever an engine comes to a run."""
+    """Return the versions that are recorded whenever an engine begins or resumes a run."""
     return {"refold": _own_version(), "python": platform.python_version()}
 
 
-@cache  # what is loaded stays what it is, whatever is installed over it
+@cache  # an upgrade on disk does not change the loaded code
 def _own_version() -> str:
     return importlib.metadata.version("refold")
 
 
 def rings_in(state: RunState, now: int) -> float | None:
-    """In how many seconds from the instant `now` the next clock rings, 0 for one that has; None: not before a
-    person acts.
-    """
+    """Return the seconds from `now` until the next deadline, 0 for a past one; None if there is none."""
     instants = [effect.at for effect in next_effects(state) if isinstance(effect, WaitUntil)]
     return max(0.0, (min(instants) - now) / NANO) if instants else None
 
 
 def due_in(state: RunState, now: int) -> float | None:
-    """The same for any state: 0 where something is to be done in the world right away."""
+    """Return the seconds until the run is runnable: 0 if a model, a tool or a settling is pending."""
     at_once = any(not isinstance(effect, WaitUntil) for effect in next_effects(state))
     return 0.0 if at_once else rings_in(state, now)
 
 
 def is_lost(state: RunState, now: int) -> bool:
-    """Whether a run that has no engine and waits for none never gets one: something is to be done, now or at
-    an instant, that neither a person nor the end of a child run begins.
+    """Return whether a run without a claim would stay forgotten: it is runnable now or at some instant, and
+    not because of a child run, whose end wakes it.
     """
     children = {tool.name for tool in state.setup.tools if tool.agent}
     waits = (isinstance(effect, RunTool) and effect.name in children for effect in next_effects(state))
@@ -75,11 +73,9 @@ def is_lost(state: RunState, now: int) -> bool:
 
 
 async def wake_parent(store: Store, state: RunState) -> None:
-    """Have the run taken up that waits for the result of this one, if it has ended. It may be in another
-    store.
+    """Make the parent of an ended run runnable; it may be in another store.
 
-    To be called before the lease is given back: an engine that dies in between is found, and it is done
-    again.
+    Call it before the lease is released: if the engine dies in between, the next one repeats it.
     """
     if state.ended and state.setup.parent is not None:
         with suppress(UnknownRun):

@@ -1,6 +1,6 @@
-"""Secrets at the edge: which values of the environment are secret, and what of a stream may be shown yet.
+"""Secrets from the environment, and redaction of streams.
 
-What is found in a text, and how it is hidden, says `refold.reducers.secrets`.
+`refold.reducers.secrets` defines how secrets are found in a text and hidden.
 """
 
 import html
@@ -22,17 +22,19 @@ from refold.reducers.messages import ReplyCall
 from refold.reducers.secrets import REDACTED, Redactor, Span, shape
 
 SHORTEST = 8
-"""Characters of the shortest value that is taken for a secret: a shorter one stands in too many words."""
+"""Characters of the shortest value treated as a secret: shorter values occur in too many texts."""
 
 _LONGEST_WORD = 12
-_LINE = 16  # of a value of several lines: what a shorter line says is too common
+_LINE = 16  # minimum length of a secret line in a value of several lines; shorter lines are too common
 _KEYS = "|".join(word for word in assignments.KEYS if word.endswith("key"))
 _NAME = re.compile(
     rf"SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|{_KEYS}|TOKENS?(?![A-Z])|(?:^|_)(?:KEYS?|AUTH|PASS|PWD)(?:_|$)",
     re.IGNORECASE,
 )
-_CHOSEN = re.compile(r"PASSWORD|PASSWD|PASSPHRASE|SECRET", re.IGNORECASE)  # may be words, all the same
-# What a variable of such a name says about a secret without being one.
+_CHOSEN = re.compile(
+    r"PASSWORD|PASSWD|PASSPHRASE|SECRET", re.IGNORECASE
+)  # their values may be ordinary words
+# Variables with such names describe a secret but do not contain one.
 _ABOUT = re.compile(
     r"(?:^|_)(?:PUBLIC|PUBLISHABLE)_|_(?:NAME|FILE|PATH|DIR|SOCK|SOCKET|HOST|PORT|TYPE|MODE|METHOD|USER|USERNAME|EMAIL"
     r"|REGION|LENGTH|SIZE|LIMIT|BUDGET|TTL|TIMEOUT|EXPIRY|HEADER|VERSION|ALGORITHM|PROVIDER)$",
@@ -57,7 +59,7 @@ _TEXTS = tuple(
     for field in msgspec.structs.fields(Reply)
     if field.type is str and field.name != "provider_data"
 )
-_WORD = "".join(map(chr, range(0x21, 0x7F)))  # what a secret without white space consists of
+_WORD = "".join(map(chr, range(0x21, 0x7F)))  # characters of a secret without white space
 _SHARE = 64
 _LONG_LINE = 4096
 _NEAR = max(LEADS.values())
@@ -65,42 +67,41 @@ _KEY_LINES = (
     ("-----BEGIN", re.compile(r"-----END [A-Z0-9 ]{0,32}(?=-----)")),
     ("Private-Lines:", re.compile("Private-MAC")),
 )
-_LONGEST_OPEN = LONGEST_KEY + 4096  # with its first and last line, and lines of headers
+_LONGEST_OPEN = LONGEST_KEY + 4096  # includes the first and last line, and header lines
 
 
 def redactor_of(environment: Mapping[str, str] = os.environ) -> Redactor:
-    """What is looked for in every run of a process: known shapes, and the secret values of its
-    environment.
-    """
+    """Return the redactor of a process: known shapes, and the secret values of its environment."""
     return Redactor(values=secret_values(environment))
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of variables whose name says that they are secret, and the passwords in URLs of any
-    variable.
+    """Return the values of variables with secret names, and the passwords in URLs of any variable.
 
-    Each as it is, as JSON writes it and as a URL does; one of several lines, a private key for instance, by
-    its lines. No secret is what is shorter than `SHORTEST`, a number, a path, a URL (but for its password), a
-    common word, or letters alone, fewer than 12, unless the name says that it is a password.
+    Each value is returned as it is and in its JSON, URL and other spellings; a value of several lines, such
+    as a private key, by line. Values shorter than `SHORTEST`, numbers, paths, URLs (except their passwords)
+    and common words are not secret, nor are fewer than 12 letters unless the name is that of a password.
     """
     found = {value for name, text in environment.items() for value in _secrets(name, text.strip())}
-    spelt = {spelling for value in found for spelling in _spellings(value)}
-    return tuple(sorted(spelt, key=lambda value: (-len(value), value)))
+    spellings = {spelling for value in found for spelling in _spellings(value)}
+    return tuple(sorted(spellings, key=lambda value: (-len(value), value)))
 
 
 def refuse_secret(redactor: Redactor, place: str, json_text: str, way_out: str) -> None:
-    """Raise `WrongUse` for a JSON text that would be recorded, and holds what looks like a secret."""
+    """Raise `WrongUse` for a JSON text that would be recorded and seems to contain a secret."""
     if redactor.json(json_text) != json_text:
-        raise WrongUse(f"{place}: holds what looks like a secret, and would be recorded as it is; {way_out}")
+        raise WrongUse(
+            f"{place}: contains what looks like a secret and would be recorded in clear; {way_out}"
+        )
 
 
 def redacted_reply(reply: Reply, redactor: Redactor) -> Reply:
-    """A model's answer without secrets. What only its adapter can read goes as a whole, if it holds one."""
+    """Return a response without secrets. Opaque provider data that contains one is removed as a whole."""
     changed: dict[str, Any] = {}
     for name in _TEXTS:
-        said = getattr(reply, name)
-        if said and (shown := redactor.text(said)) is not said:
-            changed[name] = shown
+        text = getattr(reply, name)
+        if text and (redacted := redactor.text(text)) is not text:
+            changed[name] = redacted
     calls = tuple([_redacted_call(call, redactor) for call in reply.calls])
     if calls != reply.calls:
         changed["calls"] = calls
@@ -142,9 +143,7 @@ def _worth(name: str, value: str) -> bool:
 
 
 def _spellings(value: str) -> tuple[str, ...]:
-    """The value as texts hold it that were made by programs: JSON of several makes, JSON in JSON, URLs,
-    Python, HTML.
-    """
+    """Return the spellings of a value in texts made by programs: JSON, nested JSON, URLs, Python, HTML."""
     in_json = json.dumps(value)[1:-1]
     urls = [quote(value, safe=""), quote(value)]
     return (
@@ -162,12 +161,12 @@ def _spellings(value: str) -> tuple[str, ...]:
 
 
 class RedactedStream:
-    """Shows a stream's deltas without its secrets, which may be divided between deltas.
+    """Publishes a stream's deltas without its secrets, which may be split between deltas.
 
-    Of a text, and of the reasoning, the last word is held back until it is whole; the line, where a secret
-    may have white space in it; a private key until its last line, or until it is too long to be one. So what
-    is shown, joined, is the redacted whole. The arguments of calls come whole, at the end: in JSON a secret
-    may stand behind escapes. Whoever changes from text to reasoning, or to a call, has finished a word.
+    It holds back the last word of a text or reasoning until the word is complete; the last line if a secret
+    may contain white space; a private key until its last line, or until it is too long for one. Joined, the
+    published deltas equal the redacted whole. Arguments of calls are published whole at the end, because
+    JSON escapes may hide a secret. A change between text, reasoning and calls ends a word.
     """
 
     def __init__(self, redactor: Redactor, publish: Callable[[Delta], None]) -> None:
@@ -179,10 +178,10 @@ class RedactedStream:
         self._followed = 0
 
     def follow(self, arrived: Sequence[Delta]) -> None:
-        """Take the last delta of those that arrived so far, in a list that grows, now that somebody watches.
+        """Take the last of the deltas that arrived so far, a growing list, while there are subscribers.
 
-        Those before it that came while nobody did are read, for a secret may begin in them, and not shown. So
-        are those that come after the last that is followed.
+        Earlier deltas that arrived without subscribers are read but not published, because a secret may
+        begin in them. The same holds for deltas after the last call of `follow`.
         """
         self._arrived = arrived
         self._read(len(arrived) - 1)
@@ -190,13 +189,13 @@ class RedactedStream:
         self.put(arrived[-1])
 
     def _read(self, upto: int) -> None:
-        publish, self._publish = self._publish, _unheard
+        publish, self._publish = self._publish, _discard
         for delta in self._arrived[self._followed : upto]:
             self.put(delta)
         self._publish, self._followed = publish, upto
 
     def put(self, delta: Delta) -> None:
-        """Take the next delta, and show what may be shown now."""
+        """Take the next delta, and publish what is safe now."""
         if self._redactor.idle:
             self._publish(delta)
         elif isinstance(delta, CallDelta):
@@ -213,8 +212,8 @@ class RedactedStream:
             self._show(self._text.put(delta.text))
 
     def close(self) -> None:
-        """The stream is over: show the rest."""
-        self._read(len(self._arrived))  # or of a secret its first half would be shown
+        """End the stream: publish the rest."""
+        self._read(len(self._arrived))  # else the first half of a split secret would be published
         self._show(self._text.close())
         for index, call in self._calls.items():
             self._show_name(index)
@@ -234,19 +233,19 @@ class RedactedStream:
             call.name = ""
 
 
-def _unheard(_: Delta) -> None:
-    """Nobody watched when it came."""
+def _discard(_: Delta) -> None:
+    """Publish nothing: there were no subscribers."""
 
 
 class StreamedCall(msgspec.Struct):
-    """A call in the making: of its name what was not shown yet, and the pieces of its arguments."""
+    """A call in the making: the unpublished part of its name, and its arguments in pieces."""
 
     name: str = ""
     arguments: list[str] = []
 
 
 class RedactedText:
-    """A text that comes in pieces, and the end of it that could still become part of a secret."""
+    """A streamed text; it holds back the end that could become part of a secret."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -254,7 +253,7 @@ class RedactedText:
         self._waits = 0  # characters
 
     def put(self, piece: str) -> str:
-        """What may be shown now."""
+        """Take a piece, and return what is safe to publish."""
         end = self._before_word(piece)
         self._waits -= len(piece)
         if end == 0 or self._waits > 0:
@@ -264,43 +263,40 @@ class RedactedText:
         end += len(whole) - len(piece)
         start = self._open(whole[:end])
         self._held = [whole[start:]]
-        # To look at a long beginning again for every word would cost its square.
+        # Searching a long beginning again for every word would take quadratic time.
         self._waits = (end - start) // _SHARE
         return self._redactor.text(whole[:start])
 
     def close(self) -> str:
-        """The rest."""
+        """Return the rest."""
         rest = "".join(self._held)
         self._held, self._waits = [], 0
         return self._redactor.text(rest)
 
     @cached_property
     def _by_words(self) -> bool:
-        """Whether no secret has white space in it, but for the known ones."""
+        """Whether secrets contain no white space, except for known shapes."""
         values = self._redactor.values
         words = all(value.isascii() and value.isprintable() and " " not in value for value in values)
         return words and not self._redactor.patterns
 
     def _before_word(self, text: str) -> int:
-        """Where the word, or the line, begins with which the text ends."""
+        """Return the start of the word or line with which the text ends."""
         return len(text.rstrip(_WORD)) if self._by_words else text.rfind("\n") + 1
 
     def _open(self, text: str) -> int:
-        """Where, in a text that ends between two words or lines, something begins that may go on behind
-        it.
-        """
+        """Return where an unfinished secret begins in a text that ends between words or lines."""
         start = self._begin(text) if self._redactor.known else None
         if start is None:
             return len(text)
         line = text.rfind("\n", 0, start) + 1
-        # What one secret hides may give another its boundary, in the same line: so that is not divided, if it
-        # is short.
+        # Hiding one secret may create the boundary of another in the same line: a short line is kept whole.
         return self._redactor.apart(
             text, line if start - line < _LONG_LINE else self._before_word(text[:start])
         )
 
     def _begin(self, text: str) -> int | None:
-        """Where the first thing begins that may go on, also if only what is hidden before it makes it one."""
+        """Return where the first secret begins that may continue, also one that redaction exposes."""
         starts = [*self._headers(text), *_private_keys(text)]
         covered: list[list[Span]] = []
         for shown, groups in self._redactor.rounds(text):
@@ -316,14 +312,12 @@ class RedactedText:
             for lead, reach in LEADS.items():
                 if found := shape(lead).search(tail, max(0, len(tail) - reach)):
                     yield near + found.start()
-        if (begun := assignments.find_open(text)) is not None:  # also one that goes on in the next line
+        if (begun := assignments.find_open(text)) is not None:  # also one that continues on the next line
             yield begun
 
 
 def _place_before(place: int, groups: Sequence[Span]) -> int:
-    """Where a place of a text stood before these groups were covered; of one within a mark, where its group
-    began.
-    """
+    """Map a place to the text before these groups were covered; a place inside a mark maps to the group."""
     longer = 0
     for start, end in groups:
         mark = start - longer
@@ -336,7 +330,7 @@ def _place_before(place: int, groups: Sequence[Span]) -> int:
 
 
 def _private_keys(text: str) -> Iterator[int]:
-    """Where a key begins whose end has not come, and may still come."""
+    """Yield where a private key begins that has not ended and may still end."""
     for first, last in _KEY_LINES:
         if first in text:
             ended = max((found.end() for found in last.finditer(text)), default=0)

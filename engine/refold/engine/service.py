@@ -1,11 +1,11 @@
-"""Effects seen through in the world, and what became of those with unknown outcome.
+"""Serving effects: model requests, tool calls, and reconciling calls with an unknown outcome.
 
-`DidNot` alone is never enough to run a call again. An earlier attempt may outlive its engine: as a thread, a
-shielded task, a child process, a request on the network, or a process that was suspended. No engine can prove
-that nothing of it is left, not even after a `kill -9`. So only `DidNot(final=True)` counts: there the tool
-promises that earlier attempts can have no effect any more. Without that promise the call stays in doubt.
+`DidNot` alone never suffices to run a call again. An earlier attempt may outlive its engine as a thread, a
+shielded task, a child process, a request on the network, or a suspended process. An engine cannot prove that
+it is gone, even after `kill -9`. So only `DidNot(final=True)` counts, with which the tool promises that
+earlier attempts can have no effect any longer. Without that promise the outcome stays unknown.
 
-What is returned here is not the fact but a *maker* of it: see `refold.engine.clock`.
+These functions return *makers* of facts: see `refold.engine.clock`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -51,7 +51,7 @@ from refold.reducers.vocabulary import Doubt, FailureClass, ToolError
 
 
 async def ask(answer: Awaitable[object]) -> Reconciled:
-    """What a reconciler says. One that fails does not know, and the note says why."""
+    """Return a reconciler's answer. If it fails, the outcome is unknown, and the note has the error."""
     try:
         found = await answer
     except BaseException as error:
@@ -60,15 +60,16 @@ async def ask(answer: Awaitable[object]) -> Reconciled:
         return CannotTell(note=worded(error))
     if isinstance(found, Happened | DidNot | CannotTell):
         return found
-    return CannotTell(note=f"its reconcile gave a {type(found).__name__}, not Happened, DidNot or CannotTell")
+    return CannotTell(
+        note=f"reconcile returned a {type(found).__name__}, expected Happened, DidNot or CannotTell"
+    )
 
 
 def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconciled:
-    """Return the answer, or `CannotTell` in place of a `DidNot` that an earlier attempt may still prove
-    wrong.
+    """Return the answer, or `CannotTell` in place of a `DidNot` that an earlier attempt could refute.
 
-    In a fork that holds of a final one, too: its parent may go on with the call, and epochs are counted by
-    run.
+    In a fork, a final `DidNot` is not enough either: the parent may continue the call, and epochs are counted
+    by run.
     """
     if not isinstance(found, DidNot):
         return found
@@ -76,24 +77,24 @@ def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconcile
     parent = call.begun_in if call else ""
     if found.final and not parent:
         return found
-    said = f" ({found.note})" if found.note else ""
+    note = f" ({found.note})" if found.note else ""
     why = (
-        f"run {parent}, which began the call, may still do it"
+        f"run {parent}, which started the call, may still complete it"
         if parent
-        else "an earlier attempt may still act: only DidNot(final=True) rules that out"
+        else "an earlier attempt may still take effect: only DidNot(final=True) rules that out"
     )
-    return CannotTell(note=f"the tool found no effect{said}, but {why}")
+    return CannotTell(note=f"the tool found no effect{note}, but {why}")
 
 
 def doubt_resolved(effect: Reconcile, found: Reconciled, note: str) -> Maker:
-    """The fact of what a tool said. The first of the two that tell of a call that happened."""
+    """Return the fact of a tool's answer; for a call that happened, its result is a second fact."""
     doubt = {Happened: Doubt.HAPPENED, DidNot: Doubt.DID_NOT, CannotTell: Doubt.UNKNOWN}[type(found)]
     fact = DoubtResolved(at=0, call=effect.call, doubt=doubt, by=f"tool:{effect.name}", reconciled=True)
     return maker(fact, lambda state, fact, _: composition.resolved(state, fact, note))
 
 
 async def serve(work: Work) -> tuple[Maker, ...]:
-    """See an effect through: the facts in which it ends, the last of which ends it."""
+    """Serve an effect and return its facts; the last one ends it."""
     match work.effect:
         case CallModel():
             return (await _requested(work, work.effect),)
@@ -105,7 +106,7 @@ async def serve(work: Work) -> tuple[Maker, ...]:
 
 
 def long_tool(tools: Mapping[str, Tool], state: RunState, call: RunTool) -> LongTool | None:
-    """The tool of a call that a function alone cannot serve: it starts a child run."""
+    """Return the tool of a call that starts a child run; None for a call of a function."""
     tool = tools.get(call.name)
     if not isinstance(tool, LongTool):
         return None
@@ -144,7 +145,7 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
             except ModelError as error:
                 return model_failed(work, error, arrived)
             if len(reply.calls) > MOST_CALLS:
-                problem = f"the response has {len(reply.calls)} tool calls; at most {MOST_CALLS} are taken"
+                problem = f"the response has {len(reply.calls)} tool calls; the maximum is {MOST_CALLS}"
                 return model_failed(work, ModelError(FailureClass.OTHER, problem), arrived, reply)
             if isinstance(wanted, ModelRequested):
                 return model_responded(work, reply, conversation.sent(wanted, work.state, request))
@@ -159,9 +160,9 @@ async def _answered(work: Work, effect: CallModel) -> Maker:
     else:
         cut_off = work.scope.cancelled_caught
     if cut_off:
-        cut = ModelError(FailureClass.CANCELLED, "the request was cut off")
+        cut = ModelError(FailureClass.CANCELLED, "the request was cancelled")
     else:
-        cut = ModelError(FailureClass.TIMEOUT, "no answer within the time that was left")
+        cut = ModelError(FailureClass.TIMEOUT, "no response within the remaining time")
     return model_failed(work, cut, arrived)
 
 
@@ -176,12 +177,12 @@ async def _reply(model: Model, request: ModelRequest, seen: Callable[[Delta], No
                     seen(item)
     except (ModelError, WrongUse, MissingFact):
         raise
-    except BaseException as error:  # a model that breaks its promise must not take the run with it
+    except BaseException as error:  # an adapter that breaks the protocol must not end the run
         if not somebody_elses(error):
             raise
         raise ModelError(FailureClass.OTHER, worded(error)) from error
     if reply is None:
-        raise ModelError(FailureClass.STREAM_BROKEN, "the stream closed without a last word")
+        raise ModelError(FailureClass.STREAM_BROKEN, "the stream closed without a Reply")
     return _sound(reply)
 
 
@@ -206,7 +207,7 @@ async def _called(work: Work) -> Maker:
     else:
         if not work.scope.cancelled_caught:
             return tool_failed(work, ToolError.TIMEOUT)
-    # Cut off, and what it had done by then is unknown; only what may be repeated is surely harmless.
+    # The call was cut off, and its effect so far is unknown; only a repeatable call is harmless.
     return tool_failed(work, ToolError.CANCELLED if repeatable(tool.manifest.replay) else ToolError.IN_DOUBT)
 
 
@@ -217,7 +218,7 @@ async def _outcome(work: Work, tool: Tool, arguments: str) -> Maker:
         return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=_shown(work, tool, str(error)))
     except MissingFact:
         raise
-    except BaseException as error:  # the tool's own failure is told to the model, and the run goes on
+    except BaseException as error:  # the model receives the tool's error, and the run continues
         if not somebody_elses(error):
             raise
         return tool_failed(work, ToolError.RAISED, problem=_shown(work, tool, worded(error)))
@@ -230,9 +231,7 @@ async def _outcome(work: Work, tool: Tool, arguments: str) -> Maker:
 
 
 def _listener(work: Work, tool: Tool) -> Late:
-    """Hears the thread of a call out, and brings what it says after the call was cut off to this event loop's
-    thread.
-    """
+    """Return a function that queues, in this event loop, what a call's thread returns after a cut-off."""
     enter = inlet()
 
     def listen(result: object, error: BaseException | None) -> None:
@@ -243,13 +242,13 @@ def _listener(work: Work, tool: Tool) -> Late:
 
 
 async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
-    """What a tool says became of a call in doubt and, if it happened, the call's result."""
+    """Return the tool's answer about a call in doubt and, if the call happened, its result."""
     tool = work.world.tools.get(effect.name)
     found: Reconciled = CannotTell(note="the tool gave no answer in time")
     if tool is None or tool.reconcile is None:
-        found = CannotTell(note="the tool is not there, or cannot be asked")
+        found = CannotTell(note="the tool is missing or has no reconcile")
     elif not is_object(work.arguments):
-        found = DidNot(note="a call whose arguments are no JSON object never gets to its tool")
+        found = DidNot(note="the arguments are not a JSON object, so the call never reached its tool")
     else:
         try:
             with work.scope, work.bound(tool.manifest.timeout):
@@ -261,24 +260,21 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
             found = CannotTell(note=LEFT_OPEN)
     fact = doubt_resolved(effect, found, found.note if tool is None else _shown(work, tool, found.note))
     if tool is None or not isinstance(found, Happened):
-        # One that has said that it happened, and now says otherwise, is not believed: the call must not run
-        # again.
+        # A tool that reported the call as happened may not revise that: the call must not run again.
         return (in_doubt(effect.call) if happened(work.state, effect.call) else fact,)
     output = _hidden(work, tool, found.output)
     return (fact, in_doubt(effect.call) if output is None else tool_succeeded(work, output))
 
 
 def _hidden(work: Work, tool: Tool, text: object) -> str | None:
-    """The text after the tool's redaction and ours; None, and nothing of it, if the tool's fails or it was no
-    text.
-    """
+    """Redact the text by the tool's function and the run's; None if that fails or it is not text."""
     if not isinstance(text, str):
         return None
     if tool.redact is None:
         return work.redactor.text(text)
     try:
         shown: object = tool.redact(text)
-    except Exception:  # what could not be redacted is not shown, and so cannot be quoted either
+    except Exception:  # the text is withheld, and with it the error, which may quote it
         return None
     return work.redactor.text(shown) if type(shown) is str else None
 
@@ -289,9 +285,7 @@ def _shown(work: Work, tool: Tool, text: str) -> str:
 
 
 def _sound(reply: Reply) -> Reply:
-    """The reply, if its values are what they are declared to be: what is recorded must be readable for
-    ever.
-    """
+    """Check the types of the reply's values: what is recorded must stay readable."""
     try:
         return msgspec.convert(msgspec.to_builtins(reply), Reply)
     except (msgspec.ValidationError, TypeError) as error:

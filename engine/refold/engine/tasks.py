@@ -1,16 +1,15 @@
-"""Tasks: work in the background, turns of the event loop, and other people's code.
+"""Tasks: background work, fair turns in the event loop, and isolation of user code.
 
-A run is awaited in one place and watched in another, and may be left in the middle of an `async for`. A task
-group held open across a generator's `yield` would break there (PEP 789), so the driver is a task of its own,
-and everything that it starts lives in a task group inside it. Cancelling a waiting `join` stops it.
+A run is awaited in one place, watched in another, and may be abandoned in the middle of an `async for`. A
+task group held open across a generator's `yield` would break there (PEP 789). So the driver is a task of its
+own, and everything that it starts lives in a task group inside it. Cancelling a waiting `join` stops it.
 
-A loop runs all that is ready before it looks at its clocks and sockets again. Of hundreds of runs that are
-ready at once, each with a tenth of a millisecond of work, everything else that lives there would wait for
-tens of milliseconds.
+An event loop runs all ready tasks before it polls its timers and sockets. With hundreds of ready runs, each
+with 0.1 ms of work, other tasks would wait for tens of milliseconds. `Pace` limits the runs in each turn.
 
-A task would do, and costs more than a whole step of the engine. What it would keep apart is kept apart here:
-what the code sets in context variables, the scopes that it enters and does not leave, and, on asyncio, where
-a task can be cancelled by anyone, that it cancels itself.
+A task for each piece of user code would cost more than a whole step of the engine. `isolated` replaces it. It
+contains changes of context variables, scopes that the code enters but does not exit, and on asyncio, where
+any code can cancel a task, that the code cancels its own.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Background:
-    """A started task. Its exception, if it has one, is raised where it is joined."""
+    """A started task. `join` raises its exception."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -45,11 +44,11 @@ class Background:
 
     @property
     def over(self) -> bool:
-        """Whether the task has come to its end."""
+        """Whether the task has ended."""
         return self._over.is_set()
 
     async def join(self) -> None:
-        """Wait for the end; raise what the task raised. Cancelled, it stops the task, and waits for that."""
+        """Wait for the end and raise the task's exception. If cancelled, stop the task and wait for that."""
         try:
             await self._over.wait()
         except anyio.get_cancelled_exc_class():
@@ -59,7 +58,7 @@ class Background:
             raise self._error
 
     async def stop(self) -> None:
-        """Cancel the task and wait until it is gone. Its exception is not raised here."""
+        """Cancel the task and wait until it has ended. Its exception is not raised."""
         self._scope.cancel()
         await seen_through(self._over.wait, self._over.is_set)
 
@@ -80,14 +79,12 @@ class Background:
             self._over.set()
 
 
-# An event loop holds its tasks weakly: one that is not joined would be collected in the middle of its work.
+# An event loop holds only weak references to tasks: they could be garbage-collected while they run.
 _ASIDE: set[Awaitable[None]] = set()
 
 
 def aside(work: Work) -> None:
-    """Start work that is not waited for, and that raises nothing; also from a callback, where no task
-    runs.
-    """
+    """Start work that is not awaited and raises nothing; works in callbacks outside of tasks, too."""
     task = _spawn(work)
     if isinstance(task, asyncio.Task):
         _ASIDE.add(task)
@@ -95,9 +92,7 @@ def aside(work: Work) -> None:
 
 
 def inlet() -> Callable[[Callable[[], object]], None]:
-    """A way for any thread to have a function called in this event loop; once the loop is gone, nothing
-    happens.
-    """
+    """Return a function by which any thread can call into this event loop; a no-op once it is closed."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -121,14 +116,14 @@ def _spawn(work: Work) -> Awaitable[None] | None:
     except RuntimeError:
         import trio
 
-        # As a task of asyncio's would: with the context of its starter.
+        # With the starter's context, as a task of asyncio has.
         trio.lowlevel.spawn_system_task(work, context=copy_context())
         return None
     return loop.create_task(work())
 
 
 def first(error: BaseException) -> BaseException:
-    """What stopped the task: of several failures in one moment the first, but nothing before an interrupt."""
+    """Return what stopped the task: an interrupt, else the first of several errors."""
     inside: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     if not inside:
         return error
@@ -136,23 +131,21 @@ def first(error: BaseException) -> BaseException:
 
 
 AT_ONCE = 8
-"""Runs that go on in one turn of the loop: about a millisecond."""
+"""Runs that proceed in one turn of the event loop: about a millisecond."""
 
 
 class Pace:
-    """Lets the runs of one event loop go on in the order in which they come, a few in each turn of the
-    loop.
-    """
+    """Schedules the runs of one event loop first come, first served, a few in each turn of the loop."""
 
     def __init__(self) -> None:
-        self.runs = 0  # that are driven here: as long as they are few, none waits
+        self.runs = 0  # driven here; as long as they are few, none waits
         self._room = AT_ONCE
         self._waiting: deque[anyio.Event] = deque()
-        self._turner: Background | None = None  # gives the turns, as long as there are any to give
+        self._turner: Background | None = None  # gives turns while runs wait for one
 
     @asynccontextmanager
     async def joined(self) -> AsyncGenerator[None]:
-        """A run is driven while the block runs, which it begins at its turn."""
+        """Count a run as driven while the block runs; the block begins at the run's turn."""
         self.runs += 1
         try:
             await self.turn()
@@ -161,7 +154,7 @@ class Pace:
             self.runs -= 1
 
     async def turn(self) -> None:
-        """Wait until it is this run's turn, if there are many."""
+        """Wait for this run's turn if there are many runs."""
         if self.runs <= AT_ONCE:
             return
         if self._turner is None or self._turner.over:
@@ -182,7 +175,7 @@ class Pace:
                     self._room -= 1
                     self._waiting.popleft().set()
         finally:
-            while self._waiting:  # it was cancelled: nothing else would wake them
+            while self._waiting:  # after a cancellation, nothing else would wake them
                 self._waiting.popleft().set()
 
 
@@ -190,7 +183,7 @@ _PACE: RunVar[Pace] = RunVar("refold_pace")
 
 
 def pace() -> Pace:
-    """That of this event loop."""
+    """Return the pace of this event loop."""
     try:
         return _PACE.get()
     except LookupError:
@@ -205,9 +198,7 @@ LEFT_OPEN = "it left a cancel scope or a task group open, or closed one that was
 
 
 class _Step:
-    """Of the work's present step: how often others have cancelled its task since it began, and whether they
-    closed it.
-    """
+    """One step of isolated work: how often others cancelled its task so far, and whether they closed it."""
 
     cancelled = 0
     closed = False
@@ -220,7 +211,7 @@ _STEP: ContextVar[_Step | None] = ContextVar("refold_isolated_step", default=Non
 def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await `work` in a copy of this context.
 
-    If it cancels its task, that is thrown into it, and ends with it.
+    If it cancels its own task, the cancellation is thrown into it and ends with it.
     """
     run, task = copy_context().run, _asyncio_task()
     resume, value, by_itself, step = work.send, None, False, _Step()
@@ -235,46 +226,42 @@ def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
             result: T = end.value
             break
         finally:
-            while task and task.cancelling() > before:  # nobody else had a turn
+            while task and task.cancelling() > before:  # only the work itself ran in between
                 by_itself = True
                 task.uncancel()
         try:
             resume, value = work.send, (yield wanted)
-        except BaseException as error:  # whatever it is, it is for the work to say
+        except BaseException as error:  # the work decides about any error
             step.closed = isinstance(error, GeneratorExit)
             resume, value = work.throw, error
     if task and by_itself:
         try:
-            yield  # it may not have been thrown yet
+            yield  # the cancellation may not have been thrown yet
         except asyncio.CancelledError:
-            if task.cancelling() > before:  # somebody else did it meanwhile
+            if task.cancelling() > before:  # others cancelled the task meanwhile
                 raise
     return result
 
 
 def cut_short() -> bool:
-    """In isolated work: whether somebody else has cancelled its task, as an event loop does that shuts
-    down.
-    """
+    """Return whether others have cancelled the task of isolated work, as an event loop does on shutdown."""
     step, task = _STEP.get(), _asyncio_task()
     return step is not None and task is not None and step.cancelled > 0 and task.cancelling() > 0
 
 
 def closed() -> bool:
-    """In isolated work: whether somebody else closes it, as an interpreter does that ends.
+    """Return whether others are closing isolated work, as an interpreter does at exit.
 
-    Elsewhere that is not known.
+    Outside of isolated work this is unknown, and the result is True.
     """
     step = _STEP.get()
     return step is None or step.closed
 
 
 async def leave(scope: anyio.CancelScope, error: RuntimeError) -> None:
-    """Leave a scope of ours of which `error` says that others' code has left scopes open in it, and those
-    with it.
+    """Exit a scope of ours, and the scopes inside it that user code left open, as `error` reports.
 
-    What goes on in them is cancelled. Raises `error` if it says something else, and a cancellation that is
-    somebody else's.
+    Their tasks are cancelled. Raises `error` if it reports something else, and cancellations by others.
     """
     if "cancel scope" not in str(error).lower():
         raise error
@@ -289,8 +276,7 @@ async def leave(scope: anyio.CancelScope, error: RuntimeError) -> None:
 
 
 def _leave_all(scope: anyio.CancelScope, task: "asyncio.Task[Any]") -> None:
-    # Neither anyio nor trio has a way out of this that is meant to be used: hence names that are theirs
-    # alone.
+    # anyio and trio have no public way to do this, hence the private names.
     from anyio._backends import _asyncio
 
     states: Any = _asyncio._task_states  # pyright: ignore
@@ -298,7 +284,7 @@ def _leave_all(scope: anyio.CancelScope, task: "asyncio.Task[Any]") -> None:
     while inner is not None and inner is not scope:
         inside.append(inner)
         inner = inner._parent_scope
-    if inner is None:  # it was left by the code, too
+    if inner is None:  # the code exited our scope, too
         return
     for each in inside:
         each.cancel()
@@ -307,9 +293,7 @@ def _leave_all(scope: anyio.CancelScope, task: "asyncio.Task[Any]") -> None:
 
 
 def _let_go_of_nurseries() -> None:
-    """Trio has left the inner scopes with the outer one, and cancelled what goes on there; it still counts
-    the nurseries.
-    """
+    """Remove nurseries that trio abandoned with their scopes but still counts as children."""
     import trio
 
     task: Any = trio.lowlevel.current_task()
@@ -326,7 +310,7 @@ def _asyncio_task() -> "asyncio.Task[Any] | None":
 
 
 def somebody_elses(error: BaseException) -> bool:
-    """Whether it is the model's or the tool's own failure: no interrupt, and no cancellation that is ours."""
+    """Return whether the error is the model's or tool's own: no interrupt, and no cancellation of ours."""
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return False
     if isinstance(error, GeneratorExit):
@@ -337,15 +321,15 @@ def somebody_elses(error: BaseException) -> bool:
 
 
 class Exited(Exception):
-    """A tool asked to end its process, as `sys.exit` does; it is told in those words."""
+    """A tool tried to end its process, as `sys.exit` does; the model receives this message."""
 
 
 def worded(error: BaseException) -> str:
-    """The error's class, and what it says of itself."""
+    """Return the error's class and message."""
     if isinstance(error, Exited):
         return str(error)
     try:
-        said = str(error)
-    except Exception:  # an error that cannot even be printed
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = str(error)
+    except Exception:  # its __str__ fails
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -1,12 +1,11 @@
-"""An engine's hold on its run: the lease, and who holds it.
+"""Leases: the exclusive right of one engine to write a run's log, and detection of dead holders.
 
-A lease runs out by itself. But a restart of what was killed should not have to wait for that, and a machine
-knows which of its processes are gone: by process id and the instant it was started, in one boot and one
-namespace of process ids. Where that cannot be known (another machine or container, another system than
-Linux), nobody is taken for dead.
+A lease expires. To let a restarted process continue without waiting for that, an engine checks whether the
+holder's process is gone: by process id and start time, within one boot and one namespace of process ids. On
+another machine, in another container, or on a system other than Linux, a holder counts as alive.
 
-The store's fencing token keeps the log right whatever happens here; renewing keeps the world right: an engine
-that cannot be sure of its lease any more must not start another effect.
+The store's fencing token protects the log in any case. Renewing protects the outside world: an engine that is
+not sure of its lease must not start another effect.
 """
 
 import os
@@ -29,20 +28,17 @@ _PROC = Path("/proc")
 
 
 def this_process() -> str:
-    """A name for this process: `host:pid:birth`. `birth` is "" where a process has none."""
+    """Return the name of this process: `host:pid:birth`. `birth` is "" if unknown."""
     return _name(os.getpid())
 
 
 def new_holder() -> str:
-    """A name for one engine of this process: `host:pid:birth:nonce`."""
+    """Return the name of one engine of this process: `host:pid:birth:nonce`."""
     return f"{this_process()}:{secrets.token_hex(4)}"
 
 
 def is_gone(holder: str) -> bool:
-    """Whether the process of this holder surely runs no more.
-
-    False where that cannot be known, as of a name without a birth.
-    """
+    """Return whether the holder's process has certainly ended; False if that is unknown."""
     host, pid, birth = (*holder.rpartition(":")[0].rsplit(":", 2), "", "")[:3]
     if host != _host() or not birth or not pid.isdecimal() or birth.split(".")[0] != _era():
         return False
@@ -51,17 +47,17 @@ def is_gone(holder: str) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Whether there is a process of this id, where its files cannot be read."""
+    """Return whether a process with this id exists, where /proc cannot be read."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # another user's
+        return True  # another user's process
     return True
 
 
-@cache  # by the id: a process that was forked has another
+@cache  # by id, because a forked process has another
 def _name(pid: int) -> str:
     return f"{_host()}:{pid}:{_birth(pid) or ''}"
 
@@ -72,21 +68,20 @@ def _host() -> str:
 
 
 def _birth(pid: int) -> str | None:
-    """When a process was started, within its era; "" if it is over, None if that cannot be known."""
+    """Return when a process was started, within its era; "" if it has ended, None if unknown."""
     era = _era()
     try:
-        # The name of the program stands in brackets, and may hold anything: what follows the last one is
-        # fields.
+        # The program's name in parentheses may contain anything; the fields follow the last parenthesis.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    # Field 22 of proc(5); after the brackets the third is the first. A zombie holds nothing any more.
+    # Field 22 of proc(5); the first after the parentheses is field 3. A zombie holds nothing any longer.
     return f"{era}.{fields[19]}" if era and len(fields) > 19 and fields[0] not in "ZX" else ""
 
 
 @cache
 def _era() -> str:
-    """This boot of this machine, and the namespace in which process ids mean something."""
+    """Return an id of this boot and of the namespace of process ids."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot[:8]}-{(_PROC / 'self/ns/pid').stat().st_ino}"
@@ -95,16 +90,16 @@ def _era() -> str:
 
 
 _LAST_WORD = 5.0
-"""Seconds within which a store is to take back a lease; else the lease runs out by itself."""
+"""Seconds that a store has to release a lease; otherwise the lease expires."""
 
 
 BRIEF = 2.0
-"""Seconds of a lease that is waited for: its holder only writes a line, or runs out right now."""
+"""Seconds of a remaining lease that are waited out: its holder is only writing a line, or it is expiring."""
 
 
 LOOK = 2.0
-"""Seconds between two looks at one's own lease: so soon an engine stops whose run was cancelled from
-elsewhere.
+"""Seconds between two checks of the engine's own lease. An engine stops within that time if its run is
+cancelled from elsewhere.
 """
 
 
@@ -112,9 +107,7 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class LeaseLapsed(WorldFailed):
-    """The lease ran out, and the store did not let us renew it: another engine may have the run, so this one
-    stops.
-    """
+    """The lease expired without renewal: another engine may have the run, so this one stops."""
 
     def __init__(self, run: str, seconds: float) -> None:
         super().__init__(run, seconds)
@@ -122,16 +115,16 @@ class LeaseLapsed(WorldFailed):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run}: its lease could not be renewed for {self.seconds:g} s, so another engine may have it now; "
-            "this one stopped. When the store answers again, resume the run"
+            f"run {self.run}: its lease could not be renewed for {self.seconds:g} s, so another engine may have it; "
+            "this engine stopped. Resume the run when the store is available again"
         )
 
 
 class Tenure:
-    """The lease of one run, for one engine. `seconds` is how long it is good for when its engine dies.
+    """The lease of one run, held by one engine. `seconds` is its duration if the engine dies.
 
-    `patience`: so many seconds another engine is waited for that has the run. `due`: in how many seconds the
-    run is to be taken up again, once the block ends for which it is held; None: when it is woken.
+    `patience`: seconds to wait for another engine that has the run. `due`: seconds until the run is runnable
+    after its release; None: when it is woken.
     """
 
     def __init__(
@@ -139,12 +132,12 @@ class Tenure:
     ) -> None:
         self.store, self._run, self.seconds = store, run, seconds
         self.take_over, self._patience = take_over, patience
-        self._by_force = take_over  # once: a run given back for a person is taken again like any other
+        self._by_force = take_over  # once only: after a release for an operator, wait for other engines
         self._holder = new_holder()
         self._lease: Lease | None = None
         self._asked = False
         self.due: float | None = 0.0
-        self._since = (0.0, 0.0)  # when the lease was last asked for, with success, by both clocks
+        self._since = (0.0, 0.0)  # when the lease was last granted, by both clocks
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,9 +146,9 @@ class Tenure:
         await self.let_go(self.due)
 
     async def hold(self) -> Lease:
-        """The lease; taken if it is not held. Raises `Held` while another engine lives that has the run.
+        """Return the lease, and take it first if needed. Raises `Held` while another engine has the run.
 
-        An engine of this machine that is surely dead is not waited for; with `take_over` no engine is.
+        A holder on this machine whose process has ended does not count; with `take_over` no holder does.
         """
         if self._lease is None:
             self._asked = True
@@ -164,19 +157,19 @@ class Tenure:
         return self._lease
 
     async def assure(self) -> Lease:
-        """Be sure of the lease before anything is begun in the world.
+        """Return a valid lease; call this before an effect starts.
 
-        Raises `LeaseLost` once another engine has it.
+        Raises `LeaseLost` if another engine has the run.
         """
         lease = await self.hold()
-        if self._left() <= 0:  # the process was stopped, or the machine slept
+        if self._left() <= 0:  # the process was suspended, or the machine slept
             await self._renew(lease)
         return lease
 
     async def keep(self) -> None:
-        """Renew the lease for ever.
+        """Renew the lease until cancelled.
 
-        Raises `LeaseLost` once another engine has it, `LeaseLapsed` if one may have.
+        Raises `LeaseLost` if another engine has the run, `LeaseLapsed` if another may have it.
         """
         while True:
             await anyio.sleep(min(LOOK, self.seconds / 3))
@@ -185,24 +178,22 @@ class Tenure:
                 raise LeaseLapsed(self._run, self.seconds)
 
     async def confirm(self) -> None:
-        """See that the run is still ours, whatever the clocks say. Raises `LeaseLost`."""
+        """Check in the store that the lease is still ours. Raises `LeaseLost`."""
         if self._lease is not None:
             await self._seen(self._lease)
 
     async def up_to_date(self) -> None:
-        """What the run was woken for until now, its own engine has seen to: no other need look at it again
-        for that.
-        """
-        lease, self._lease = self._lease, None  # `keep` is not to miss it meanwhile
+        """Take the lease anew, which marks earlier wake-ups of the run as done."""
+        lease, self._lease = self._lease, None  # so that `keep` does not report it as lost meanwhile
         if lease is not None:
             self._lease = await self.store.lease(
                 self._run, holder=self._holder, seconds=self.seconds, over=lease.token
             )
 
     async def let_go(self, after: float | None) -> None:
-        """Give the run back, to be taken up in `after` seconds; None: when it is woken.
+        """Release the lease; the run is runnable again in `after` seconds, None: when it is woken.
 
-        Where the store does not answer, the lease runs out by itself.
+        If the store does not respond, the lease expires.
         """
         if not self._asked:
             return
@@ -227,7 +218,7 @@ class Tenure:
             try:
                 return await self.store.lease(self._run, holder=self._holder, seconds=self.seconds, over=over)
             except Held as error:
-                # It may be ours: granted, and the answer lost on its way.
+                # It may be ours: granted, but the response was lost.
                 free = self._by_force or error.holder == self._holder or is_gone(error.holder)
                 over = error.token if free else None
                 patience = max(self._patience, BRIEF if error.seconds <= BRIEF else 0.0)
@@ -238,14 +229,14 @@ class Tenure:
                 pause = min(2 * pause, LOOK)
 
     async def _unanswered(self) -> Lease | None:
-        """The lease that we asked for, and were cancelled before we had it."""
+        """Return the lease that was granted while the request for it was cancelled."""
         claim = await self.store.claim(self._run)
         if claim is None or claim.holder != self._holder:
             return None
         return Lease(run=self._run, token=claim.token)
 
     async def _kept(self, lease: Lease) -> bool:
-        """Renew the lease when a third of it is over, else see that it is ours; False: it ran out.
+        """Renew the lease after a third of its time, else check it. Return False if it expired.
 
         Raises `LeaseLost`.
         """
@@ -256,7 +247,7 @@ class Tenure:
             except StoreUnavailable:
                 pass
             except LeaseLost:
-                if self._lease is lease:  # else it was given back meanwhile
+                if self._lease is lease:  # otherwise it was released meanwhile
                     raise
         return self._left() > 0
 
@@ -266,7 +257,7 @@ class Tenure:
         self._since = began
 
     def _left(self) -> float:
-        """Seconds for which the lease is surely good."""
+        """Return the seconds for which the lease is certainly valid."""
         loop, machine = _clocks()
         return self.seconds - max(loop - self._since[0], machine - self._since[1])
 
@@ -277,6 +268,6 @@ class Tenure:
 
 
 def _clocks() -> tuple[float, float]:
-    """The event loop's clock, and one that goes on while the machine sleeps, where there is one."""
+    """Return the event loop's clock, and one that also counts sleep of the machine, if available."""
     loop = current_time()
     return loop, loop if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)

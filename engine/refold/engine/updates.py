@@ -1,11 +1,11 @@
-"""What subscribers of a live run are told.
+"""Live updates of a run for its subscribers, and the live state machine.
 
-Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber holds nothing up,
-and does not grow: what it has no room for is dropped, and it is told how much. Recorded events are in the log
-anyway; the end of a stream of which it was shown a part is always delivered.
+Each stream of a model ends with exactly one `Finished`, however it ends. A slow subscriber does not block the
+run or grow without bound: updates beyond its capacity are dropped, and it receives their number. Recorded
+events are in the log in any case. If a part of a stream was delivered, its end is delivered, too.
 
-`evolve` does not need it: it is for people, who draw it and hang callbacks on a run
-(`run.machine.on_enter_COMPLETED(tell_me)`), and for a test that holds the two against each other.
+The machine is not used to derive states. It is for callbacks (`run.machine.on_enter_COMPLETED(notify)`), for
+the diagram, and for a test that compares it with `evolve`.
 """
 
 from collections import deque
@@ -27,38 +27,36 @@ _ROOM = 10_000
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
-    """An event that is on disk, as durable as the store promises. `seq` is its number in the run."""
+    """An event on disk, as durable as the store guarantees. `seq` is its number in the run."""
 
     seq: int
     event: Event
 
 
 class Streamed(msgspec.Struct, frozen=True, tag="streamed"):
-    """A piece of an answer to the request made at event `request`. Not recorded yet, and perhaps never."""
+    """A part of a response to the request at event `request`. It may never be recorded."""
 
     request: int
     delta: Delta
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
-    """The stream of the request made at event `request` is over, in its own time or `cancelled`; its fact
-    follows.
-    """
+    """The stream of the request at event `request` ended or was `cancelled`; its fact follows."""
 
     request: int
     cancelled: bool = False
 
 
 class Missed(msgspec.Struct, frozen=True, tag="missed"):
-    """So many updates were dropped here, because they were not taken in time."""
+    """The number of updates dropped here because they were not taken in time."""
 
     count: int
 
 
 class Delegated(msgspec.Struct, frozen=True, tag="delegated"):
-    """The call is served by the child run `run` from here on, begun or taken up.
+    """The child run `run` serves the call from here on; it began or resumed.
 
-    Its end is recorded: `child_ended`.
+    `child_ended` records its end.
     """
 
     call: str
@@ -69,22 +67,19 @@ Update = Recorded | Streamed | Finished | Delegated | Missed
 
 
 class Listener(Protocol):
-    """Who is told of a run's updates."""
+    """A subscriber to a run's updates."""
 
     def put(self, update: Update) -> None:
-        """Hand over an update; never waits."""
+        """Deliver an update; never waits."""
         ...
 
     def close(self) -> None:
-        """The run has stopped: there will be no more, until it goes on."""
+        """The run has stopped; there are no more updates until it continues."""
         ...
 
 
 class Audience:
-    """All that listen to one run, as long as they are kept by somebody else.
-
-    False while there is no one to tell.
-    """
+    """The listeners of one run, held by weak references. False without listeners."""
 
     def __init__(self) -> None:
         self._listeners: list[ref[Listener]] = []
@@ -93,16 +88,16 @@ class Audience:
         return bool(self._listeners)
 
     def add(self, listener: Listener) -> None:
-        """Tell this one too, from now on."""
+        """Deliver later updates to this listener, too."""
         self._listeners.append(ref(listener, self._listeners.remove))
 
     def tell(self, update: Update) -> None:
-        """Hand the update to each."""
+        """Deliver the update to each listener."""
         for listener in self._here():
             listener.put(update)
 
     def close(self) -> None:
-        """Tell each that the run has stopped."""
+        """Close each listener: the run has stopped."""
         for listener in self._here():
             listener.close()
 
@@ -117,12 +112,12 @@ class Subscription:
         self._waiting: deque[Update] = deque()
         self._room = room
         self._missed = 0
-        self._begun: set[int] = set()  # streams that were shown in part, and have not ended
+        self._begun: set[int] = set()  # streams that were delivered in part and have not ended
         self._over = False
         self._changed = anyio.Event()
 
     def put(self, update: Update) -> None:
-        """Hand over an update; never waits. At most one a stream that is under way goes beyond the room."""
+        """Deliver an update; never waits. Only one update per unfinished stream may exceed the capacity."""
         ends = isinstance(update, Finished) and update.request in self._begun
         if len(self._waiting) >= self._room and not ends:
             self._missed += 1
@@ -136,7 +131,7 @@ class Subscription:
         self._changed.set()
 
     def close(self) -> None:
-        """There will be no more."""
+        """End the subscription."""
         self._tell_missed()
         self._over = True
         self._changed.set()
@@ -147,7 +142,7 @@ class Subscription:
             self._missed = 0
 
     async def take(self) -> Update | None:
-        """The next update, once there is one; None when the run has stopped and everything was taken."""
+        """Wait for the next update; None when the run has stopped and all updates were taken."""
         while not self._waiting:
             if self._over:
                 return None
@@ -157,9 +152,9 @@ class Subscription:
 
 
 class Updates(Subscription):
-    """An iteration over a run's updates.
+    """An async iterator over a run's updates.
 
-    No generator: one that is left early would be closed who knows where.
+    It is not a generator, whose clean-up after an early exit would run at an unknown place.
     """
 
     def __init__(self, start: Callable[[], Background], room: int = _ROOM) -> None:
@@ -187,15 +182,15 @@ _BETWEEN = "\n\n"
 
 
 class StreamedText:
-    """An iteration over a run's text: every answer's, as it streams, with an empty line between two answers.
+    """An async iterator over the text of a run's responses as it streams, with an empty line between two.
 
-    Nothing is dropped for who reads slowly. Of a request that failed half-way, what had arrived was given;
-    the next try begins anew behind an empty line.
+    Nothing is dropped for slow readers. The partial text of a failed request is included; the next attempt
+    follows after an empty line.
     """
 
     def __init__(self, start: Callable[[], Background]) -> None:
         self.updates = Updates(start, room=_EVERY_PIECE)
-        self._last: int | None = None  # the request of which the last piece came
+        self._last: int | None = None  # the request of the last piece
 
     def __aiter__(self) -> Self:
         return self
@@ -213,19 +208,19 @@ class StreamedText:
             case Streamed(request=request, delta=TextDelta(text=text)):
                 return request, text
             case Recorded(event=ModelResponded(request=request, content=answer)) if request != self._last:
-                return request, answer.text if answer else ""  # it came in one piece
+                return request, answer.text if answer else ""  # the response was not streamed
             case _:
                 return 0, ""
 
 
 class LiveAgent:
-    """What the machine moves: an agent that is in one state and remembers in which one it asked.
+    """The model of the state machine: an agent in one state, which remembers where it waited from.
 
-    Callbacks hang on `machine`: `agent.machine.on_enter_WAITING_FOR_INPUT(ring_a_bell)`.
+    Callbacks are added on `machine`: `agent.machine.on_enter_WAITING_FOR_INPUT(notify)`.
     """
 
     state: str
-    trigger: Callable[[str], bool]  # given by transitions
+    trigger: Callable[[str], bool]  # set by transitions
 
     def __init__(self) -> None:
         self.came_from: str | None = None
@@ -234,22 +229,20 @@ class LiveAgent:
     def put(self, update: Update) -> None:
         """Follow the run: see `Listener`."""
         if isinstance(update, Recorded) and isinstance(update.event, StateChanged):
-            # A person's answer leads back to where the agent asked: the table's two targets need to know.
+            # An operator's answer leads back to the state that waited: the table's two targets depend on it.
             self.follow(update.event.trigger, update.event.target)
 
     def close(self) -> None:
-        """It stays where the run stands, which may go on."""
+        """Keep the state: the run may continue."""
 
     def follow(self, trigger: str, came_from: str | None) -> None:
-        """Make a recorded move; callbacks run. Raises `transitions.MachineError` if the table has none
-        such.
-        """
+        """Make a recorded move; callbacks run. Raises `transitions.MachineError` if the table lacks it."""
         self.came_from = came_from
         self.trigger(trigger)
 
 
 def mermaid() -> str:
-    """The machine as a Mermaid state diagram, drawn by `transitions` from the table."""
+    """Return the machine as a Mermaid state diagram, drawn by `transitions` from the table."""
     agent = LiveAgent()
     drawn = GraphMachine(model=agent, graph_engine="mermaid", title="AgentState", **_definition(agent))
     return "\n".join(line.rstrip() for line in str(drawn.get_graph().source).splitlines())
@@ -271,6 +264,6 @@ def _definition(agent: LiveAgent) -> dict[str, Any]:
 def _move(agent: LiveAgent, source: str, trigger: str, target: str, *, chosen: bool) -> dict[str, Any]:
     move: dict[str, Any] = {"trigger": trigger, "source": source, "dest": target}
     if chosen:
-        # Of two targets the state in which the agent asked is the one.
+        # Two targets: the move leads to the state that waited.
         move["conditions"] = lambda: agent.came_from == target
     return move

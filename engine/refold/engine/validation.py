@@ -1,4 +1,4 @@
-"""What an agent was given, in the form in which it is recorded with a run."""
+"""Validation of an agent's arguments, and their recorded form."""
 
 import inspect
 import json
@@ -27,29 +27,29 @@ from refold.store.checks import check_new_run
 
 
 def recordable(value: object, place: str) -> str:
-    """The text, if it is one that can be written down."""
+    """Return the text. Raises `WrongUse` for anything that cannot be recorded as text."""
     if not isinstance(value, str) or clean(value) != value:
         raise WrongUse(f"{place}: expected text, got {value!r}")
     return value
 
 
 def settings_of(settings: Mapping[str, Any] | None) -> dict[str, str]:
-    """Sampling settings as they are recorded, by name. Raises `WrongUse` for what cannot be."""
+    """Return sampling settings as JSON text by name. Raises `WrongUse` for values that JSON cannot write."""
     given = mapping(settings, "settings", "{'temperature': 0.2}")
     return {recordable(key, "settings"): _setting_text(key, value) for key, value in given.items()}
 
 
 def _setting_text(key: str, value: Any) -> str:
-    """A sampling setting as it is recorded: JSON text."""
+    """Return a sampling setting as JSON text."""
     try:
-        said = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise WrongUse(f"settings[{key!r}]: expected a value that JSON can write: {error}") from error
-    return recordable(said, f"settings[{key!r}]")
+    return recordable(encoded, f"settings[{key!r}]")
 
 
 def seed_of(chosen: object) -> int:
-    """The seed of a run. Raises `WrongUse` for one that was chosen and is none."""
+    """Return the chosen seed, or a new one. Raises `WrongUse` for an invalid seed."""
     seed = clock.new_seed() if chosen is None else chosen
     if not isinstance(seed, int) or not 0 <= seed < 1 << 63:
         raise wrong("seed", "a whole number, 0 to 2**63 - 1", seed)
@@ -57,18 +57,17 @@ def seed_of(chosen: object) -> int:
 
 
 def labels_of(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Labels as they are recorded. Raises `WrongUse` for the one by which imported runs are known."""
+    """Return labels for the log. Raises `WrongUse` for the label that marks imported runs."""
     given = mapping(labels, "labels", "{'team': 'billing'}")
     if SOURCE_LABEL in given:
-        raise WrongUse(f"labels: {SOURCE_LABEL!r} is what an import says of its run; take another name")
+        raise WrongUse(f"labels: {SOURCE_LABEL!r} is reserved for imported runs; use another name")
     return {recordable(key, "labels"): recordable(value, f"labels[{key!r}]") for key, value in given.items()}
 
 
 def policy_of(
     given: Policy | Mapping[str, Any] | str | os.PathLike[str] | None, registry: Registry, agent: str
 ) -> tuple[Policy, tuple[str, ...]]:
-    """A policy, and what the environment set of it: only a file and a preset by its name leave that to the
-    environment.
+    """Return a policy and what the environment set; it applies to files and to presets given by name.
 
     Raises `PolicyError`, and `PolicyFileError` for a file that cannot be read or cannot work.
     """
@@ -82,10 +81,10 @@ def policy_of(
 
 
 def model_of(given: object, **served: Any) -> Model:
-    """A model, by its name or as it is. Raises `WrongUse` as `resolve_model`, for what is none, and for terms
-    of one that is made.
+    """Return a model, given by name or as an object.
 
-    `served` are `base_url`, `price` and `timeout`, None where nothing was given.
+    `served` are `base_url`, `price` and `timeout`, or None. Raises `WrongUse` as `resolve_model`, for other
+    values, and for `served` beside an object.
     """
     if isinstance(given, str):
         return resolve_model(given, **served)
@@ -94,27 +93,27 @@ def model_of(given: object, **served: Any) -> Model:
             kind = type(given)
             takes = what in inspect.signature(kind).parameters
             way_out = (
-                f"give it to the model itself: {kind.__name__}(..., {what}=...)"
+                f"pass it to the model: {kind.__name__}(..., {what}=...)"
                 if takes
-                else f"a {kind.__name__} has no {what}; leave it out, or name a model, as in 'openai:gpt-5-mini'"
+                else f"{kind.__name__} has no {what}; leave it out, or name a model as 'openai:gpt-5-mini'"
             )
-            raise wrong(what, "none beside a model", value, way_out)
+            raise wrong(what, "None beside a model object", value, way_out)
     return known_model(given, "model")
 
 
 def known_model(given: object, place: str) -> Model:
-    """A model, by what it can do. Raises `WrongUse` for anything else."""
-    expected = "a model, or its name as in 'openai:gpt-5-mini'"
+    """Return a model, recognised by its attributes. Raises `WrongUse` for anything else."""
+    expected = "a model, or a name such as 'openai:gpt-5-mini'"
     if inspect.isclass(given):
-        raise wrong(place, expected, given, f"make one of it: {given.__name__}(...)")
+        raise wrong(place, expected, given, f"create an instance: {given.__name__}(...)")
     if not callable(getattr(given, "stream", None)) or not hasattr(given, "name"):
         script = isinstance(given, list | tuple)
-        raise wrong(place, expected, given, "a script is ScriptedModel([...])" if script else "")
+        raise wrong(place, expected, given, "write a script as ScriptedModel([...])" if script else "")
     return cast("Model", given)
 
 
 def fallbacks_of(policy: Policy, models: Mapping[str, Model] | None) -> dict[str, Model]:
-    """The models that a policy falls back to, by name: those that were given, and others by their names.
+    """Return the fallback models of a policy by name: the given ones, others resolved by name.
 
     Raises `WrongUse`.
     """
@@ -125,7 +124,7 @@ def fallbacks_of(policy: Policy, models: Mapping[str, Model] | None) -> dict[str
 
 
 def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages from before a task. Raises `WrongUse` for what is none."""
+    """Return messages from before a task. Raises `WrongUse` for other values."""
     example = "Message(role='user', text='...')"
     for place, each in enumerate(listed(messages, "messages", f"[{example}]")):
         if not isinstance(each, Message):
@@ -134,71 +133,70 @@ def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
-    """Tools, and plain functions made into tools, with a warning: nobody said what may be done with their
-    calls.
+    """Return tools; plain functions become tools, with a warning that their replay class is unknown.
 
     Raises `WrongUse` for anything else.
     """
-    made, unsaid = made_of(given)
-    if unsaid:
-        warnings.warn(unsaid, stacklevel=4)  # in the line that makes the agent
+    made, warning = made_of(given)
+    if warning:
+        warnings.warn(warning, stacklevel=4)  # points at the line that makes the agent
     return made
 
 
 def made_of(given: Iterable[Tool | Callable[..., object]]) -> tuple[list[Tool], str]:
-    """As `tools_of`, with the warning as text, "" for none."""
+    """Do the same as `tools_of`, but return the warning as text, "" for none."""
     made: list[Tool] = []
-    unsaid: list[str] = []
+    plain: list[str] = []
     for place, each in enumerate(listed(given, "tools", "tools=[search, book]")):
         if isinstance(each, Tool):
             made.append(each)
         elif callable(each):
             made.append(tool(each))
-            unsaid += [made[-1].name] if _first_time(each) else []
+            plain += [made[-1].name] if _first_time(each) else []
         else:
             raise wrong(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
-    said = (
-        f"tools without @tool: {', '.join(unsaid)}: a call of theirs is never repeated, and is in doubt after a crash "
-        "until a person says how it ended; say what may be done with it: "
+    warning = (
+        f"tools without @tool: {', '.join(plain)}. A call of them is never repeated; after a crash its outcome is "
+        "unknown (in doubt) until an operator resolves it. Declare what may be repeated: "
         "@tool(replay='read_only'), 'idempotent', 'reconcilable' or 'at_most_once'"
     )
-    return made, said if unsaid else ""
+    return made, warning if plain else ""
 
 
-# Of a function one warning a process is enough, however many agents are made with it.
+# One warning per function and process, however many agents use it.
 _warned_of: WeakSet[Callable[..., object]] = WeakSet()
 
 
 def _first_time(function: Callable[..., object]) -> bool:
-    known = getattr(function, "__func__", function)  # a method is made anew each time that it is named
+    known = getattr(function, "__func__", function)  # each access of a method makes a new object
     new = known not in _warned_of
     _warned_of.add(known)
     return new
 
 
 def _of_no_tool(given: object) -> str:
-    """What to write in place of something that is no tool."""
+    """Return what to write in place of something that is not a tool."""
     if callable(getattr(given, "as_tool", None)):
-        return "an agent is handed work by handoffs=[agent], or is a tool as agent.as_tool()"
+        return "pass an agent as handoffs=[agent], or as the tool agent.as_tool()"
     if isinstance(given, str | int | float | list | dict | None):
-        return "give the function itself, neither its name nor what it returned"
+        return "pass the function itself, not its name or its result"
     return ""
 
 
 def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """The tools by their names. Raises `WrongUse` for two of one name."""
+    """Return the tools by name. Raises `WrongUse` for duplicate names."""
     named: dict[str, Tool] = {}
     for each in tools:
         if each.name in named:
-            raise WrongUse(f"two tools are called {each.name!r}; give one another name")
+            raise WrongUse(f"two tools are named {each.name!r}; rename one")
         named[each.name] = each
     return named
 
 
 def run_id_of(asked: str | None) -> str:
-    """The id of a new run: what was asked for, else one of its own.
+    """Return the requested id of a new run, or a random one.
 
-    Raises `WrongUse` if no command could name it.
+    Raises `WrongUse` if the command line could not address it.
     """
     if asked is None:
         return clock.new_run_id()

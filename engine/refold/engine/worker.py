@@ -1,11 +1,11 @@
-"""Workers, and control over runs of which nothing is at hand but the log.
+"""Workers, and control over runs by their log alone.
 
-A run wants one when it was left to workers, when a person answered it from elsewhere, when a deadline passed
-for which no engine stayed, or when its engine died. Many workers, in as many processes, may share one store:
-a lease makes each run one worker's at a time.
+A run is runnable if it was left to workers, if an operator answered it from elsewhere, if a deadline passed
+without an engine, or if its engine died. Many workers in many processes may share one store: by its lease, a
+run belongs to one worker at a time.
 
-It can be told something, and stopped. An engine that drives it is fenced out when it is stopped: that can
-write nothing more, and ends when it notices. What was in flight is settled honestly: how it ended is unknown.
+Runs can be answered and halted without model and tools. Halting a run takes its lease away: the engine that
+drives it cannot write any longer, and stops when it notices. Calls in flight are settled as outcome unknown.
 """
 
 import math
@@ -39,11 +39,10 @@ from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, UnknownRun
 
 POLL = 1.0
-"""Seconds between two looks for runs that want an engine, while none is found."""
+"""Seconds between two searches for runnable runs, while there are none."""
 
 PASSED_BY = 60.0
-"""Seconds for which a run is passed by that could not be driven here: another worker may have what it needs.
-"""
+"""Seconds for which a run is skipped that could not be driven here; another worker may have what it needs."""
 
 
 class TakenUp(msgspec.Struct, frozen=True, tag="taken_up"):
@@ -54,7 +53,7 @@ class TakenUp(msgspec.Struct, frozen=True, tag="taken_up"):
 
 
 class PutDown(msgspec.Struct, frozen=True, tag="put_down"):
-    """The run has ended, or waits for a person."""
+    """The run has ended, or waits for an operator."""
 
     run: str
     result: RunResult
@@ -72,11 +71,11 @@ News = TakenUp | PutDown | Failed
 
 
 class Worker:
-    """Drives the runs of one store that want an engine, up to `at_once` side by side.
+    """Drives the runnable runs of one store, up to `at_once` concurrently.
 
-    `agents` is an agent, whose runs and those that it hands on to are driven, or a function that makes the
-    agent for a run's state; it raises `WrongUse` for a run that is none of this worker's, which is then left
-    to others. `tell` is called with what happens. `lease` and `poll` are in seconds.
+    `agents` is an agent, for its runs and those of its handoffs, or a function that returns the agent for a
+    run's state. The function raises `WrongUse` for runs that this worker leaves to others. `tell` is called
+    with news. `lease` and `poll` are in seconds.
     """
 
     def __init__(
@@ -95,16 +94,16 @@ class Worker:
         self._agent_of = _one_of(agents) if isinstance(agents, Agent) else agents
         self._tell = tell
         self._driving: set[str] = set()
-        self._passed_by: dict[str, float] = {}  # until when
+        self._passed_by: dict[str, float] = {}  # skipped runs, and until when
         self._free = anyio.Event()
         self._registry = installed_guards()
         self._searched = False
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Work until cancelled; then every run is left as it stands, to be taken up by others at once.
+        """Work until cancelled; each run is then runnable for other workers at once.
 
-        With `until_idle`, return as soon as no run wants an engine and none is driven here. Raises what the
-        store raises when even looking for runs fails.
+        With `until_idle`, return as soon as no run is runnable and none is driven here. Raises errors of the
+        store if the search for runs fails.
         """
         try:
             async with opened(self._source) as store:
@@ -127,19 +126,18 @@ class Worker:
                     await self._free.wait()
 
     async def _search(self, store: Store) -> None:
-        """Queue the runs whose claim was lost, with its row of the store: no engine has them, and none would
-        ever be told to.
+        """Queue runs that lost their claim, a row of the store: no engine has them or would find them.
 
-        A claim is no part of the log. What is to be done next is, so each run without one is asked, once in a
-        worker's life.
+        A claim is not part of the log, but the log shows whether the run is runnable. Each run without a
+        claim is checked once in a worker's life.
         """
         try:
             async for chunk in store.runs():
                 for run, head in chunk:
-                    with suppress(Damaged, CannotJudge, UnknownRun):  # no worker could drive it
+                    with suppress(Damaged, CannotJudge, UnknownRun):  # no worker could drive the run
                         if head.seq and await self._is_lost(store, run, head.seq):
                             await store.wake(run)
-        except Damaged as error:  # a run that cannot even be listed
+        except Damaged as error:  # a run that cannot be listed
             self._tell(Failed("", str(error)))
         finally:
             self._searched = True
@@ -150,7 +148,7 @@ class Worker:
             return False
         last = [event_of(stored) for stored in await store.read_some(run, [seq])]
         if any(isinstance(event, StateChanged) and event.target.terminal for event in last):
-            return False  # most runs of a store: none of their other events is read
+            return False  # true of most runs; their other events need not be read
         if await source_of(store, run):
             return False
         state = await Journal(store, run, Tenure(store, run, BRIEF)).load(self._registry)
@@ -160,7 +158,7 @@ class Worker:
         room, now = self._at_once - len(self._driving), anyio.current_time()
         self._passed_by = {run: until for run, until in self._passed_by.items() if until > now}
         known = {*self._driving, *self._passed_by}
-        # Those that were begun a moment ago may have no lease yet, and be listed still.
+        # Runs begun a moment ago may have no lease yet and still be listed.
         listed = await store.due(room + len(known)) if room else ()
         return [run for run in listed if run not in known][:room]
 
@@ -169,7 +167,7 @@ class Worker:
             await self._driven(store, run)
         except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
             self._tell(Failed(run, str(error), lost=True))
-        except Exception as error:  # whatever is wrong with one run, the others go on
+        except Exception as error:  # an error in one run must not stop the others
             self._tell(Failed(run, str(error) or type(error).__name__))
             self._passed_by[run] = anyio.current_time() + PASSED_BY
         finally:
@@ -178,7 +176,7 @@ class Worker:
 
     async def _driven(self, store: Store, run: str) -> None:
         if await source_of(store, run):
-            # No engine can drive it: it is listed where an import of it broke off.
+            # Imported runs are never driven; an interrupted import leaves them listed.
             self._passed_by[run] = math.inf
             return
         journal = Journal(store, run, Tenure(store, run, BRIEF))
@@ -187,28 +185,26 @@ class Worker:
             await self._put_back(store, journal)
             return
         agent, events = self._agent_of(state), state.seq
-        del state  # a long run's is not kept for as long as it is driven
+        del state  # do not keep a long run's state while it is driven
         async with agent.resume(run, store=store, lease=self._lease) as resumed:
-            async for _ in resumed.updates():  # the first event: the run is ours
+            async for _ in resumed.updates():  # the first event shows that we have the run
                 self._tell(TakenUp(run, events))
                 break
             self._tell(PutDown(run, await resumed.result()))
 
     async def _put_back(self, store: Store, journal: Journal) -> None:
-        """Say when a run on which nothing is to be done wants an engine again."""
+        """Set when a run that is not runnable now will be runnable."""
         async with journal.tenure as tenure:
             await tenure.hold()
-            # Once more: what was said until the run was ours must not be slept through.
+            # Load it again, because input may have arrived before we had the lease.
             state = await journal.load(self._registry)
             await wake_parent(store, state)
             tenure.due = _rests(state)[1]
 
 
 def _rests(state: RunState) -> tuple[bool, float | None]:
-    """Whether nothing is to be done now, and in how many seconds something is; None: not before a person
-    acts.
-    """
-    due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back causes no wait
+    """Return whether the run is not runnable now, and the seconds until it is; None: an operator must act."""
+    due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back must not cause a wait
     return due is None or due > 0, due
 
 
@@ -218,18 +214,16 @@ def _one_of(agent: Agent) -> Callable[[RunState], Agent]:
         for each in reachable(agent):
             if each.name == name:
                 return each
-        raise WrongUse(f"run {state.setup.run} is one of the agent {name!r}, which this worker does not have")
+        raise WrongUse(f"run {state.setup.run} needs the agent {name!r}, which this worker does not have")
 
     return agent_of
 
 
 def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
-    """The run, to put an answer or a resolution into its log and leave it: `run.answer(...)`, `await
-    run.detach()`.
+    """Return a run for adding an answer or a resolution to its log: `run.answer(...)`, `await run.detach()`.
 
-    It cannot be driven: it has no model and no tools. `registry` names its guards, by default those installed
-    here: they have their say in what follows from an answer, so one that is missing is refused with
-    `WrongUse`.
+    It cannot be driven, because it has no model and no tools. `registry` has its guards, by default the
+    installed ones. Guards take part in decisions that follow an answer, so a missing guard raises `WrongUse`.
     """
     runtime = _nowhere(store, registry or installed_guards(), refuse_blind)
     return Run(run, msgspec.structs.replace(runtime, driven=False), None)
@@ -238,16 +232,16 @@ def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
 async def halt(
     store: Store, run: str, reason: str = "", *, by: str = "user", registry: Registry = BUILTIN
 ) -> RunResult:
-    """Cancel a run, and the child runs that it waits for, even while an engine drives them. A run that has
-    ended stays so.
+    """Cancel a run and the child runs that it waits for, even while engines drive them.
 
-    Raises `UnknownRun`, `RunImported`, `Damaged`, and what a store raises.
+    A run that has ended stays unchanged. Raises `UnknownRun`, `RunImported`, `Damaged`, and errors of the
+    store.
     """
     if not (await store.head(run)).seq:
         raise UnknownRun(run)
     await refuse_imported(store, run)
     async with Tenure(store, run, LEASE_SECONDS, take_over=True) as tenure:
-        await tenure.hold()  # first: what its engine begins from here on is lost
+        await tenure.hold()  # first, so that its engine cannot record what it starts from here on
         state = await Journal(store, run, tenure).load(registry)
         for child in () if state.ended else open_children(state):
             if (await store.head(child)).seq:
@@ -269,4 +263,4 @@ def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]
 
 
 def _anything(state: RunState) -> None:
-    """Whatever the run was started with: nothing of it is used."""
+    """Accept any run: neither its model nor its tools are used."""

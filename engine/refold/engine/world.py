@@ -1,4 +1,4 @@
-"""The world, as effects meet it: models, tools and clocks; and one effect on its way through it."""
+"""The world of effects: models, tools and clocks; and the context of one effect."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,11 +24,10 @@ _UNBOUND: AbstractContextManager[object] = nullcontext()
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """One model, some tools and a clock; `models` are others that may be asked instead, by name.
+    """One model, tools and a clock; `models` are fallbacks, by name.
 
-    `clocks` makes those of child runs; `repeatable`: their salts follow from their seeds, as this run's do.
-    `redactor` knows the secrets that must not get into a log: what a model or a tool says passes it where it
-    comes in.
+    `clocks` makes the clocks of child runs; `repeatable`: their salts are derived from their seeds, as this
+    run's are. `redactor` removes secrets from what models and tools return, before it is recorded.
     """
 
     model: Model
@@ -40,28 +39,28 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor = PLAIN
 
     def redactor_of(self, state: RunState) -> Redactor:
-        """What is looked for in the run of this state: with the patterns of its own policy."""
+        """Return the redactor of a run, with the patterns of its policy."""
         return self.redactor.under(state.policy.redact)
 
 
 class Child(Protocol):
-    """A run that a call started, while it is driven here."""
+    """A run that a call started and this engine drives."""
 
     def cancel(self, reason: str = "", *, by: str = "user") -> None:
-        """Let it settle what is in flight, and end."""
+        """Settle what is in flight, and end the run."""
         ...
 
     async def result(self) -> RunResult:
-        """Drive it until it ends, or waits for a person."""
+        """Drive it until it ends or waits for an operator."""
         ...
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One effect under way, and what its engine lends to it. `state` is that at which it was begun.
+    """One effect in flight, begun at `state`, and what its engine lends to it.
 
-    `scope` is cancelled to settle it. `epoch` is the fencing token of the engine's lease. `audience` is who
-    watches, `late` is told what a thread says after its call was cut off, `aside` that nothing more can be
-    done for now: a child run waits for a person. `children` has the child runs that go on, by their ids.
+    Cancelling `scope` settles it. `epoch` is the fencing token of the engine's lease. `audience` receives
+    updates, `late` the result of a thread whose call was cut off. `aside` reports that the effect waits for
+    an operator in a child run. `children` has the child runs in flight, by id.
     """
 
     effect: CallModel | RunTool | Reconcile
@@ -78,28 +77,28 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def call(self) -> RunTool | Reconcile:
-        """The effect, of a call."""
+        """The effect of a call."""
         assert isinstance(self.effect, (RunTool, Reconcile))
         return self.effect
 
     @property
     def arguments(self) -> str:
-        """The arguments of the call, as JSON text."""
+        """Arguments of the call as JSON text."""
         return arguments_of(self.state, self.call.call, self.journal.contents)
 
     @property
     def context(self) -> CallContext:
-        """What a tool may know of the call."""
+        """What a tool receives about the call."""
         call = self.call
         return CallContext(run=self.state.setup.run, call=call.call, key=call.key, epoch=self.epoch)
 
     @property
     def redactor(self) -> Redactor:
-        """What is looked for in whatever is said here."""
+        """The redactor of the run."""
         return self.world.redactor_of(self.state)
 
     def bound(self, timeout: int | None = None) -> AbstractContextManager[object]:
-        """Cuts the block off once the effect has taken too long, or after `timeout` nanoseconds."""
+        """Cut the block off at the effect's deadline, or after `timeout` nanoseconds."""
         until = self.effect.until
         if until is None and timeout is None:
             return _UNBOUND
@@ -108,10 +107,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class LongTool(Tool, frozen=True, kw_only=True):
-    """A tool that sees its calls through itself: with facts of its own, and again after a crash, to their
-    end.
-    """
+    """A tool that serves its calls itself: with further facts, and by continuing them after a crash."""
 
     async def see_through(self, work: Work) -> tuple[Maker, ...]:
-        """The facts in which the call ends, its result last."""
+        """Return the facts that end the call, its result last."""
         raise NotImplementedError
