@@ -13,7 +13,7 @@ from refold.console.main import main
 from refold.console.policy import SENTENCES, Language
 from refold.engine import call, say
 from refold.engine.journal import LOGGER
-from refold.engine.policy_files import PolicyFileError, chosen_policy
+from refold.engine.policy_files import PolicyFileError, load_policy
 from refold.reducers.complaints import refuse
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN, Registry
@@ -33,7 +33,7 @@ GOOD = {
 
 def read_policy(path: Path, registry: Registry) -> Policy:
     """The policy that a file says, with no variable set."""
-    return chosen_policy(path, registry, {})[0]
+    return load_policy(path, registry, {})[0]
 
 
 @pytest.mark.parametrize(("name", "text"), GOOD.items(), ids=GOOD)
@@ -235,7 +235,7 @@ def test_the_environment_sets_what_the_file_does_not_say(tmp_path: Path) -> None
         "REFOLD_MODEL": "x",
         "HOME": "/",
     }
-    policy, said = chosen_policy(path, BUILTIN, environment)
+    policy, said = load_policy(path, BUILTIN, environment)
     assert (5, 2) == (policy.limits[0].value, policy.retry.attempts)
     assert ("limits.step: REFOLD_MAX_STEPS",) == said
 
@@ -245,7 +245,7 @@ def test_a_variable_that_is_no_value(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("schema: refold/v1\n")
     with pytest.raises(PolicyError, match=r"^REFOLD_MAX_STEPS: "):
-        chosen_policy(path, BUILTIN, {"REFOLD_MAX_STEPS": "x"})
+        load_policy(path, BUILTIN, {"REFOLD_MAX_STEPS": "x"})
 
 
 def test_a_preset_by_its_name_and_what_the_environment_sets_are_recorded(

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from refold.console.main import main as refold
-from refold.engine.policy_files import load, with_nulls
+from refold.engine.policy_files import insert_nulls, load
 from refold.reducers import PolicyError, parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,7 +221,7 @@ class Reader:
         self.printed = "\n".join("|".join("" if cell is None else str(cell) for cell in row) for row in rows)
 
     def _toml(self, block: Block) -> None:
-        self._data(block, with_nulls(tomllib.loads(block.text)))
+        self._data(block, insert_nulls(tomllib.loads(block.text)))
 
     def _yaml(self, block: Block) -> None:
         self._data(block, load(block.text))

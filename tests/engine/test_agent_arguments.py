@@ -10,7 +10,7 @@ import pytest
 from refold.engine import Agent, ScriptedModel, say
 from refold.engine.compatibility import INSTEAD
 from refold.engine.models.vendors import SETTINGS
-from refold.engine.policy_files import PolicyFileError, chosen_policy
+from refold.engine.policy_files import PolicyFileError, load_policy
 from refold.reducers.errors import PolicyError, WrongUse
 from refold.reducers.events import RunStarted
 from refold.reducers.guards import BUILTIN
@@ -60,7 +60,7 @@ def test_a_policy_by_its_file_is_that_of_the_command_line(name: str, kind: type[
     file = tmp_path / name
     file.write_text(FILES[name])
     policy = agent(policy=kind(file)).policy
-    assert chosen_policy(file, BUILTIN, {})[0] == policy
+    assert load_policy(file, BUILTIN, {})[0] == policy
     assert [(StepLimit, 3), (TimeLimit, None)] == [(type(each), each.value) for each in policy.limits]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.engine.conversation import Conversation, request_for, sent_of
+from refold.engine.conversation import Conversation, hash_request, request_for
 from refold.engine.journal import Journal
 from refold.engine.models.protocol import KeptMessages, Messages
 from refold.engine.result import result_of
@@ -48,7 +48,7 @@ def agree(conversation: Conversation, state: RunState, contents: dict[int, Event
     whole, request = request_for(wanted, state, contents), conversation.request(wanted, state, contents)
     assert whole == request
     assert view(state, contents) == tuple(request.messages)
-    assert sent_of(wanted, state, whole) == conversation.sent(wanted, state, request)
+    assert hash_request(wanted, state, whole) == conversation.sent(wanted, state, request)
 
 
 @pytest.mark.parametrize("name", golden.names())

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from refold.engine import Agent, ModelError, ModelRequest, Reply, ScriptedModel, Tool, call, calls, say, tool
 from refold.engine.models.protocol import Delta
-from refold.engine.tasks import isolated, somebody_elses
+from refold.engine.tasks import is_foreign, isolate
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ModelFailed, ModelResponded, ToolReturned
 from refold.reducers.machine import AgentState
@@ -149,10 +149,10 @@ async def test_an_engine_that_is_closed_is_no_failure_of_its_tool() -> None:
         try:
             await asyncio.sleep(3600)
         except BaseException as error:
-            told.append(f"{type(error).__name__} {somebody_elses(error)}")
+            told.append(f"{type(error).__name__} {is_foreign(error)}")
             raise
 
-    closing = isolated(work())
+    closing = isolate(work())
     closing.send(None)
     closing.close()
     assert ["GeneratorExit False"] == told

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from refold.engine import Agent, RunResult, ScriptedModel, call, calls, say, tool
-from refold.engine.tasks import isolated
+from refold.engine.tasks import isolate
 from refold.store import MemoryStore
 from support.driving import kinds
 
@@ -189,7 +189,7 @@ def test_what_others_cancel_is_cancelled() -> None:
         asyncio.get_running_loop().call_soon(task.cancel)
 
     async def main() -> str:
-        await isolated(cancel_this())
+        await isolate(cancel_this())
         return "went on"
 
     with pytest.raises(asyncio.CancelledError):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fuzz.asking import assert_sound, error_of, examples, refold, within
 from fuzz.mutations import flipped, put, texts, values
 from refold.console.policy import Language, render_policy
-from refold.engine.policy_files import PolicyFileError, chosen_policy
+from refold.engine.policy_files import PolicyFileError, load_policy
 from refold.reducers.complaints import warnings
 from refold.reducers.errors import PolicyError
 from refold.reducers.guards import BUILTIN
@@ -76,7 +76,7 @@ def read(path: Path) -> None:
 
 
 def used(path: Path) -> None:
-    policy, _ = chosen_policy(path, BUILTIN, {})
+    policy, _ = load_policy(path, BUILTIN, {})
     warnings(policy)
     assert policy == parse(msgspec.to_builtins(policy))
 
@@ -145,7 +145,7 @@ def test_what_has_no_end(suffix: str, data: str, tmp_path: Path) -> None:
     path = tmp_path / f"p{suffix}"
     path.write_text(data)
     with within(10), pytest.raises(PolicyFileError) as refused:
-        chosen_policy(path, BUILTIN, {})
+        load_policy(path, BUILTIN, {})
     assert len(str(refused.value)) < 1000
 
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from refold.reducers.events import CallRefused, Event, GuardTripped, MessageInjected, ModelRequested, kind_of
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN, Inject, Judgement, Place, Refuse, Registry, Remind, Warn
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, FailureClass, StopReason
@@ -164,4 +164,4 @@ def test_a_tally_has_one_text() -> None:
     """Equal tallies have equal bytes, in whichever order things were counted."""
     one = {Cause.RETRY: {"": 1}, Cause.GUARD: {"b": 1, "a": 2}}
     other = {Cause.GUARD: {"a": 2, "b": 1}, Cause.RETRY: {"": 1}}
-    assert b'{"guard":{"a":2,"b":1},"retry":{"":1}}' == encoded(one) == encoded(other)
+    assert b'{"guard":{"a":2,"b":1},"retry":{"":1}}' == encode_value(one) == encode_value(other)

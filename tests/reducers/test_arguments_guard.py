@@ -22,7 +22,7 @@ from refold.reducers.events import (
 from refold.reducers.guards import Place
 from refold.reducers.guards.approvals import Arguments, word_of
 from refold.reducers.guards.protocol import Stop
-from refold.reducers.patterns import occurs, searched
+from refold.reducers.patterns import list_search_texts, occurs
 from support.scenario import Scenario
 from support.watching import Watching
 
@@ -58,7 +58,7 @@ FORBIDDEN = r"git push|rm -rf"
 )  # fmt: skip
 def test_what_is_searched(arguments: str, field: str | None, texts: list[str]) -> None:
     """The texts of the parsed arguments: never their JSON, in which a quote would hide what it escapes."""
-    assert texts == searched(arguments, field)
+    assert texts == list_search_texts(arguments, field)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.reducers.events import Manifest
 from refold.reducers.limits import CostLimit, Limit, TokenLimit, trips
 from refold.reducers.messages import Size, Usage
-from refold.reducers.meters import bounded, child_run_id, child_seed, open_children
+from refold.reducers.meters import child_run_id, child_seed, limit_child_policy, open_children
 from refold.reducers.policy import Policy
 from refold.reducers.state import Batch, CallState, RunState, Spent
 from refold.reducers.vocabulary import Role
@@ -78,7 +78,7 @@ def test_what_a_parent_leaves_to_its_children(
 ) -> None:
     """Each row: what of the parent's limits bounds a child, beside the child's own limits."""
     own = Policy()
-    policy = bounded(own, state)
+    policy = limit_child_policy(own, state)
     assert own.limits == policy.limits[: len(own.limits)]
     bounds = policy.limits[len(own.limits) :]
     assert expected == {limit.name: (limit.value, limit.check) for limit in bounds}
@@ -93,7 +93,9 @@ def test_what_a_parent_leaves_to_its_children(
 def test_a_bound_trips_when_the_parents_own_limit_would(value: int, op: Any, used: int, more: int) -> None:
     """What a child may spend is what its parent could have spent itself: not one token more, none less."""
     limit = TokenLimit(value=value, op=op)
-    (bound,) = bounded(Policy(limits=()), parent(limit, spent=Spent(usage=Usage(output=used)))).limits
+    (bound,) = limit_child_policy(
+        Policy(limits=()), parent(limit, spent=Spent(usage=Usage(output=used)))
+    ).limits
     if not trips(limit, used):
         assert trips(limit, used + more) == trips(bound, more)
     else:
@@ -104,7 +106,7 @@ def test_a_bound_trips_when_the_parents_own_limit_would(value: int, op: Any, use
 def test_the_time_that_is_left_survives_being_written_in_seconds(micros: int) -> None:
     """Seconds in the child's policy are the parent's nanoseconds, exactly."""
     left = micros * 1000
-    (bound,) = bounded(Policy(limits=()), parent(deadline=1000 * SECOND + left)).limits
+    (bound,) = limit_child_policy(Policy(limits=()), parent(deadline=1000 * SECOND + left)).limits
     assert trips(bound, left)
     assert not trips(bound, left - 1)
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from refold.reducers.effects import doubtful
 from refold.reducers.events import StateChanged
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.folds import fold
 from refold.reducers.pending import underway
 from refold.reducers.state import RunState
@@ -134,7 +134,7 @@ class DoubtRun(RuleBasedStateMachine):
         for event in self.run.log[self.folded.seq :]:
             before, self.folded = self.folded, fold([event], self.folded)
             self.calls.take(event, before, self.folded)
-        assert encoded(self.folded) == encoded(self.run.state)
+        assert encode_value(self.folded) == encode_value(self.run.state)
 
     def teardown(self) -> None:
         """However it stands, it can be stopped: every call is settled once, and the run ends."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers import PolicyError, parse
-from refold.reducers.overlay import from_environment, slug, unheard
+from refold.reducers.overlay import apply_environment, find_ignored_variables, slug
 from refold.reducers.parser import parse_with
 from support.variables import ALL, GARBAGE, POLICY, Plain, changes
 
@@ -136,9 +136,9 @@ def test_a_pass_that_the_policy_lacks(name: str, text: str, history: Any) -> Non
     """A variable for a pass that is not there is refused by its name; where it says nothing it is not."""
     policy = {"history": history} if history is not None else {}
     with pytest.raises(PolicyError, match=r"has no compaction step '(threshold|trim)'") as refused:
-        from_environment({name: text}, policy, {})
+        apply_environment({name: text}, policy, {})
     assert name == refused.value.path
-    assert (policy, ()) == from_environment({name: " "}, policy, {})
+    assert (policy, ()) == apply_environment({name: " "}, policy, {})
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_what_was_set_is_said() -> None:
         "REFOLD_TIME_LIMIT": "30", "REFOLD_MAX_STEPS": "0", "REFOLD_MESSAGE_LIMIT": "7",
         "REFOLD_LIMIT_TIME__A": "5", "REFOLD_RETRY_JITTER": "0", "HOME": "/", "REFOLD_STORE": "x",
     }  # fmt: skip
-    _, notes = from_environment(environment, POLICY, {"limits": [{"type": "message", "value": 1}]}, "a")
+    _, notes = apply_environment(environment, POLICY, {"limits": [{"type": "message", "value": 1}]}, "a")
     assert ("limits.time: REFOLD_LIMIT_TIME__A", "retry.jitter: REFOLD_RETRY_JITTER") == notes
 
 
@@ -234,7 +234,7 @@ def test_what_comes_out_is_a_policy() -> None:
         "REFOLD_MAX_STEPS": "3", "REFOLD_COST_LIMIT": "0.1", "REFOLD_MAX_TOOL_OUTPUT": "100",
         "REFOLD_RETRY_MAX_ATTEMPTS": "2", "REFOLD_RETRY_INITIAL_SECONDS": "0", "REFOLD_RETRY_JITTER": "0.5",
     }  # fmt: skip
-    data, notes = from_environment(environment, {"retry": {"jitter": {"full": 1}}}, {})
+    data, notes = apply_environment(environment, {"retry": {"jitter": {"full": 1}}}, {})
     policy = parse({key: data[key] for key in data if key != "tool_output"})
     assert [("step", 3), ("cost", 0.1)] == [(limit.name, limit.value) for limit in policy.limits]
     assert (2, 0, 0.5, None) == (
@@ -247,15 +247,15 @@ def test_what_comes_out_is_a_policy() -> None:
 def test_one_call_can_be_switched_off() -> None:
     """The guard that a preset brings goes when its flag is off, and is there once when it is on."""
     policy = {"guards": [{"guard": "one_call"}, {"guard": "handoff"}]}
-    off, _ = from_environment({"REFOLD_ONE_CALL": "off"}, policy, {})
-    on, _ = from_environment({"REFOLD_ONE_CALL": "on"}, policy, {})
+    off, _ = apply_environment({"REFOLD_ONE_CALL": "off"}, policy, {})
+    on, _ = apply_environment({"REFOLD_ONE_CALL": "on"}, policy, {})
     assert ({"guards": [{"guard": "handoff"}]}, policy) == (off, on)
 
 
 def test_a_name_that_is_taken_twice_stays_so() -> None:
     """Entries of one name are not merged here, so that the policy is refused for them where it is read."""
     policy = {"limits": [{"type": "step", "value": 1}, {"type": "step", "value": 2}]}
-    data, _ = from_environment({"REFOLD_MAX_STEPS": "3"}, policy, {})
+    data, _ = apply_environment({"REFOLD_MAX_STEPS": "3"}, policy, {})
     assert [3, 3] == [limit["value"] for limit in data["limits"]]
 
 
@@ -270,14 +270,14 @@ def test_any_environment_is_read_or_refused_by_name(environment: dict[str, str],
     so.
     """
     try:
-        after, notes = from_environment(environment, POLICY, said, "a")
+        after, notes = apply_environment(environment, POLICY, said, "a")
     except PolicyError as refused:
         at_fault = refused.path
         assert at_fault in environment
         return
     assert {note.partition(": ")[2] for note in notes} <= set(environment)
     assert bool(changes(environment, said, "a")) <= bool(notes)
-    assert (after, notes) == from_environment(environment, after, said, "a")
+    assert (after, notes) == apply_environment(environment, after, said, "a")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_any_environment_is_read_or_refused_by_name(environment: dict[str, str],
 )  # fmt: skip
 def test_what_is_set_and_comes_to_nothing(name: str, text: str, told: str) -> None:
     """Who sets a limit that is none, or a variable that nothing reads, is told."""
-    assert ((told,) if told else ()) == unheard({name: text})
+    assert ((told,) if told else ()) == find_ignored_variables({name: text})
 
 
 def test_every_variable_is_known() -> None:
@@ -305,4 +305,4 @@ def test_every_variable_is_known() -> None:
     texts = [path.read_text(encoding="utf-8") for path in root.glob("*/refold/**/*.py")]
     names = {name for text in texts for name in re.findall(r"\bREFOLD_[A-Z]+(?:_[A-Z]+)*\b", text)}
     assert len(names) > 20
-    assert () == unheard(dict.fromkeys(names, "1"))
+    assert () == find_ignored_variables(dict.fromkeys(names, "1"))

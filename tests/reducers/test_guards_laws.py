@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refold.reducers import codec
 from refold.reducers.events import KINDS, Event, RunForked, ToolReturned
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.folds import fold
 from refold.reducers.guards import BUILTIN, Stop
 from refold.reducers.guards.endings import PrematureEnd
@@ -60,7 +60,7 @@ def test_a_guard_is_total(seen: list[Event]) -> None:
         for event in seen:
             if type(event) in guard.observes:
                 own = guard.observe(own, event)
-                assert encoded(own)
+                assert encode_value(own)
         for place in guard.places:
             assert isinstance(list(guard.judge(own, NEW, place)), list)
 
@@ -101,7 +101,7 @@ def test_no_words_of_a_model_or_tool_are_said(guard: Any) -> None:
         )
         watching.round(("look", '{"q":"zqx"}'), output="zqx", text="zqx")
         for place in guard.places:
-            assert b"zqx" not in encoded([msgspec.to_builtins(said) for said in watching.says(place)])
+            assert b"zqx" not in encode_value([msgspec.to_builtins(said) for said in watching.says(place)])
 
 
 @each_guard
@@ -113,7 +113,7 @@ def test_what_it_remembers_is_bounded(guard: Any) -> None:
         calls = [(f"tool{turn % 100 + 100}", f'{{"n":{turn + 1000}}}') for _ in range(3)]
         watching.round(*calls, error=ToolError.RAISED if turn % 2 else None, output=f"{turn + 1000}")
         if turn in (199, 399):
-            sizes.append(len(encoded(watching.own)))
+            sizes.append(len(encode_value(watching.own)))
     assert sizes[1] <= sizes[0] + 20  # the digits of a count, and of a call's id
 
 

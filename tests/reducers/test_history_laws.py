@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.estimate import ESTIMATORS
-from refold.reducers.history import Pass, Plan, Scene, Share, When, planned
+from refold.reducers.history import Pass, Plan, Scene, Share, When, plan_step
 from refold.reducers.history.results import head_and_tail, shares
 from refold.reducers.messages import Size
 from refold.reducers.vocabulary import Role
@@ -181,22 +181,22 @@ def test_laws_of_one_pass(do: str, data: Any, scene: Scene) -> None:
     """Pinned kept, units whole, order kept, the same answer twice, nothing more once it is done."""
     step = step_of(data.draw(PASSES[do]))
     as_it_was = msgspec.json.encode(scene.window)
-    plan = planned(scene, step)
-    assert plan == planned(scene, step)
+    plan = plan_step(scene, step)
+    assert plan == plan_step(scene, step)
     assert as_it_was == msgspec.json.encode(scene.window)
     if plan is None:
         return
     after = applied(scene, plan, FRESH)
     check(scene, plan, after)
     if do != "drop_oldest":
-        assert planned(msgspec.structs.replace(scene, window=after), step) is None
+        assert plan_step(msgspec.structs.replace(scene, window=after), step) is None
 
 
 @given(scene=SCENES, plain=st.one_of(*[PASSES[do] for do in ("tail", "token_tail", "compact")]))
 def test_a_budget_that_is_kept_plans_nothing(scene: Scene, plain: dict[str, Any]) -> None:
     """A pass with a budget that has no plan would drop nothing more."""
     step = step_of(plain)
-    plan = planned(scene, step)
+    plan = plan_step(scene, step)
     if plan is None and scene.window.count:
         wish = step.plan(scene)
         drop = numbers((wish and wish.drop) or ())
@@ -213,7 +213,7 @@ def test_laws_of_passes_together(scene: Scene, passes: list[dict[str, Any]]) -> 
         quiet, rounds = True, rounds - 1
         assert rounds, f"no end: {passes}"
         for step in steps:
-            plan = planned(scene, step)
+            plan = plan_step(scene, step)
             if plan is None:
                 continue
             quiet, number = False, number + 1
@@ -228,7 +228,7 @@ def test_a_trimmed_message_is_never_above_its_cap(scene: Scene, plain: dict[str,
     every = {"single": False, "roles": ["user", "assistant", "tool"], "last": None, "marker": "within"}
     step = step_of({**plain, **every})
     cap, each = plain["cap"], 4 if plain.get("codec", "chars4") == "chars4" else 1
-    plan = planned(scene, step)
+    plan = plan_step(scene, step)
     shorter = {shorter.number: shorter for shorter in plan.shorter} if plan else {}
     for ref in refs(scene.window):
         if cap is not None and ref.role is not Role.SYSTEM:

@@ -36,7 +36,7 @@ from refold.reducers.events import (
     ToolsDispatched,
     kind_of,
 )
-from refold.reducers.evolution import encoded, evolve
+from refold.reducers.evolution import encode_value, evolve
 from refold.reducers.folds import advance, fold
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import ReplyCall
@@ -56,18 +56,18 @@ def test_fold_is_pure(run: Driver) -> None:
     """Folding twice gives equal states, and leaves every state on the way as it was."""
     state, kept = NEW, []
     for event in run.log:
-        kept.append((state, encoded(state)))
+        kept.append((state, encode_value(state)))
         state = evolve(state, event)
-    assert encoded(run.state) == encoded(state)
-    assert [before for _, before in kept] == [encoded(state) for state, _ in kept]
-    assert encoded(state) == encoded(fold(run.log))
+    assert encode_value(run.state) == encode_value(state)
+    assert [before for _, before in kept] == [encode_value(state) for state, _ in kept]
+    assert encode_value(state) == encode_value(fold(run.log))
 
 
 @given(run=runs(), cut=st.integers(0, 300))
 def test_prefix_and_rest_is_the_whole(run: Driver, cut: int) -> None:
     """Folding a prefix and then the rest is folding the whole: snapshots are safe."""
     cut %= len(run.log) + 1
-    assert encoded(fold(run.log)) == encoded(fold(run.log[cut:], fold(run.log[:cut])))
+    assert encode_value(fold(run.log)) == encode_value(fold(run.log[cut:], fold(run.log[:cut])))
 
 
 @given(run=runs())
@@ -83,7 +83,7 @@ def test_advance_over_its_own_facts_gives_the_log_again(run: Driver) -> None:
             state = evolve(state, event)
             again.append(event)
     assert stored(run.log) == stored(again)
-    assert encoded(run.state) == encoded(state)
+    assert encode_value(run.state) == encode_value(state)
 
 
 @given(run=runs())
@@ -102,7 +102,7 @@ def test_bodies_alone_give_the_same_state(run: Driver) -> None:
     """Without content everything is the same but what guards that read content know."""
     bare = [codec.decode(one.kind, one.body) for one in stored(run.log)]
     whole, without = fold(run.log), fold(bare)
-    assert encoded(msgspec.structs.replace(whole, guards=())) == encoded(
+    assert encode_value(msgspec.structs.replace(whole, guards=())) == encode_value(
         msgspec.structs.replace(without, guards=())
     )
 
@@ -120,7 +120,7 @@ def test_a_run_that_ended_takes_annotations_only(
     event = msgspec.structs.replace(event, at=run.at) if hasattr(event, "at") else event
     if isinstance(event, Annotation):
         after = evolve(run.state, event)
-        assert encoded(msgspec.structs.replace(after, seq=run.state.seq)) == encoded(run.state)
+        assert encode_value(msgspec.structs.replace(after, seq=run.state.seq)) == encode_value(run.state)
     else:
         with pytest.raises(RefoldError):
             evolve(run.state, event)
@@ -312,13 +312,13 @@ def test_results_may_arrive_in_any_order(names: list[str], order: int, policy: d
 @given(run=runs(), data=st.data(), later=st.booleans())
 def test_no_event_breaks_the_fold(kind: str, run: Driver, data: Any, later: bool) -> None:
     """Any event in any place is folded or refused as damage, and the state is not mutated."""
-    before = encoded(run.state)
+    before = encode_value(run.state)
     event = data.draw(events(kind))
     if later and hasattr(event, "at"):
         event = msgspec.structs.replace(event, at=run.at)
     with suppress(RefoldError):
         evolve(run.state, event)
-    assert before == encoded(run.state)
+    assert before == encode_value(run.state)
 
 
 @given(policy=policies(), picked=choices, salt=st.binary(max_size=4))

@@ -28,7 +28,7 @@ from refold.reducers.events import (
     StateDigested,
     ToolReturned,
 )
-from refold.reducers.evolution import encoded, evolve
+from refold.reducers.evolution import encode_value, evolve
 from refold.reducers.folds import advance, fold
 from refold.reducers.machine import TERMINAL
 from refold.reducers.messages import Message, Usage
@@ -128,7 +128,7 @@ class AnyRun(RuleBasedStateMachine):
             return
         before = self.world.state
         self.world.state = fold(self.world.stored())
-        assert encoded(before) == encoded(self.world.state)
+        assert encode_value(before) == encode_value(self.world.state)
 
     @invariant()
     def the_lists_agree(self) -> None:
@@ -187,9 +187,9 @@ class AnyRun(RuleBasedStateMachine):
         world, stored = self.world, self.world.stored()
         found = audited(stored)
         assert found.clean, found
-        assert encoded(fold(stored)) == encoded(world.state)
+        assert encode_value(fold(stored)) == encode_value(world.state)
         bare = fold([codec.decode(one.kind, one.body) for one in map(codec.encode, world.log)])
-        assert encoded(without_words(bare)) == encoded(without_words(world.state))
+        assert encode_value(without_words(bare)) == encode_value(without_words(world.state))
         assert decided(world.log) == decided(arrived_otherwise(world))
         assert [] == list(overshot(world.log, self.states))
         self._ends_once()

@@ -9,7 +9,7 @@ from refold.reducers.complaints import opening, warnings
 from refold.reducers.events import Manifest, RunStarted
 from refold.reducers.guards import BUILTIN, Place, Reading, Registry
 from refold.reducers.guards.protocol import Config
-from refold.reducers.named_tools import strangers
+from refold.reducers.named_tools import find_unmatched_names
 
 
 def chain(approver: str, **keys: Any) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def test_a_schema_of_no_object(schema: str) -> None:
 
 def _said_of(schema: str) -> list[str]:
     policy = parse(guard("arguments", field="cmd", matches="rm"))
-    return [each.path for each in strangers(policy, [Manifest(name="t", schema=schema)])]
+    return [each.path for each in find_unmatched_names(policy, [Manifest(name="t", schema=schema)])]
 
 
 class Quota(Config, frozen=True, kw_only=True, tag="quota"):
@@ -179,5 +179,5 @@ def test_names_of_tools_in_other_guards(registry: Registry, paths: list[str]) ->
     one.
     """
     policy = parse(guard("quota", tool="sh"), {**BUILTIN, "quota": Quota})
-    found = strangers(policy, [Manifest(name="bash")], registry=registry)
+    found = find_unmatched_names(policy, [Manifest(name="bash")], registry=registry)
     assert paths == [each.path for each in found]

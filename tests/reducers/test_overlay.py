@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.overlay import laid_over, name_of_entry, with_value
+from refold.reducers.overlay import merge_layers, name_of_entry, set_value
 
 STEP, TIME = {"type": "step", "value": 5}, {"type": "time", "value": 9, "op": ">"}
 GUARD, CAP = {"guard": "loop", "window": 3}, {"guard": "tool_cap", "name": "searches", "max": 2}
@@ -70,7 +70,7 @@ ROWS = [
 def test_rules(base: dict[str, Any], over: dict[str, Any], laid: dict[str, Any]) -> None:
     """One row a rule; neither of the two is changed."""
     before = copy.deepcopy((base, over))
-    assert laid == laid_over(base, over)
+    assert laid == merge_layers(base, over)
     assert before == (base, over)
 
 
@@ -112,9 +112,9 @@ def test_nothing_over_it_changes_nothing_and_a_key_given_once_is_as_given(
     base: dict[str, Any], over: dict[str, Any]
 ) -> None:
     """Laying is total; an empty overlay is none; over nothing an overlay is itself."""
-    laid_over(base, over)
-    assert base == laid_over(base, {})
-    assert over == laid_over({}, over)
+    merge_layers(base, over)
+    assert base == merge_layers(base, {})
+    assert over == merge_layers({}, over)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_one_value_at_a_path(path: str, value: Any, expected: dict[str, Any]) ->
         "history": [{"do": "tail", "last": 3}],
         "approvals": {"chain": []},
     }
-    assert {**base, **expected} == with_value(base, path.split("."), value)
+    assert {**base, **expected} == set_value(base, path.split("."), value)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,6 @@ def test_an_entry_that_is_not_there_is_no_path(path: str, value: Any, told: str)
     """What is to change, or to go, is there: that nothing changes would look as if it made no difference."""
     base = {"limits": [], "guards": [{"guard": "loop"}], "history": [{"do": "tail", "last": 3}]}
     with pytest.raises(PolicyError) as raised:
-        with_value(base, path.split("."), value)
+        set_value(base, path.split("."), value)
     assert path == raised.value.path
     assert told in raised.value.problem

@@ -8,7 +8,7 @@ from refold.reducers import parse
 from refold.reducers.approvals import HARMLESS, SENSITIVE, fits
 from refold.reducers.events import Manifest
 from refold.reducers.guards.approvals import Approval
-from refold.reducers.named_tools import find_unclassified_tools, of_any_other
+from refold.reducers.named_tools import describe_default_decision, find_unclassified_tools
 from refold.reducers.vocabulary import Replay
 
 PAY, BASH, READ, FILES = (Manifest(name=name) for name in ("pay", "Bash", "Read", "files"))
@@ -102,7 +102,7 @@ def test_what_becomes_of_any_other_tool(chain: list[dict[str, Any]], said: str) 
     """
     approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
     assert approvals is not None
-    assert said == of_any_other(approvals.chain)
+    assert said == describe_default_decision(approvals.chain)
     assert ("runs without approval" in said) is (word(chain) == "approve")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
 from refold.replay.queries.blame import Blamer, Look, blame, look_of
@@ -177,4 +177,4 @@ def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str)
         "retry_wait",
         "person_wait",
     ):
-        assert encoded(STATE_FIELDS[field].of(state)).decode() == found.value
+        assert encode_value(STATE_FIELDS[field].of(state)).decode() == found.value

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.store.verify_bundle import ORDER, P, signed
+from refold.store.verify_bundle import ORDER, P, verify_signature
 
 # RFC 8032, 7.1: the public key, the message, the signature.
 VECTORS = {
@@ -47,8 +47,8 @@ SIGNATURE = KEY.sign(MESSAGE)
 def test_the_vectors_of_the_rfc(name: str) -> None:
     """Each signature of the RFC is good, and with a bit of the message changed it is not."""
     key, message, signature = (bytes.fromhex(each) for each in VECTORS[name])
-    assert signed(key, message, signature)
-    assert not signed(key, message + b"\0", signature)
+    assert verify_signature(key, message, signature)
+    assert not verify_signature(key, message + b"\0", signature)
 
 
 @given(secret=st.binary(min_size=32, max_size=32), message=st.binary(max_size=200))
@@ -56,8 +56,8 @@ def test_what_a_library_signs_is_good(secret: bytes, message: bytes) -> None:
     """Whatever `cryptography` signs is found to be signed, and by that key only."""
     key = Ed25519PrivateKey.from_private_bytes(secret)
     public, signature = key.public_key().public_bytes_raw(), key.sign(message)
-    assert signed(public, message, signature)
-    assert (public == PUBLIC) == signed(PUBLIC, message, signature)
+    assert verify_signature(public, message, signature)
+    assert (public == PUBLIC) == verify_signature(PUBLIC, message, signature)
 
 
 @given(place=st.integers(0, 511))
@@ -65,7 +65,7 @@ def test_any_changed_bit_is_found(place: int) -> None:
     """No bit of a signature can be another."""
     changed = bytearray(SIGNATURE)
     changed[place // 8] ^= 1 << place % 8
-    assert not signed(PUBLIC, MESSAGE, bytes(changed))
+    assert not verify_signature(PUBLIC, MESSAGE, bytes(changed))
 
 
 def same_scalar(signature: bytes) -> bytes:
@@ -88,7 +88,7 @@ def same_scalar(signature: bytes) -> bytes:
 )
 def test_what_is_not_canonical_is_refused(key: bytes, signature: bytes) -> None:
     """There is one way to write a signature and a key."""
-    assert not signed(key, MESSAGE, signature)
+    assert not verify_signature(key, MESSAGE, signature)
 
 
 def test_a_point_written_otherwise_is_refused() -> None:
@@ -96,8 +96,8 @@ def test_a_point_written_otherwise_is_refused() -> None:
     passes.
     """
     neutral = (1).to_bytes(32, "little")
-    assert signed(neutral, MESSAGE, neutral + bytes(32))
+    assert verify_signature(neutral, MESSAGE, neutral + bytes(32))
     for other in (P + 1, 1 | 1 << 255):
         written = other.to_bytes(32, "little")
-        assert not signed(neutral, MESSAGE, written + bytes(32))
-        assert not signed(written, MESSAGE, neutral + bytes(32))
+        assert not verify_signature(neutral, MESSAGE, written + bytes(32))
+        assert not verify_signature(written, MESSAGE, neutral + bytes(32))

@@ -58,7 +58,7 @@ async def test_it_runs_alone(bundle: Path, tmp_path: Path) -> None:
             for _ in opened.lines(run):
                 pass
         opened.check_rest()
-    expected = [f"  {name:<8}  {value}" for name, value in reader.told(opened)]
+    expected = [f"  {name:<8}  {value}" for name, value in reader.list_results(opened)]
     assert (0, ["b.zip: intact", *expected]) == (code, said.splitlines())
     assert "8 of 9 events" in said
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.history import Pass, Plan, Scene, Shortening, planned
+from refold.reducers.history import Pass, Plan, Scene, Shortening, plan_step
 from refold.reducers.messages import Gap, Size
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import (
@@ -18,8 +18,8 @@ from refold.reducers.window import (
     numbers,
     quoted,
     refs,
+    refs_within,
     resized,
-    within,
     without,
 )
 
@@ -61,7 +61,7 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
     if plan is None:
         return scene.window
     if plan.summary is not None:
-        gone = within(scene.window, plan.summary.messages)
+        gone = refs_within(scene.window, plan.summary.messages)
         kept = without(scene.window, numbers(gone))
         covers = sum(ref.gap.covers if ref.gap else 1 for ref in gone)
         gap = Gap(after=plan.summary.after, covers=covers, tokens=plan.summary.input_tokens, source=1)
@@ -119,4 +119,4 @@ def only(window: Window, stay: Set[int]) -> Window:
 
 def plan_of(step: dict[str, Any], window: Window, /, **moment: Any) -> Plan | None:
     """What the pass would do with this window."""
-    return planned(Scene(window=window, texts=TEXTS, **moment), msgspec.convert(step, Pass))
+    return plan_step(Scene(window=window, texts=TEXTS, **moment), msgspec.convert(step, Pass))

@@ -47,7 +47,7 @@ from refold.reducers.events import (
 from refold.reducers.folds import advance
 from refold.reducers.machine import AgentState
 from refold.reducers.messages import Message, ReplyCall, Usage
-from refold.reducers.meters import bounded
+from refold.reducers.meters import limit_child_policy
 from refold.reducers.pending import asked_of, may_be_said, underway, unseen
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.order import RULES
@@ -220,7 +220,11 @@ class Life:
 
     def _call(self, effect: RunTool | Reconcile) -> tuple[Any, ...]:
         arguments = arguments_of(self.state, effect.call, self._contents)
-        bounds = bounded(Policy(limits=()), self.state).limits if effect.name == "transfer_to_bob" else ()
+        bounds = (
+            limit_child_policy(Policy(limits=()), self.state).limits
+            if effect.name == "transfer_to_bob"
+            else ()
+        )
         return effect.call, effect.name, arguments, bounds
 
     def _step(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from refold.reducers.overlay import from_environment
+from refold.reducers.overlay import apply_environment
 
 Plain = dict[str, Any]
 
@@ -50,7 +50,7 @@ def changes(
     there.
     """
     before = deepcopy(policy)
-    after, notes = from_environment(environment, policy, given or {}, agent)
+    after, notes = apply_environment(environment, policy, given or {}, agent)
     assert before == policy
     assert bool(notes) or policy == after
     old, new = flat(policy), flat(after)

@@ -19,7 +19,7 @@ from refold.reducers.events import (
     RunForked,
     ToolReturned,
 )
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.guards import Judgement, Place
 from refold.reducers.messages import Size
 from refold.reducers.patterns import is_object
@@ -48,7 +48,7 @@ class Watching:
         if type(event) in self.guard.observes:
             one = codec.encode(event)
             self.own = self.guard.observe(self.own, codec.decode(one.kind, one.body, one.content))
-        assert encoded(self.own)
+        assert encode_value(self.own)
 
     def answer(self, text: str = "", *calls: Made, stop: StopReason = StopReason.END_TURN) -> list[str]:
         """The model answers; the ids of its calls."""

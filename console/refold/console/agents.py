@@ -22,7 +22,7 @@ from refold.engine.models import weights
 from refold.engine.models.lookup import base_url_of, model_at
 from refold.engine.models.prices import price_in
 from refold.engine.models.weights import Progress
-from refold.engine.validation import made_of
+from refold.engine.validation import make_tools
 from refold.reducers.errors import WrongUse
 from refold.reducers.overlay import flag
 from refold.reducers.state import RunState
@@ -116,7 +116,7 @@ def _make_tools(words: Iterable[str], root: Path | None) -> list[Tool]:
     """The tools of all words; plain functions among them are made into tools, with one line about all of
     them.
     """
-    tools, unsaid = made_of([tool for word in words for tool in _tools(word, root)])
+    tools, unsaid = make_tools([tool for word in words for tool in _tools(word, root)])
     if unsaid:
         note(f"note: {unsaid}")
     return tools

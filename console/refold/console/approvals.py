@@ -15,7 +15,7 @@ from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, 
 from refold.console.run import look, overdue, stay, take_up
 from refold.console.screen import Column, Screen, note
 from refold.engine import NotWaiting, Run
-from refold.engine.arguments import Answers, Edit, words_of
+from refold.engine.arguments import Answers, Edit, split_answers
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import source_of
 from refold.engine.result import result_of
@@ -246,7 +246,7 @@ async def _answer(
     """
     state, _ = await look(place, typed, decides=True)
     answers: Answers = dict.fromkeys(_select_calls(state, calls, everything=everything), answer)
-    approved(state, ApprovalAnswered(at=state.at), *words_of(answers), remark.note, b"")
+    approved(state, ApprovalAnswered(at=state.at), *split_answers(answers), remark.note, b"")
 
     def say(run: Run) -> None:
         run.answer(answers, by=remark.by, note=remark.note)

@@ -15,13 +15,13 @@ from refold.console import descriptions
 from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
-from refold.engine.policy_files import chosen_policy, without_nulls
+from refold.engine.policy_files import extract_nulls, load_policy
 from refold.reducers.complaints import notes, warnings
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.guards.endings import PrematureEnd
-from refold.reducers.named_tools import of_any_other
-from refold.reducers.overlay import unheard
+from refold.reducers.named_tools import describe_default_decision
+from refold.reducers.overlay import find_ignored_variables
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 from refold.reducers.sizes import refuse_without_tokenizer
@@ -82,7 +82,7 @@ def _toml(data: dict[str, Any], escaped: bool) -> str:  # noqa: FBT001
     _need("tomli_w", "tomli-w")
     import tomli_w
 
-    text = tomli_w.dumps(without_nulls(data))
+    text = tomli_w.dumps(extract_nulls(data))
     # What is no ASCII stands in quoted strings and keys only, whose escapes these are.
     return re.sub(r"[^\x00-\x7f]", lambda found: f"\\U{ord(found[0]):08x}", text) if escaped else text
 
@@ -142,7 +142,7 @@ def policy_show_command(
     """Print a policy in full, as a file that says the same: what it is laid over and every default filled
     in.
     """
-    found, _ = chosen_policy(policy, installed_guards(), {})
+    found, _ = load_policy(policy, installed_guards(), {})
     text = render_policy(found, language or (Language.JSON if screen.json else Language.YAML))
     screen.styled(text.rstrip("\n"))
     return 0
@@ -153,10 +153,10 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
 
     Of approvals it says what they do with a tool that they do not name. With -o json: one document.
     """
-    found, chosen = chosen_policy(policy, installed_guards(), os.environ)
+    found, chosen = load_policy(policy, installed_guards(), os.environ)
     refuse_without_tokenizer(found)
-    complaints, told = warnings(found), (*map(str, notes(found)), *unheard(os.environ))
-    others = of_any_other(found.approvals.chain) if found.approvals else None
+    complaints, told = warnings(found), (*map(str, notes(found)), *find_ignored_variables(os.environ))
+    others = describe_default_decision(found.approvals.chain) if found.approvals else None
     lines = [
         *(f"environment: {setting}" for setting in chosen),
         *(f"warning: {complaint}" for complaint in complaints),

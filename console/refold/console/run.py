@@ -37,13 +37,13 @@ from refold.console.watchers import INTERRUPTED, drive, watcher
 from refold.engine import Agent, Model, NotWaiting, Run, RunResult, Tool
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import refuse_imported
-from refold.engine.policy_files import chosen_policy
+from refold.engine.policy_files import load_policy
 from refold.engine.result import result_of
 from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState
-from refold.reducers.overlay import unheard
+from refold.reducers.overlay import find_ignored_variables
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState, Spent
 from refold.replay import figures, state_at
@@ -92,8 +92,8 @@ async def run_command(
     environment = locations.environment(model, means.base_url)
     at = model_options(means, name)
     follow(os.environ)
-    said, chosen = chosen_policy(policy, installed_guards(), os.environ)
-    for each in unheard(os.environ):
+    said, chosen = load_policy(policy, installed_guards(), os.environ)
+    for each in find_ignored_variables(os.environ):
         note(f"note: {each}")
     tools = choose_tools(means.tools, means.root)
     asked = at.model(name)

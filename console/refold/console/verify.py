@@ -26,7 +26,7 @@ from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.files import read_public_key
 from refold.store.protocol import Store, Stored
 from refold.store.seals import Kept, kept
-from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, told, unproved
+from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, list_results, unproved
 
 
 class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,7 +316,7 @@ def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
 
 def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     screen.heading(f"bundle {found.bundle}: whole")
-    rows = [*told(bundle), *(("unsealed", each) for each in _unsealed_lines(found.not_sealed))]
+    rows = [*list_results(bundle), *(("unsealed", each) for each in _unsealed_lines(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
         screen.say(f"  run {each.run}: whole, {figures.counted(each.events, 'event')}, {each.agent_state}")

@@ -10,7 +10,7 @@ from refold.console.locations import StorePlace, reads
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
-from refold.engine.conversation import request_for, sent_of
+from refold.engine.conversation import hash_request, request_for
 from refold.engine.models.protocol import ModelRequest, SentHash
 from refold.importers.derivation.facts import ADAPTER
 from refold.reducers.effects import CallModel, next_effects
@@ -119,7 +119,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     request = request_for(asked, state, await words_of(store, run, state))
     imported = await _is_imported(store, run)
     answer, later = await _answer(store, run, state.seq)
-    whole = sent_of(asked, state, request)
+    whole = hash_request(asked, state, request)
     sent, unknown = _UNASKED if state.unasked else _compare_digest(answer, whole)
     return View(
         run=run,

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from refold.console.options import Settings, option
 from refold.engine.arguments import BadSyntax
 from refold.engine.compatibility import installed_guards
-from refold.engine.policy_files import chosen_policy, data_of, is_preset, wrong_in
+from refold.engine.policy_files import file_errors, is_preset, load_policy, read_data
 from refold.reducers.errors import PolicyError, RefoldError, WrongUse, refusal, shown
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
@@ -139,7 +139,7 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
     suffix = f" + {told}" if told else ""
     if asked.only is None:
         return {f"{path}{suffix}": _whole(path, registry, settings) for path in asked.policy}
-    chosen = {path: chosen_policy(path, registry, {})[0] for path in asked.policy}
+    chosen = {path: load_policy(path, registry, {})[0] for path in asked.policy}
     kinds = [kind.strip() for kind in asked.only.split(",")]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)
@@ -156,8 +156,8 @@ def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked
 
     A file that starts from no preset has defaults which its author did not set.
     """
-    policy = chosen_policy(path, registry, {}, settings)[0]
-    data = {"preset": str(path)} if is_preset(path) else data_of(path, "a preset", PRESETS)[0]
+    policy = load_policy(path, registry, {}, settings)[0]
+    data = {"preset": str(path)} if is_preset(path) else read_data(path, "a preset", PRESETS)[0]
     if data.get("preset"):
         return AskedPolicy(_always(policy))
     keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])
@@ -239,8 +239,8 @@ def read_table(
 
     Raises `PolicyFileError` for one that cannot be read or has no line.
     """
-    with wrong_in(path, what):
-        told, data = data_of(path, LISTS)
+    with file_errors(path, what):
+        told, data = read_data(path, LISTS)
         if not isinstance(told, Mapping) or not told:
             raise PolicyError("", f"expected a line for each model, as in `{line}`, got {shown(told)}")
         lines = cast("Mapping[object, object]", told).items()

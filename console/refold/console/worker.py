@@ -32,7 +32,7 @@ from refold.console.screen import OutputClosed, Screen, note
 from refold.console.watchers import INTERRUPTED, while_heard
 from refold.engine import Agent, Model, Worker
 from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
-from refold.engine.policy_files import chosen_policy
+from refold.engine.policy_files import load_policy
 from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
@@ -248,7 +248,7 @@ def _agent_of_fork(
     if name is None and means.base_url is None:
         refuse_other_model(state, model)  # what was said goes nowhere else unless that is asked for
     # The environment is for runs that begin: a fork has what its parent had, but for what is typed.
-    policy = None if file is None else chosen_policy(file, installed_guards(), {})[0]
+    policy = None if file is None else load_policy(file, installed_guards(), {})[0]
     tools = choose_tools(means.tools, means.root) if means.tools else restore_tools(state, means)
     agent = Agent(model=model, tools=tools, policy=policy, name=state.setup.agent)
     add_fallbacks(agent, policy or state.policy, models)

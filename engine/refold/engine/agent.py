@@ -57,7 +57,7 @@ from refold.reducers.events import FORMAT, Manifest, RunStarted
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import versions_of
 from refold.reducers.messages import Message
-from refold.reducers.meters import bounded, child_seed
+from refold.reducers.meters import child_seed, limit_child_policy
 from refold.reducers.policy import Policy
 from refold.reducers.rules import RULES, rules_of
 from refold.reducers.secrets import Redactor
@@ -132,7 +132,7 @@ class Agent:
         self._refuse_cost_without_price()
         refuse_unmeasured(self.policy, self.model)
         refuse_without_tokenizer(self.policy)
-        self.add_handoffs(*arguments.listed(handoffs, "handoffs", "[Agent(..., name='billing')]"))
+        self.add_handoffs(*arguments.check_list(handoffs, "handoffs", "[Agent(..., name='billing')]"))
 
     def _refuse_secrets(self) -> None:
         """Refuse secrets in the policy and settings, which are recorded unredacted."""
@@ -347,7 +347,9 @@ class Agent:
         if task is None:
             return Run(run, runtime, None, take_over=take_over)
         fact = msgspec.structs.replace(
-            self._opening(run, seed), policy=bounded(self.policy, work.state), parent=origin_of(work)
+            self._opening(run, seed),
+            policy=limit_child_policy(self.policy, work.state),
+            parent=origin_of(work),
         )
         conversation = [*self._system(), Message(role=Role.USER, text=task)]
         return Run(run, runtime, anew(_started(fact, conversation, self.redactor)))
@@ -392,7 +394,7 @@ def _in_event_loop() -> bool:
 
 def _agent(given: object, place: str) -> Agent:
     if not isinstance(given, Agent):
-        raise arguments.wrong(place, "an agent", given)
+        raise arguments.wrong_value(place, "an agent", given)
     return given
 
 

@@ -21,12 +21,14 @@ _LONGEST = 80
 _PLAIN = frozenset({"NoneType", "bool", "int", "float", "str", "bytes", "list", "tuple", "dict", "set"})
 
 
-def wrong(place: str, expected: str, value: object, way_out: str = "") -> WrongUse:
+def wrong_value(place: str, expected: str, value: object, way_out: str = "") -> WrongUse:
     """Return the error for an unexpected value at `place`."""
-    return WrongUse(f"{place}: expected {expected}, got {named(value)}{'; ' if way_out else ''}{way_out}")
+    return WrongUse(
+        f"{place}: expected {expected}, got {describe_value(value)}{'; ' if way_out else ''}{way_out}"
+    )
 
 
-def named(value: object) -> str:
+def describe_value(value: object) -> str:
     """Describe a value in an error: short values by their repr, functions and classes by name."""
     if inspect.isclass(value):
         return f"the class {value.__name__}"
@@ -42,24 +44,24 @@ def named(value: object) -> str:
 def text(given: object, place: str) -> str:
     """Return text. Raises `WrongUse` for anything else."""
     if not isinstance(given, str):
-        raise wrong(place, "text", given)
+        raise wrong_value(place, "text", given)
     return given
 
 
 def mapping(given: object, place: str, example: str) -> Mapping[str, Any]:
     """Return a mapping of names; None becomes an empty one. Raises `WrongUse` for anything else."""
     if given is not None and not isinstance(given, Mapping):
-        raise wrong(place, f"a mapping, as in {example}", given)
+        raise wrong_value(place, f"a mapping, as in {example}", given)
     return cast("Mapping[str, Any]", given or {})
 
 
-def listed(given: object, place: str, example: str) -> Iterable[Any]:
+def check_list(given: object, place: str, example: str) -> Iterable[Any]:
     """Return the values of an iterable. Raises `WrongUse` for anything else, including text and mappings."""
     walk = (
         None if hasattr(given, "keys") or isinstance(given, str | bytes) else getattr(given, "__iter__", None)
     )
     if walk is None:
-        raise wrong(place, f"a list, as in {example}", given)
+        raise wrong_value(place, f"a list, as in {example}", given)
     every: list[Any] = list(walk())
     return every
 
@@ -68,13 +70,13 @@ def seconds(given: object, place: str, otherwise: str = "") -> float:
     """Return seconds above 0. Raises `WrongUse` for anything else; `otherwise` names an alternative."""
     if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < math.inf:
         return given
-    raise wrong(place, f"seconds above 0{otherwise}", given)
+    raise wrong_value(place, f"seconds above 0{otherwise}", given)
 
 
 def function(given: object, place: str) -> Callable[..., Any]:
     """Return a callable. Raises `WrongUse` for anything else."""
     if not callable(given):
-        raise wrong(place, "a function", given)
+        raise wrong_value(place, "a function", given)
     return given
 
 
@@ -91,7 +93,7 @@ def source(given: StoreSource | None) -> StoreSource:
     if isinstance(given, str | PathLike):
         return open_memory() if store_address(given).scheme == MEMORY else given
     if not callable(getattr(given, "append", None)):
-        raise wrong("store", "the path of a file, or a store", given)
+        raise wrong_value("store", "the path of a file, or a store", given)
     return given
 
 
@@ -136,7 +138,7 @@ def refuse_message(run: str, state: RunState) -> None:
         )
 
 
-def words_of(answers: Answers) -> tuple[dict[str, Answer], dict[str, str]]:
+def split_answers(answers: Answers) -> tuple[dict[str, Answer], dict[str, str]]:
     """Return the answers, and new arguments as JSON text, each by call id.
 
     Raises `WrongUse` for an unknown answer, and for arguments that are not JSON.

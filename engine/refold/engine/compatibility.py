@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ParamSpec
 
-from refold.engine.arguments import named
+from refold.engine.arguments import describe_value
 from refold.engine.models.protocol import Model
 from refold.engine.models.vendors import SETTINGS
 from refold.reducers.errors import PolicyError, WrongUse, meant
@@ -181,7 +181,7 @@ def named_arguments(function: Callable[P, None]) -> Callable[P, None]:
 
 def _instead(name: str, value: object, known: list[str]) -> str:
     if name in SETTINGS:
-        return f" (did you mean settings={{{name!r}: {named(value)}}}?)"
+        return f" (did you mean settings={{{name!r}: {describe_value(value)}}}?)"
     if name in INSTEAD:
         return f"; use {INSTEAD[name]}"
     near = meant(name, known)

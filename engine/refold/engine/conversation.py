@@ -39,7 +39,7 @@ def request_for(wanted: Asked, state: RunState, contents: Mapping[int, Event]) -
     return _request(wanted, state, view(state, contents), offered(state.setup.tools, wanted.tools))
 
 
-def sent_of(wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
+def hash_request(wanted: ModelRequested, state: RunState, request: ModelRequest) -> SentHash:
     """Return the parts of a request's digest."""
     return sent_hash(request, wanted.model or state.setup.model, len(wanted.request_only))
 

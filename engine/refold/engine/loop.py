@@ -22,7 +22,7 @@ from refold.engine.journal import Journal, Overtaken
 from refold.engine.outcomes import NEEDLESS, InFlight, abandoned, in_doubt
 from refold.engine.runtime import Runtime, rings_in
 from refold.engine.service import long_tool
-from refold.engine.tasks import isolated, pace
+from refold.engine.tasks import isolate, pace
 from refold.engine.updates import Audience, Recorded
 from refold.engine.world import Child, Work
 from refold.reducers import events as ev
@@ -149,7 +149,7 @@ class Driver:
         """Serve an effect in this task and queue its facts; return False if another task drives now."""
         relief = self._relief = partial(self._relieve, tasks)
         try:
-            facts = await isolated(self._facts(effect, self.state, effect))
+            facts = await isolate(self._facts(effect, self.state, effect))
         finally:
             drives = self._relief is relief
             if drives:
@@ -310,7 +310,7 @@ class Driver:
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """Serve an effect begun at `state`; its last fact ends `held`, the effect itself or its settling."""
-        self._queue.extend(_queued(await isolated(self._facts(effect, state, held)), held))
+        self._queue.extend(_queued(await isolate(self._facts(effect, state, held)), held))
         self._look()
 
     async def _facts(self, effect: Serving, state: RunState, held: Effect) -> Sequence[Maker]:

@@ -28,7 +28,7 @@ _STEP = re.compile(r"\[\d{1,9}\]|[^.\[\]]+")
 _PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[\d{1,9}\]\.[^.\[\]]+)*")
 
 
-def with_nulls(data: dict[str, Any]) -> dict[str, Any]:
+def insert_nulls(data: dict[str, Any]) -> dict[str, Any]:
     """Set null at each path in the list `null`, and remove that list. Raises `BadSyntax`."""
     paths = data.pop(KEY, [])
     if not isinstance(paths, list):
@@ -40,7 +40,7 @@ def with_nulls(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
+def extract_nulls(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data for TOML, which has no null: null keys are removed, their paths listed in `null`."""
     paths: list[str] = []
     plain: dict[str, Any] = _stripped(data, "", paths)
@@ -95,7 +95,7 @@ class PolicyFileError(WrongUse):
         return f"{self.file}: {self.problem}"
 
 
-def chosen_policy(
+def load_policy(
     chosen: Path | None,
     registry: Registry,
     environment: Mapping[str, str],
@@ -111,8 +111,8 @@ def chosen_policy(
     if chosen is None or is_preset(chosen):
         preset = {"preset": chosen and str(chosen)}
         return parse_with(preset, environment, registry, agent=agent, settings=settings)
-    with wrong_in(chosen, "a policy"):
-        data, _ = data_of(chosen, f"a preset: {', '.join(PRESETS)}", PRESETS)
+    with file_errors(chosen, "a policy"):
+        data, _ = read_data(chosen, f"a preset: {', '.join(PRESETS)}", PRESETS)
         if _lacks_schema(data):
             line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(
                 chosen.suffix.lower()
@@ -121,7 +121,7 @@ def chosen_policy(
     try:
         return parse_with(data, environment, registry, agent=agent, settings=settings)
     except PolicyError:
-        with wrong_in(chosen, "a policy"):
+        with file_errors(chosen, "a policy"):
             parse(data, registry)  # if the file alone is valid, a variable or setting is wrong
         raise
 
@@ -132,7 +132,7 @@ def is_preset(path: Path) -> bool:
 
 
 @contextmanager
-def wrong_in(path: Path, what: str) -> Generator[None]:
+def file_errors(path: Path, what: str) -> Generator[None]:
     """Raise errors in the data of a file, which is to be `what`, as `PolicyFileError`."""
     try:
         yield
@@ -142,7 +142,7 @@ def wrong_in(path: Path, what: str) -> Generator[None]:
         raise PolicyFileError(str(path), f"is nested too deeply to be {what}") from error
 
 
-def data_of(path: Path, other: str, names: Iterable[str] = ()) -> tuple[Any, bytes]:
+def read_data(path: Path, other: str, names: Iterable[str] = ()) -> tuple[Any, bytes]:
     """Read a small data file; return its data and its bytes.
 
     `other` describes what may be named instead of a file: one of `names`. Raises `PolicyFileError` if the
@@ -184,7 +184,7 @@ def _toml(text: str) -> Any:
             f"is nested too deeply to be a policy: a key of {DEEPEST} parts or more (at line {line})"
         )
     try:
-        return with_nulls(tomllib.loads(text))
+        return insert_nulls(tomllib.loads(text))
     except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
         raise BadSyntax(f"is not valid TOML: {error}") from error
 

@@ -185,7 +185,7 @@ def _outcome(state: RunState, contents: Mapping[int, Event]) -> RunOutcome:
 def _final(state: RunState, ended: Outcome, contents: Mapping[int, Event]) -> RunOutcome:
     """Return the outcome of an ended run."""
     if ended.source == "fallback":
-        values: dict[str, str | int] = {"max": plainly(state.limit)} if state.limit else {}
+        values: dict[str, str | int] = {"max": policy_value(state.limit)} if state.limit else {}
         text = render(state.policy.fallback or "", values)
     else:
         text = words_in(contents, (*ended.parts, *(() if ended.answer is None else (ended.answer,))))
@@ -231,7 +231,7 @@ def _waits(state: RunState) -> str:
     return f"a child run waits for an operator: {children}" if children else "the run waits for a message"
 
 
-def plainly(hit: LimitHit) -> str:
+def policy_value(hit: LimitHit) -> str:
     """Return the value of a limit in the units of policies: seconds and USD instead of billionths."""
     billionths = hit.unit in (LimitUnit.NANOSECONDS, LimitUnit.NANO_USD)
     return f"{hit.value / NANO:g}" if billionths else str(hit.value)

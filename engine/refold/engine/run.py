@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 import anyio
 
-from refold.engine.arguments import Answers, NotWaiting, opened, refuse_message, words_of
+from refold.engine.arguments import Answers, NotWaiting, opened, refuse_message, split_answers
 from refold.engine.clock import LateMaker, Maker, recorded
 from refold.engine.fork import keep_late
 from refold.engine.journal import Journal, refuse_imported
@@ -194,7 +194,7 @@ class Run:
         Raises `NotWaiting`, and `WrongUse` for a second answer to one question, for a call that does not wait
         for approval, and for new arguments that are not a JSON object.
         """
-        words, arguments = words_of(answers)
+        words, arguments = split_answers(answers)
 
         def make(state: RunState, at: int, salt: bytes) -> ev.Fact:
             fact = ev.ApprovalAnswered(at=at, by=by)

@@ -28,7 +28,7 @@ from refold.engine.outcomes import (
     tool_succeeded,
 )
 from refold.engine.secrets import RedactedStream, redacted_reply
-from refold.engine.tasks import LEFT_OPEN, inlet, leave, somebody_elses, worded
+from refold.engine.tasks import LEFT_OPEN, describe_error, inlet, is_foreign, leave
 from refold.engine.tools.protocol import (
     BadArguments,
     CannotTell,
@@ -55,9 +55,9 @@ async def ask(answer: Awaitable[object]) -> Reconciled:
     try:
         found = await answer
     except BaseException as error:
-        if not somebody_elses(error):
+        if not is_foreign(error):
             raise
-        return CannotTell(note=worded(error))
+        return CannotTell(note=describe_error(error))
     if isinstance(found, Happened | DidNot | CannotTell):
         return found
     return CannotTell(
@@ -178,9 +178,9 @@ async def _reply(model: Model, request: ModelRequest, seen: Callable[[Delta], No
     except (ModelError, WrongUse, MissingFact):
         raise
     except BaseException as error:  # an adapter that breaks the protocol must not end the run
-        if not somebody_elses(error):
+        if not is_foreign(error):
             raise
-        raise ModelError(FailureClass.OTHER, worded(error)) from error
+        raise ModelError(FailureClass.OTHER, describe_error(error)) from error
     if reply is None:
         raise ModelError(FailureClass.STREAM_BROKEN, "the stream closed without a Reply")
     return _sound(reply)
@@ -219,9 +219,9 @@ async def _outcome(work: Work, tool: Tool, arguments: str) -> Maker:
     except MissingFact:
         raise
     except BaseException as error:  # the model receives the tool's error, and the run continues
-        if not somebody_elses(error):
+        if not is_foreign(error):
             raise
-        return tool_failed(work, ToolError.RAISED, problem=_shown(work, tool, worded(error)))
+        return tool_failed(work, ToolError.RAISED, problem=_shown(work, tool, describe_error(error)))
     if isinstance(output, ToolReturned):
         return tool_recorded(work, output)
     shown = _hidden(work, tool, output)
@@ -235,7 +235,7 @@ def _listener(work: Work, tool: Tool) -> Late:
     enter = inlet()
 
     def listen(result: object, error: BaseException | None) -> None:
-        said = _shown(work, tool, as_text(result) if error is None else worded(error))
+        said = _shown(work, tool, as_text(result) if error is None else describe_error(error))
         enter(partial(work.late, tool_late(work, said, None if error is None else ToolError.RAISED)))
 
     return listen

@@ -7,7 +7,7 @@ own, and everything that it starts lives in a task group inside it. Cancelling a
 An event loop runs all ready tasks before it polls its timers and sockets. With hundreds of ready runs, each
 with 0.1 ms of work, other tasks would wait for tens of milliseconds. `Pace` limits the runs in each turn.
 
-A task for each piece of user code would cost more than a whole step of the engine. `isolated` replaces it. It
+A task for each piece of user code would cost more than a whole step of the engine. `isolate` replaces it. It
 contains changes of context variables, scopes that the code enters but does not exit, and on asyncio, where
 any code can cancel a task, that the code cancels its own.
 """
@@ -208,7 +208,7 @@ _STEP: ContextVar[_Step | None] = ContextVar("refold_isolated_step", default=Non
 
 
 @coroutine
-def isolated(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+def isolate(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await `work` in a copy of this context.
 
     If it cancels its own task, the cancellation is thrown into it and ends with it.
@@ -309,7 +309,7 @@ def _asyncio_task() -> "asyncio.Task[Any] | None":
         return None
 
 
-def somebody_elses(error: BaseException) -> bool:
+def is_foreign(error: BaseException) -> bool:
     """Return whether the error is the model's or tool's own: no interrupt, and no cancellation of ours."""
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return False
@@ -324,7 +324,7 @@ class Exited(Exception):
     """A tool tried to end its process, as `sys.exit` does; the model receives this message."""
 
 
-def worded(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the error's class and message."""
     if isinstance(error, Exited):
         return str(error)

@@ -10,10 +10,10 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from refold.engine import clock
-from refold.engine.arguments import listed, mapping, text, wrong
+from refold.engine.arguments import check_list, mapping, text, wrong_value
 from refold.engine.models.lookup import model_at, resolve_model
 from refold.engine.models.protocol import Model
-from refold.engine.policy_files import chosen_policy
+from refold.engine.policy_files import load_policy
 from refold.engine.tools.decorator import tool
 from refold.engine.tools.protocol import Tool
 from refold.reducers.errors import WrongUse
@@ -52,7 +52,7 @@ def seed_of(chosen: object) -> int:
     """Return the chosen seed, or a new one. Raises `WrongUse` for an invalid seed."""
     seed = clock.new_seed() if chosen is None else chosen
     if not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-        raise wrong("seed", "a whole number, 0 to 2**63 - 1", seed)
+        raise wrong_value("seed", "a whole number, 0 to 2**63 - 1", seed)
     return seed
 
 
@@ -72,7 +72,7 @@ def policy_of(
     Raises `PolicyError`, and `PolicyFileError` for a file that cannot be read or cannot work.
     """
     if isinstance(given, str | os.PathLike):
-        return chosen_policy(Path(given), registry, os.environ, agent=agent)
+        return load_policy(Path(given), registry, os.environ, agent=agent)
     return (
         checked(given, registry)
         if isinstance(given, Policy)
@@ -97,7 +97,7 @@ def model_of(given: object, **served: Any) -> Model:
                 if takes
                 else f"{kind.__name__} has no {what}; leave it out, or name a model as 'openai:gpt-5-mini'"
             )
-            raise wrong(what, "None beside a model object", value, way_out)
+            raise wrong_value(what, "None beside a model object", value, way_out)
     return known_model(given, "model")
 
 
@@ -105,10 +105,10 @@ def known_model(given: object, place: str) -> Model:
     """Return a model, recognised by its attributes. Raises `WrongUse` for anything else."""
     expected = "a model, or a name such as 'openai:gpt-5-mini'"
     if inspect.isclass(given):
-        raise wrong(place, expected, given, f"create an instance: {given.__name__}(...)")
+        raise wrong_value(place, expected, given, f"create an instance: {given.__name__}(...)")
     if not callable(getattr(given, "stream", None)) or not hasattr(given, "name"):
         script = isinstance(given, list | tuple)
-        raise wrong(place, expected, given, "write a script as ScriptedModel([...])" if script else "")
+        raise wrong_value(place, expected, given, "write a script as ScriptedModel([...])" if script else "")
     return cast("Model", given)
 
 
@@ -126,9 +126,9 @@ def fallbacks_of(policy: Policy, models: Mapping[str, Model] | None) -> dict[str
 def earlier_of(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages from before a task. Raises `WrongUse` for other values."""
     example = "Message(role='user', text='...')"
-    for place, each in enumerate(listed(messages, "messages", f"[{example}]")):
+    for place, each in enumerate(check_list(messages, "messages", f"[{example}]")):
         if not isinstance(each, Message):
-            raise wrong(f"messages[{place}]", f"a message, as in {example}", each)
+            raise wrong_value(f"messages[{place}]", f"a message, as in {example}", each)
     return messages
 
 
@@ -137,24 +137,24 @@ def tools_of(given: Iterable[Tool | Callable[..., object]]) -> list[Tool]:
 
     Raises `WrongUse` for anything else.
     """
-    made, warning = made_of(given)
+    made, warning = make_tools(given)
     if warning:
         warnings.warn(warning, stacklevel=4)  # points at the line that makes the agent
     return made
 
 
-def made_of(given: Iterable[Tool | Callable[..., object]]) -> tuple[list[Tool], str]:
+def make_tools(given: Iterable[Tool | Callable[..., object]]) -> tuple[list[Tool], str]:
     """Do the same as `tools_of`, but return the warning as text, "" for none."""
     made: list[Tool] = []
     plain: list[str] = []
-    for place, each in enumerate(listed(given, "tools", "tools=[search, book]")):
+    for place, each in enumerate(check_list(given, "tools", "tools=[search, book]")):
         if isinstance(each, Tool):
             made.append(each)
         elif callable(each):
             made.append(tool(each))
             plain += [made[-1].name] if _first_time(each) else []
         else:
-            raise wrong(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
+            raise wrong_value(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
     warning = (
         f"tools without @tool: {', '.join(plain)}. A call of them is never repeated; after a crash its outcome is "
         "unknown (in doubt) until an operator resolves it. Declare what may be repeated: "

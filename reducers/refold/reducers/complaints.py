@@ -21,14 +21,14 @@ from refold.reducers.limits import (
     MessageLimit,
     TimeLimit,
     check_of,
-    insists,
     is_bounded,
     is_counted,
     measure_of,
     needs,
+    refuses_unknown,
     threshold,
 )
-from refold.reducers.named_tools import find_impossible_names, find_unclassified_tools, strangers
+from refold.reducers.named_tools import find_impossible_names, find_unclassified_tools, find_unmatched_names
 from refold.reducers.patterns import matches_empty, problem_of
 from refold.reducers.policy import At, Policy, Tier, passes_of
 from refold.reducers.vocabulary import Role
@@ -85,7 +85,7 @@ def opening(fact: RunStarted) -> tuple[Complaint, ...]:
     for path, problem in _find_small_budgets(fact):
         raise PolicyError(path, problem)
     of_tools = (
-        *strangers(fact.policy, fact.tools),
+        *find_unmatched_names(fact.policy, fact.tools),
         *complaints(find_unclassified_tools(fact.policy, fact.tools)),
     )
     return (*warnings(fact.policy), *of_tools)
@@ -332,7 +332,7 @@ def _find_missing_bounds(policy: Policy) -> Iterator[Fault]:
 
 def _find_ignored_figures(policy: Policy) -> Iterator[Fault]:
     for place, limit in enumerate(policy.limits):
-        if limit.value is not None and needs(limit) and not insists(limit):
+        if limit.value is not None and needs(limit) and not refuses_unknown(limit):
             what = "cost" if isinstance(limit, CostLimit) else "tokens"
             yield (
                 f"limits[{place}]",

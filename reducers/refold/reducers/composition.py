@@ -23,7 +23,7 @@ from refold.reducers.policy import Overflow, Policy, ToolOutput, text_of
 from refold.reducers.secrets import PLAIN, Redactor
 from refold.reducers.sizes import UNMEASURED, sized, units
 from refold.reducers.state import RunState
-from refold.reducers.text import all_clean, clean, cut_output, label, render
+from refold.reducers.text import clean, clean_fields, cut_output, label, render
 from refold.reducers.vocabulary import NANO, FailureClass, ToolError
 
 _LONGEST_WAIT = 7 * 24 * 3600 * NANO
@@ -79,13 +79,13 @@ def responded(
     salt: bytes,
 ) -> events.ModelResponded:
     """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
-    made = [all_clean(call) for call in calls]
+    made = [clean_fields(call) for call in calls]
     listed = [
         events.Call(id=f"c{number}", name=call.name, provider_id=call.provider_id)
         for number, call in enumerate(made, state.spent.calls + 1)
     ]
-    content = replace(all_clean(answer), arguments=tuple([call.arguments for call in made]))
-    return told(all_clean(fact), content, salt, state.policy, calls=tuple(listed))
+    content = replace(clean_fields(answer), arguments=tuple([call.arguments for call in made]))
+    return told(clean_fields(fact), content, salt, state.policy, calls=tuple(listed))
 
 
 def failed(
@@ -96,7 +96,7 @@ def failed(
 
     The policy's own patterns say what else means that the context was too long, or one message.
     """
-    content = all_clean(events.Failure(message=message, partial_text=partial_text))
+    content = clean_fields(events.Failure(message=message, partial_text=partial_text))
     wait = None if fact.retry_after is None else min(max(0, fact.retry_after), _LONGEST_WAIT)
     status = fact.status if fact.status is not None and 0 <= fact.status < 1000 else None
     policy = policy or Policy()
@@ -112,7 +112,7 @@ def summarised(
     """`summary_returned` with the text that the model wrote; its sizes are those of the message that it
     becomes.
     """
-    return told(all_clean(fact), events.Summary(text=clean(text)), salt, state.policy)
+    return told(clean_fields(fact), events.Summary(text=clean(text)), salt, state.policy)
 
 
 def returned(

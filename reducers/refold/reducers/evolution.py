@@ -60,7 +60,7 @@ def _annotated(state: RunState, event: ev.Event) -> RunState:
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def encoded(value: Any) -> bytes:
+def encode_value(value: Any) -> bytes:
     """The one JSON text of a state or a part of it: equal values, equal bytes, in every process."""
     return _ENCODER.encode(value)
 
@@ -102,7 +102,7 @@ _PROJECTIONS: Mapping[int, Callable[[RunState], list[Any]]] = {1: _projection_1}
 
 
 def _sha256(value: Any) -> str:
-    return hashlib.sha256(encoded(value)).hexdigest()
+    return hashlib.sha256(encode_value(value)).hexdigest()
 
 
 FOUNDING = frozenset(ev.kind_of(event) for event in (ev.RunStarted, ev.RunForked, ev.PolicyAmended))

@@ -247,7 +247,7 @@ def needs(limit: Limit) -> Unknown | None:
             return None
 
 
-def insists(limit: Limit) -> bool:
+def refuses_unknown(limit: Limit) -> bool:
     """Return whether a missing figure that the limit needs ends the run. If not, it counts as zero."""
     match limit:
         case CostLimit(unpriced=unknown) | TokenLimit(measure="usage", uncounted=unknown):
@@ -305,7 +305,7 @@ def amount(number: int, unit: LimitUnit) -> str:
     return seconds(number) if unit is LimitUnit.NANOSECONDS else f"{number} {unit}"
 
 
-def least_of(limit: Limit) -> int | None:
+def trip_value(limit: Limit) -> int | None:
     """Return the smallest amount at which the limit trips; None if unlimited."""
     value = threshold(limit)
     return None if value is None else value + (limit.op == ">")
@@ -313,5 +313,5 @@ def least_of(limit: Limit) -> int | None:
 
 def trips(limit: Limit, used: int) -> bool:
     """Return whether `used op value` holds."""
-    least = least_of(limit)
+    least = trip_value(limit)
     return least is not None and used >= least

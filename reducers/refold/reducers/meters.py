@@ -23,12 +23,12 @@ from refold.reducers.limits import (
     TimeLimit,
     TokenLimit,
     check_of,
-    insists,
-    least_of,
     measure_of,
     name_of,
     needs,
+    refuses_unknown,
     threshold,
+    trip_value,
     type_of,
 )
 from refold.reducers.pending import doubted
@@ -184,7 +184,7 @@ def trips_at(limit: TimeLimit, state: RunState) -> int:
 
 
 def _end(limit: TimeLimit, since: int) -> int:
-    least = least_of(limit)
+    least = trip_value(limit)
     assert least is not None
     return since + least
 
@@ -231,7 +231,7 @@ def open_children(state: RunState) -> tuple[str, ...]:
     return tuple(child_run_id(state.setup.run, call.id) for call in going)
 
 
-def bounded(policy: Policy, parent: RunState) -> Policy:
+def limit_child_policy(policy: Policy, parent: RunState) -> Policy:
     """Return the child's policy, limited to the parent's remaining time, tokens and money.
 
     Time is that of the open batch. Of several limits of a kind, the one with least left counts, wherever it
@@ -268,7 +268,7 @@ def _remaining(kind: type[Limit], parent: RunState) -> int | None:
 def _on_unknown(kind: type[Limit], parent: RunState) -> Literal["refuse", "ignore"]:
     """Return how the parent treats a response without the figure that this kind of limit counts."""
     limits = (each for each in parent.policy.limits if isinstance(each, kind) and each.value is not None)
-    return "refuse" if any(map(insists, limits)) else "ignore"
+    return "refuse" if any(map(refuses_unknown, limits)) else "ignore"
 
 
 def _check(left: int) -> Check:

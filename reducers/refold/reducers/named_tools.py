@@ -66,7 +66,7 @@ def find_impossible_names(policy: Policy, registry: Registry = BUILTIN) -> Itera
             yield named.path, f"{shown(named.text)} {problem}{_HINT}"
 
 
-def strangers(
+def find_unmatched_names(
     policy: Policy,
     tools: Collection[Manifest],
     called: Mapping[str, Any] | None = None,
@@ -127,7 +127,7 @@ def _describe_decision(policy: Policy, tool: str) -> str:
     return f"Calls of {tool!r} are rejected: no link of the chain applies to them"
 
 
-def looks_into_fields(policy: Policy) -> bool:
+def has_field_rules(policy: Policy) -> bool:
     """Return whether a rule searches one field of the arguments."""
     return any(rule.field for rule in argument_rules(policy))
 
@@ -205,7 +205,7 @@ _OUTCOMES = {
 }
 
 
-def of_any_other(chain: Sequence[Approver]) -> str:
+def describe_default_decision(chain: Sequence[Approver]) -> str:
     """Describe what happens to calls of tools that no approver names, and which approver decides."""
     parts = list[str]()
     for place, link in enumerate(chain):
@@ -232,7 +232,7 @@ def _describe_timeout(link: Approver) -> str:
     return f", and {_OUTCOMES[link.on_timeout]} without an answer in {link.timeout:g} s"
 
 
-def gate_without_word(chain: Sequence[Approver], tool: Manifest, arguments: str) -> int | None:
+def find_unclassifying_gate(chain: Sequence[Approver], tool: Manifest, arguments: str) -> int | None:
     """Return the index in the chain of the gate that lets this unclassified call run, else None.
 
     A read-only tool counts as classified.
@@ -255,16 +255,16 @@ def find_unclassified_tools(policy: Policy, tools: Collection[Manifest]) -> Iter
     chain = policy.approvals.chain if policy.approvals else ()
     found: dict[int, list[str]] = {}
     for tool in tools:
-        place = gate_without_word(chain, tool, "{}")
+        place = find_unclassifying_gate(chain, tool, "{}")
         # If a tool has commands listed, the arguments classify each call.
         marks = () if place is None else _marks(chain[place], tool.name)
         if place is not None and not any(is_of(mark, tool.name) for mark in marks):
             found.setdefault(place, []).append(tool.name)
     for place, names in found.items():
-        yield f"approvals.chain[{place}]", not_known(names)
+        yield f"approvals.chain[{place}]", describe_unclassified(names)
 
 
-def not_known(names: Sequence[str]) -> str:
+def describe_unclassified(names: Sequence[str]) -> str:
     """Describe tools that a gate does not classify, and what to do."""
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     listed = f"{', '.join(names[:_MAX_LISTED])}{more}"

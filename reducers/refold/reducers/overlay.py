@@ -26,7 +26,7 @@ Setting = tuple[Sequence[str], Any]
 """A path into a policy, and the value to set there."""
 
 
-def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_layers(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` overridden by `over`: plain data of policies, with limits in canonical spelling.
 
     Mappings merge key by key, `limits` and `guards` by `name_of_entry`; any other list is replaced, and
@@ -39,7 +39,7 @@ def laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
     return laid
 
 
-def with_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+def set_value(base: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
     """Return `base` with `value` merged at `path`: `("retry", "attempts")`, `("limits", "step", "value")`.
 
     In `limits`, `guards` and `history` the second step is an entry's name. A missing entry is added, of the
@@ -78,7 +78,7 @@ def _put(data: Any, path: Sequence[str], value: Any) -> Any:
         return [entry for entry in changed if entry is not None]
     inner = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if len(path) == 1:
-        return laid_over(inner, {path[0]: value})
+        return merge_layers(inner, {path[0]: value})
     return {**inner, path[0]: _put(inner.get(path[0]), path[1:], value)} if path else _merge(data, value, "")
 
 
@@ -132,7 +132,7 @@ READ_ELSEWHERE = (
 """Variables of refold that are not about policies."""
 
 
-def from_environment(
+def apply_environment(
     environment: Mapping[str, str], policy: Plain, given: Plain, agent: str = ""
 ) -> tuple[Plain, tuple[str, ...]]:
     """Return (`policy` with what the environment sets, notes such as `limits.time: REFOLD_TIME_LIMIT`).
@@ -153,7 +153,7 @@ def from_environment(
     return policy, tuple(f"{knob}: {name}" for knob, name in notes.items())
 
 
-def unheard(environment: Mapping[str, str]) -> tuple[str, ...]:
+def find_ignored_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Describe variables without effect: limits of zero or less, and `REFOLD_*` names that nothing reads."""
     given = [(each, environment.get(each.name, "").strip()) for each in _LIMITS.values()]
     unset = [
@@ -342,6 +342,6 @@ def _set(policy: Plain, variable: _Variable, value: Any) -> Plain:
     if value is None and isinstance(policy.get(path[0]), list) and not _has(policy, path[:2]):
         return policy  # switched off, and not there
     try:
-        return with_value(policy, path, value)
+        return set_value(policy, path, value)
     except PolicyError as error:
         raise PolicyError(variable.name, error.problem) from error

@@ -18,7 +18,7 @@ from refold.reducers.errors import PolicyError, brief, faults_of, joined, neares
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import OWN
 from refold.reducers.limits import name_of
-from refold.reducers.overlay import Setting, from_environment, laid_over, name_of_entry, with_value
+from refold.reducers.overlay import Setting, apply_environment, merge_layers, name_of_entry, set_value
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.presets import PRESETS, preset_data
 from refold.reducers.text import TEXTS, clean
@@ -88,8 +88,8 @@ def _expand(
     base = _base(given.pop("preset", None))
     if "limits" in given:
         given["limits"] = _normalise_limits(given["limits"], base.get("limits", ()))
-    whole = _empty_null_lists({**_LISTS, **laid_over(base, given)})
-    whole, notes = from_environment(environment, whole, given, agent)
+    whole = _empty_null_lists({**_LISTS, **merge_layers(base, given)})
+    whole, notes = apply_environment(environment, whole, given, agent)
     return whole, given, notes
 
 
@@ -97,7 +97,7 @@ def _apply_settings(whole: dict[str, Any], settings: Iterable[Setting]) -> dict[
     for path, value in settings:
         _check_values(value, ".".join(path))
         _refuse_plural(whole, path)
-        whole = _empty_null_lists(with_value(whole, path, value))
+        whole = _empty_null_lists(set_value(whole, path, value))
         whole["limits"] = _normalise_limits(whole["limits"])
     return whole
 

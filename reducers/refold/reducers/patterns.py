@@ -276,7 +276,7 @@ def canonical(arguments: str) -> str:
     return arguments if parsed is None else _object(parsed)
 
 
-def searched(arguments: str, field: str | None = None) -> list[str]:
+def list_search_texts(arguments: str, field: str | None = None) -> list[str]:
     """Return the texts that a pattern searches: every text in the arguments, or those in `field`
     (`params.command`) only.
 

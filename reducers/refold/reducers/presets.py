@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from refold.reducers.overlay import laid_over
+from refold.reducers.overlay import merge_layers
 
 # Off in a preset that does not list them; other keys are off by default.
 _OFF: Mapping[str, Any] = {"limits": [], "truncation": None, "stream": None, "empty": None}
@@ -211,4 +211,4 @@ def preset_data(name: str) -> dict[str, Any]:
     `name` is a key of `PRESETS`.
     """
     data = {key: value for key, value in PRESETS[name].items() if key != "preset"}
-    return laid_over(preset_data(PRESETS[name]["preset"]) if "preset" in PRESETS[name] else _OFF, data)
+    return merge_layers(preset_data(PRESETS[name]["preset"]) if "preset" in PRESETS[name] else _OFF, data)

@@ -121,7 +121,7 @@ def render(template: str, values: Mapping[str, str | int]) -> str:
     return _PLACEHOLDER.sub(value_of, template)
 
 
-def framed(template: str, name: str, values: Mapping[str, str | int]) -> tuple[str, ...]:
+def render_around(template: str, name: str, values: Mapping[str, str | int]) -> tuple[str, ...]:
     """Return the rendered parts around `{name}`; joined by its value, they are the whole text."""
     return tuple([render(part, values) for part in template.split(f"{{{name}}}", MOST_PLACES)])
 
@@ -151,7 +151,7 @@ def clean(text: str) -> str:
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-def all_clean(value: StructT) -> StructT:
+def clean_fields(value: StructT) -> StructT:
     """Return the value with each text field `clean`; the same object if unchanged."""
     changed: dict[str, str] = {}
     for name in value.__struct_fields__:

@@ -10,7 +10,7 @@ from refold.reducers.messages import Gap, Message, MessageCall
 from refold.reducers.pending import find
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Role
-from refold.reducers.window import MessageRef, Shown, refs, within
+from refold.reducers.window import MessageRef, Shown, refs, refs_within
 
 NO_TEXT = "[no text]"
 
@@ -130,7 +130,7 @@ def summary_view(state: RunState, contents: Mapping[int, events.Event]) -> tuple
     pending = state.summary
     assert pending is not None
     instructions = _said(state, pending.seq, contents).texts[0]
-    covered = within(state.window, pending.event.messages)
+    covered = refs_within(state.window, pending.event.messages)
     said = [_transcribed(message_of(state, ref, contents)) for ref in covered]
     return Message(role=Role.SYSTEM, text=instructions), Message(role=Role.USER, text="\n\n".join(said))
 

@@ -139,7 +139,7 @@ def numbers(messages: Iterable[MessageRef]) -> frozenset[int]:
     return frozenset([ref.number for ref in messages])
 
 
-def within(window: Window, ranges: Ranges) -> list[MessageRef]:
+def refs_within(window: Window, ranges: Ranges) -> list[MessageRef]:
     """The references in order whose numbers lie in these ranges."""
     return [ref for ref in refs(window) if any(first <= ref.number <= last for first, last in ranges)]
 
@@ -238,7 +238,7 @@ def without(window: Window, numbers: Set[int]) -> Window:
     return _changed(window, kept, gone, (), left(window.ranges, [ref.number for ref in gone]))
 
 
-def tokens_left(window: Window, gone: Sequence[MessageRef]) -> int:
+def tokens_without(window: Window, gone: Sequence[MessageRef]) -> int:
     """Estimated tokens of the window without these messages."""
     estimator = ESTIMATORS[window.estimator]
     parts = sum([estimator.part(ref.role, ref.size) for ref in gone])

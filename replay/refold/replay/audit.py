@@ -17,9 +17,9 @@ from refold.reducers import codec
 from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
 from refold.reducers.estimate import MissingTokenizer
-from refold.reducers.evolution import encoded, evolve
+from refold.reducers.evolution import encode_value, evolve
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.guards.duty import unheard
+from refold.reducers.guards.duty import is_skipped
 from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
@@ -163,7 +163,7 @@ class Auditor(Follower[Audit]):
         agreed = _written_so(derived, group, before.at) or self._agreed(before, group, derived)
         self._decisions += len(group)
         if agreed:
-            self._unasked += not before.ended and any(map(unheard, before.guards))
+            self._unasked += not before.ended and any(map(is_skipped, before.guards))
             self._state = derived[-1][1] if derived else before
 
     def _end_early(self) -> None:
@@ -183,7 +183,7 @@ class Auditor(Follower[Audit]):
     @property
     def policy(self) -> str:
         """Hex SHA-256 of the policy that is in force now."""
-        return hashlib.sha256(encoded(self._state.policy)).hexdigest()
+        return hashlib.sha256(encode_value(self._state.policy)).hexdigest()
 
     def result(self) -> Audit:
         """What was found so far."""
@@ -248,8 +248,8 @@ class Auditor(Follower[Audit]):
             difference=DecisionDifference.CHANGED,
             fact=self._fact_seq,
             kind=stored.kind,
-            recorded=encoded(header).decode(),
-            derived=encoded({**header, "at": before.at}).decode(),
+            recorded=encode_value(header).decode(),
+            derived=encode_value({**header, "at": before.at}).decode(),
             fields=("at",),
             why="a decision is made in the instant of its fact, and its header has another",
         )
@@ -283,7 +283,7 @@ class Auditor(Follower[Audit]):
         """
         if len(findings) >= MOST:
             return
-        text = encoded(state).decode() if self._room > 0 or not findings else ""
+        text = encode_value(state).decode() if self._room > 0 or not findings else ""
         self._room -= len(text)
         findings.append(replace(finding, state=text))
 
@@ -310,4 +310,4 @@ def _decision_of(stored: Stored) -> ev.Decision:
 
 
 def _text(decision: ev.Decision | None) -> str | None:
-    return None if decision is None else encoded(decision).decode()
+    return None if decision is None else encode_value(decision).decode()

@@ -16,7 +16,7 @@ from refold.replay.verification import verify
 from refold.store.files import SigningKey
 from refold.store.protocol import Head, Store, UnknownRun
 from refold.store.seals import MerkleTree, breakage, leaves_of
-from refold.store.verify_bundle import framed, signed
+from refold.store.verify_bundle import framed, verify_signature
 
 FORMAT = "refold audit certificate v1"
 THESE_LOGS = "that these are the logs in front of you: compare it with their store by --store"
@@ -162,7 +162,7 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
 
 
 def _check_signature(path: str, text: bytes, key: bytes, signature: bytes, wanted: Sequence[bytes]) -> None:
-    if signature and not (len(key) == 32 and signed(key, _message(text), signature)):
+    if signature and not (len(key) == 32 and verify_signature(key, _message(text), signature)):
         raise BadCertificate(path, "its signature is not that of what stands in it: it was changed")
     if key and not signature:
         raise BadCertificate(

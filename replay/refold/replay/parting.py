@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Verdict
 
@@ -89,7 +89,7 @@ def _difference(recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision])
         return DecisionDifference.MISSING
     if not derived:
         return DecisionDifference.EXTRA
-    left, right = list(map(encoded, recorded)), list(map(encoded, derived))
+    left, right = list(map(encode_value, recorded)), list(map(encode_value, derived))
     if sorted(left) == sorted(right):
         return DecisionDifference.REORDERED
     if left[0] in right[1:] and right[0] not in left:
@@ -145,8 +145,8 @@ def place_of(
     other = [decision for decision in derived if not _silent(decision)]
     same = agreeing(state, [decision for _, decision in one], other)
     recorded = one[same] if same < len(one) else None
-    text = encoded(other[same]).decode() if same < len(other) else None
-    return (recorded[0] if recorded else 0), (encoded(recorded[1]).decode() if recorded else None), text
+    text = encode_value(other[same]).decode() if same < len(other) else None
+    return (recorded[0] if recorded else 0), (encode_value(recorded[1]).decode() if recorded else None), text
 
 
 def _silent(decision: ev.Decision) -> bool:

@@ -18,7 +18,7 @@ from refold.replay.reader import Follower, Records, Step, follow
 from refold.store.chain import START, check
 from refold.store.checks import FORKED, can_name
 from refold.store.protocol import Store, Stored
-from refold.store.verify_bundle import UNNAMED, Bare, child_differs, ended_child
+from refold.store.verify_bundle import UNNAMED, UnexplainedErasures, child_differs, ended_child
 
 UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
 NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
@@ -142,7 +142,7 @@ class Verifier(Follower[Verification]):
         self._at = 0
         self._contents = self._erased = self._digests = self._unmeasured = self._unweighed = self._cut = 0
         self._unweighable = ""
-        self._bare = Bare(sealed)
+        self._bare = UnexplainedErasures(sealed)
         self._wrongs: Problem | None = None
         self._unjudged = False
 

@@ -19,7 +19,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import judged
 from refold.reducers.guards.protocol import Place
-from refold.reducers.limits import Limit, insists, name_of, threshold, trips
+from refold.reducers.limits import Limit, name_of, refuses_unknown, threshold, trips
 from refold.reducers.meters import lacking, used
 from refold.reducers.rules import rules_of
 from refold.reducers.rules.flow import Entry, FirstOf, Flow, WithoutCalls
@@ -142,7 +142,7 @@ def _place_of(entry: Limits | TimeLimits) -> str:
 def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion:
     most, amount = threshold(limit), used(limit, state)
     lacks = lacking(limit, state)
-    unknown = UNKNOWN if insists(limit) else IGNORED
+    unknown = UNKNOWN if refuses_unknown(limit) else IGNORED
     said = (
         "unlimited" if most is None else "reached" if trips(limit, amount) else unknown if lacks else ALLOWED
     )

@@ -29,7 +29,7 @@ from refold.store.verify_bundle import (
     MOST_RUNS,
     NEWEST,
     UNNAMED,
-    Bare,
+    UnexplainedErasures,
     child_differs,
     ended_child,
 )
@@ -76,7 +76,7 @@ class _Proofs(msgspec.Struct, frozen=True):
     runs: dict[str, _Proof]
 
 
-def _check_end(run: str, head: Head, sealed: Head | None, bare: Bare) -> None:
+def _check_end(run: str, head: Head, sealed: Head | None, bare: UnexplainedErasures) -> None:
     if not head.seq:
         raise UnknownRun(run)
     if sealed is not None and head.seq < sealed.seq:
@@ -202,7 +202,7 @@ class _Writer:
     ) -> Head:
         """Write a run's own events, each checked; its head."""
         name, hashed, size = f"runs/{len(self._members) - 1:06}.jsonl", sha256(), 0
-        sealed, bare = proof.head if proof else None, Bare()
+        sealed, bare = proof.head if proof else None, UnexplainedErasures()
         head: Head = lineage[-1] if lineage else START
         with self._zip.open(_info(name), "w") as member:
             async for chunk in store.read(run, head.seq, checked=False):

@@ -24,7 +24,7 @@ import msgspec
 from refold.reducers.errors import Damaged, WrongUse
 from refold.store.files import SigningKey
 from refold.store.protocol import Head, Seal, SealedElsewhere, SealedHead, Store
-from refold.store.verify_bundle import NEWEST, key_id, leaf_hash, node_hash, seal_message, signed
+from refold.store.verify_bundle import NEWEST, key_id, leaf_hash, node_hash, seal_message, verify_signature
 
 EMPTY = sha256(b"").digest()
 """The root over no leaves."""
@@ -157,7 +157,7 @@ def kept(line: str) -> Kept:
 
 def is_signed(seal: Seal) -> bool:
     """Whether the signature is by the key that the seal names."""
-    return signed(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature)
+    return verify_signature(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature)
 
 
 def same_head(one: Head, other: Head) -> bool:

@@ -205,7 +205,7 @@ _ROOT = pow(2, (P - 1) // 4, P)  # the square root of -1
 Point = tuple[int, int, int, int]
 
 
-def signed(key: bytes, message: bytes, signature: bytes) -> bool:
+def verify_signature(key: bytes, message: bytes, signature: bytes) -> bool:
     """Whether `signature` is a valid signature of the message by this key.
 
     Takes about 2 ms. It handles no secrets, so its time may depend on the input.
@@ -526,7 +526,7 @@ def _parse_line(data: bytes) -> BundleLine:
 # --- erased payloads
 
 
-class Bare:
+class UnexplainedErasures:
     """Events of a run whose payload is missing and that no erasure record names yet.
 
     Whoever can write a store can delete payloads without breaking the chain. `refold erase` appends a
@@ -719,7 +719,7 @@ class Bundle:
         if origin:
             self._forks.setdefault(origin.run, []).append((run.id, origin.seq, origin.hash))
         sealed = self.proofs.get(run.id)
-        bare = Bare(sealed.seq if sealed else 0)
+        bare = UnexplainedErasures(sealed.seq if sealed else 0)
         for data in self._split_lines(run.member):
             line = _parse(_parse_line, data, f"{run.member}, line {seq + 1}")
             problem = _find_problem(run.id, seq, previous, line) or _compare_with_seal(line, sealed)
@@ -828,7 +828,7 @@ class Bundle:
 
     def _check_seal(self, seal: SignedTreeHead, newest: NewestEntry) -> None:
         """Check the seal's signature, and that each covered run's event is the newest that was sealed."""
-        if not signed(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature):
+        if not verify_signature(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature):
             raise BundleChanged(
                 f"the signed checkpoint has an invalid signature for its key {key_id(seal.key)}"
             )
@@ -924,7 +924,7 @@ def unproved(bundle: Bundle) -> list[str]:
     return lines
 
 
-def told(bundle: Bundle) -> list[tuple[str, str]]:
+def list_results(bundle: Bundle) -> list[tuple[str, str]]:
     """List the results of a complete check, as names and values."""
     erased = f"{bundle.contents + bundle.erased} with payload, {bundle.erased} of them erased"
     rows = [
@@ -967,7 +967,7 @@ def _check_file(path: str, files: Sequence[str]) -> tuple[int, list[str]]:
                 for _ in bundle.lines(run):
                     pass
             bundle.check_rest()
-            return 0, [f"{path}: intact", *(f"  {name:<8}  {value}" for name, value in told(bundle))]
+            return 0, [f"{path}: intact", *(f"  {name:<8}  {value}" for name, value in list_results(bundle))]
     except BundleChanged as error:
         return 3, [f"{path}: CHANGED", f"  {error}"]
     except NoBundle as error:

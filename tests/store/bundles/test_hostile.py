@@ -230,7 +230,7 @@ async def test_what_would_grow(name: str, data: bytes, bundle: Path, tmp_path: P
     tracemalloc.start()
     try:
         if name == "notice":
-            reader.Bare().take(1, "content_erased", data, bare=False)
+            reader.UnexplainedErasures().take(1, "content_erased", data, bare=False)
         else:
             with pytest.raises(DamagedBundle, match="is invalid"):
                 check(path)

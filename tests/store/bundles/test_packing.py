@@ -146,7 +146,7 @@ async def test_an_erasure_that_no_notice_names(named: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"seqs":2}', b'{"seqs":["2"]}', b"[" * 10**5, b"\xff"])
 def test_a_notice_that_cannot_be_read(body: bytes) -> None:
     """It names nothing, whatever is in it."""
-    bare = reader.Bare()
+    bare = reader.UnexplainedErasures()
     bare.take(2, "k", b"{}", bare=True)
     bare.take(3, "content_erased", body, bare=False)
     assert (2, "k") == bare.first

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from refold.engine.arguments import wrong
+from refold.engine.arguments import wrong_value
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import Usage as Counted
 from refold.reducers.vocabulary import NANO
@@ -52,7 +52,7 @@ def price_of(given: object) -> Price:
         ):
             return Price(read, written)
         case _:
-            raise wrong("price", "dollars per million tokens read and written, as in (0.5, 1.5)", given)
+            raise wrong_value("price", "dollars per million tokens read and written, as in (0.5, 1.5)", given)
 
 
 def price_in(text: str) -> Price:

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import msgspec
 
 from refold.engine import arguments
-from refold.engine.arguments import listed, named, wrong
+from refold.engine.arguments import check_list, describe_value, wrong_value
 from refold.engine.models.protocol import (
     CallDelta,
     Delta,
@@ -77,7 +77,9 @@ def _call(place: int, made: object) -> ReplyCall:
                     f"calls[{place}]: the arguments of {tool} are not what JSON can write: {error}"
                 ) from error
         case _:
-            raise wrong(f"calls[{place}]", "a tool's name and its arguments, as in ('add', {'a': 1})", made)
+            raise wrong_value(
+                f"calls[{place}]", "a tool's name and its arguments, as in ('add', {'a': 1})", made
+            )
     return ReplyCall(provider_id=f"call_{place}", name=tool, arguments=arguments)
 
 
@@ -100,7 +102,7 @@ class ScriptedModel:
         example = "[call('add', a=1), say('done')]"
         self._script = [
             each if callable(each) else _spoken(each, f"script[{place}]")
-            for place, each in enumerate(listed(script, "script", example))
+            for place, each in enumerate(check_list(script, "script", example))
         ]
         self.requests: list[ModelRequest] = []
         self.name = name
@@ -116,7 +118,9 @@ class ScriptedModel:
                 f"the script has {len(self._script)} lines and was asked for number {len(self.requests)}; add a line"
             )
         line = self._script[len(self.requests) - 1]
-        spoken = line if not callable(line) else _spoken(line(request), f"{named(line)} of the script")
+        spoken = (
+            line if not callable(line) else _spoken(line(request), f"{describe_value(line)} of the script")
+        )
         if isinstance(spoken, ModelError):
             if spoken.partial_text:
                 yield TextDelta(spoken.partial_text)
@@ -139,7 +143,7 @@ def _spoken(line: object, place: str) -> Reply | ModelError:
     if isinstance(line, Reply | ModelError):
         return line
     way_out = f"write say({line!r})" if isinstance(line, str) else ""
-    raise wrong(place, "an answer, made by say, call, calls or fail", line, way_out)
+    raise wrong_value(place, "an answer, made by say, call, calls or fail", line, way_out)
 
 
 def deltas(reply: Reply) -> list[Delta]:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, Type
 from msgspec.structs import replace
 
 from refold.engine.arguments import function as expected_function
-from refold.engine.arguments import seconds, wrong
+from refold.engine.arguments import seconds, wrong_value
 from refold.engine.tools.protocol import (
     BadArguments,
     CallContext,
@@ -269,7 +269,7 @@ def _made(
 
 def _name(function: Callable[..., object], name: object) -> str:
     if not inspect.isroutine(function):
-        raise wrong("tool", "a function or a bound method", function, _way_out(function))
+        raise wrong_value("tool", "a function or a bound method", function, _way_out(function))
     called = function.__name__ if name is None else name
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise WrongUse(

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from refold.engine.tasks import Exited, worded
+from refold.engine.tasks import Exited, describe_error
 from refold.engine.tools import signature
 from refold.engine.tools.signature import alternatives, hints_of, parts_of, unwritable_keys
 from refold.reducers.errors import WrongUse
@@ -184,7 +184,7 @@ class _Work:
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             # In a thread of a tool's own it ends nothing but the tool: what calls a command's main function
             # comes to it. Thrown into the caller's coroutine it would mean that somebody closes that.
-            exited = Exited(worded(error))
+            exited = Exited(describe_error(error))
             self._end(exited)
             raise exited from error
         except BaseException as error:

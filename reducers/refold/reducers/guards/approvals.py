@@ -31,7 +31,7 @@ from refold.reducers.errors import Fault
 from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
 from refold.reducers.guards.protocol import Ask, Config, Judgement, Place, Reading, Refuse, Stop
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import occurs, searched
+from refold.reducers.patterns import list_search_texts, occurs
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal, Value, nano
@@ -182,7 +182,7 @@ def word_of(approver: Approver, name: str, arguments: str) -> str:
         case Rules(rules=rules):
             return next((rule.decision for rule in rules if fnmatchcase(name, rule.tool)), "escalate")
         case Match():
-            texts = searched(arguments, approver.field)
+            texts = list_search_texts(arguments, approver.field)
             return approver.word(occurs(approver.matches, texts, approver.unless))
         case Human():
             return _ASK

@@ -137,7 +137,7 @@ def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]
     if watch.guard is None or place not in watch.guard.places:
         return ()
     if watch.blind:
-        return () if unheard(watch) else (_stop_failed(watch),)
+        return () if is_skipped(watch) else (_stop_failed(watch),)
     try:
         verdicts = tuple(watch.guard.judge(watch.own, state, place))
     except Exception:
@@ -145,12 +145,12 @@ def judged(watch: Watch, state: RunState, place: Place) -> tuple[Judgement, ...]
     return verdicts if all(_is_possible(state, verdict) for verdict in verdicts) else (_stop_failed(watch),)
 
 
-def speaking(guards: Sequence[Any], place: Place) -> list[int]:
+def list_judging_guards(guards: Sequence[Any], place: Place) -> list[int]:
     """Return the indices of the guards that judge at this place, in order; None is a missing guard."""
     return [at for at, guard in enumerate(guards) if guard is not None and place in guard.places]
 
 
-def unheard(watch: Watch) -> bool:
+def is_skipped(watch: Watch) -> bool:
     """Return whether the guard is blind and skipped, so that its verdicts are unknown."""
     # A guard that decides whether calls may run fails closed: what it cannot judge does not run.
     closed = watch.blind == FAILED or getattr(watch.guard, "guards_calls", False)

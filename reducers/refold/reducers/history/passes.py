@@ -30,7 +30,7 @@ Pass = (
 )
 
 
-def planned(scene: Scene, step: Pass) -> Plan | None:
+def plan_step(scene: Scene, step: Pass) -> Plan | None:
     """Return what a step changes now, within the invariants; None if `when` does not hold or nothing changes.
 
     Pinned messages stay. If a step would split a unit, `pair_cut: drop` drops the rest of it (never over

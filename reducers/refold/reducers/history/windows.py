@@ -21,7 +21,7 @@ from refold.reducers.history.strategy import (
 )
 from refold.reducers.messages import Gap
 from refold.reducers.vocabulary import Knob, Role, Unknown
-from refold.reducers.window import MessageRef, numbers, ranges_of, refs, tokens_left, within
+from refold.reducers.window import MessageRef, numbers, ranges_of, refs, refs_within, tokens_without
 
 
 class Tail(Strategy, frozen=True, kw_only=True, tag="tail"):
@@ -111,7 +111,7 @@ class TokenTail(Strategy, frozen=True, kw_only=True, tag="token_tail"):
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
         """Return whether the window's weight is within the budget."""
         window, budget = scene.window, self._tokens(scene)
-        if tokens_left(window, gone) <= budget:
+        if tokens_without(window, gone) <= budget:
             return True
         dropped = numbers(gone)
         counted = [ref for ref in refs(window) if self._counts(ref) and ref.number not in dropped]
@@ -171,7 +171,7 @@ class ObservedWindow(Strategy, frozen=True, kw_only=True, tag="observed"):
         """Drop what the harness did not keep, but nothing that was added since."""
         if scene.kept is None:
             return None
-        stayed = numbers(within(scene.window, scene.kept))
+        stayed = numbers(refs_within(scene.window, scene.kept))
         messages = refs(scene.window)
         return Plan(drop=[ref for ref in messages if ref.number <= scene.upto and ref.number not in stayed])
 
@@ -335,7 +335,7 @@ class Compact(Strategy, frozen=True, kw_only=True, tag="compact"):
 
     def fits(self, scene: Scene, gone: Sequence[MessageRef] = ()) -> bool:
         """Return whether the window's weight is within the budget."""
-        return tokens_left(scene.window, gone) <= self.budget
+        return tokens_without(scene.window, gone) <= self.budget
 
     def plan(self, scene: Scene) -> Plan | None:
         """Drop the messages between pinned ones and the tail."""

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.reducers.events import ApprovalRequested, CallRefused, GuardTripped
-from refold.reducers.guards.duty import judged, speaking
+from refold.reducers.guards.duty import judged, list_judging_guards
 from refold.reducers.guards.protocol import (
     Ask,
     Inject,
@@ -43,7 +43,7 @@ class Guards(Rule):
 
     def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
         """The check by those that speak at this place."""
-        here = speaking(guards, self.place)
+        here = list_judging_guards(guards, self.place)
         return partial(self._ask, here) if here else None
 
     def _ask(self, here: Sequence[int], flow: Flow) -> bool:

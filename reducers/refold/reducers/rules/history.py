@@ -8,8 +8,8 @@ from msgspec.structs import asdict, replace
 
 from refold.reducers import events as ev
 from refold.reducers.estimate import ESTIMATORS, LONGEST
-from refold.reducers.evolution import encoded
-from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, planned
+from refold.reducers.evolution import encode_value
+from refold.reducers.history import Covering, Pass, Plan, Scene, Shortening, plan_step
 from refold.reducers.history.windows import ObservedWindow, Summarise
 from refold.reducers.machine import Trigger
 from refold.reducers.messages import Gap, Size
@@ -18,9 +18,9 @@ from refold.reducers.policy import Policy, text_of
 from refold.reducers.rules.flow import Flow, Values, injected, move, said, settled, switched_by
 from refold.reducers.rules.requests import model_next
 from refold.reducers.state import RunState
-from refold.reducers.text import framed
+from refold.reducers.text import render_around
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, left, quoted, refs, tokens_left, within
+from refold.reducers.window import MessageRef, Window, left, quoted, refs, refs_within, tokens_without
 
 
 @switched_by(lambda policy: policy if policy.history or policy.overflow else None)
@@ -69,7 +69,7 @@ def _run(flow: Flow, passes: tuple[Pass, ...], *, forced: bool = False) -> None:
     for step in passes:
         if flow.state.seq != at:
             scene, at = scene_of(flow.state, forced=forced), flow.state.seq
-        plan = planned(scene, step)
+        plan = plan_step(scene, step)
         if plan is not None:
             _carry_out(flow, step, plan, scene)
             if settled(flow.state):
@@ -143,7 +143,7 @@ def _pruned(
         before=before.count,
         after=marked.count - len(gone),
         tokens_before=before.tokens,
-        tokens_after=tokens_left(marked, gone),
+        tokens_after=tokens_without(marked, gone),
         kept=left(marked.ranges, [ref.number for ref in gone]),
         over_budget=over,
     )
@@ -158,7 +158,7 @@ def _marked(state: RunState, step: Pass, gap: Gap) -> ev.MessageInjected:
     sources = [(ref.role, ref.size) for ref in quoted(state.window, gap.sources)]
     sizes = [size for _, size in sources]
     lines = sum(len(role) + 3 + min(size.chars or 9, gap.per_message) for role, size in sources) - 1
-    frame = framed(text_of(state.policy, step.marks), "digest", values)
+    frame = render_around(text_of(state.policy, step.marks), "digest", values)
     quote = (len(frame) - 1) * min(lines, gap.total)
     size = Size(
         chars=min(sum(map(len, frame)) + quote, LONGEST),
@@ -210,7 +210,7 @@ def trimming(
 
 
 def _sha256(shown: Any) -> str:
-    return hashlib.sha256(encoded(shown)).hexdigest()
+    return hashlib.sha256(encode_value(shown)).hexdigest()
 
 
 def summarised(flow: Flow) -> bool:
@@ -227,14 +227,14 @@ def summarised(flow: Flow) -> bool:
 
 def _replace(flow: Flow, asked: ev.SummaryRequested, source: int, size: Size) -> None:
     before = flow.state.window
-    covered = within(before, asked.messages)
+    covered = refs_within(before, asked.messages)
     gap = Gap(
         after=asked.after,
         covers=sum(ref.gap.covers if ref.gap else 1 for ref in covered),
         tokens=sum(ref.gap.tokens if ref.gap else ref.size.tokens for ref in covered),
         source=source,
     )
-    frame = framed(text_of(flow.state.policy, "summary"), "summary", {})
+    frame = render_around(text_of(flow.state.policy, "summary"), "summary", {})
     size = replace(size, digest=_sha256((frame, size.digest)))
     flow.say(_framing(asked.role, "summary", asked.name, gap, frame, size))
     flow.say(_pruned(asked.name, "summary", before, flow.state.window, covered, over=False))

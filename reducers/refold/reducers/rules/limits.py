@@ -18,12 +18,12 @@ from refold.reducers.limits import (
     amount,
     check_of,
     end_of,
-    insists,
     is_reached,
-    least_of,
     measure_of,
     name_of,
+    refuses_unknown,
     threshold,
+    trip_value,
 )
 from refold.reducers.meters import Meter, hit, lacking, meter, promised, smallest_time, trips_at, used
 from refold.reducers.policy import Near, Policy
@@ -86,9 +86,11 @@ class _LimitRow(NamedTuple):
 
 
 def _rows(limits: Sequence[Limit]) -> list[_LimitRow]:
-    leasts = [(limit, least_of(limit)) for limit in limits]
+    leasts = [(limit, trip_value(limit)) for limit in limits]
     return [
-        _LimitRow(limit, meter(limit), least, insists(limit)) for limit, least in leasts if least is not None
+        _LimitRow(limit, meter(limit), least, refuses_unknown(limit))
+        for limit, least in leasts
+        if least is not None
     ]
 
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import UnexpectedEvent
 from refold.reducers.events import ModelRequested, Purpose, RequestText, Said
-from refold.reducers.evolution import encoded
-from refold.reducers.guards.duty import judged, speaking
+from refold.reducers.evolution import encode_value
+from refold.reducers.guards.duty import judged, list_judging_guards
 from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.limits import LimitHit, StepLimit, TimeLimit, name_of, threshold
 from refold.reducers.meters import call_deadline, elapsed, smallest_time, used
@@ -76,7 +76,7 @@ def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
         found.append(partial(_progress, policy.progress))
     if policy.overflow is not None and policy.overflow.hint:
         found.append(_hint)
-    here = speaking(guards, Place.BEFORE_REQUEST)
+    here = list_judging_guards(guards, Place.BEFORE_REQUEST)
     if here:
         found.append(partial(_of_guards, here))
     if policy.nudge:
@@ -276,5 +276,5 @@ def view_digest(
         shown = setup.tools if tools is None else tuple(tool for tool in setup.tools if tool.name in tools)
         offer = offer_digest(model or setup.model, setup.settings, shown)
     if texts:
-        seen += encoded([(text.role, text.place, text.size.digest) for text in texts])
+        seen += encode_value([(text.role, text.place, text.size.digest) for text in texts])
     return hashlib.sha256(seen + offer.encode()).hexdigest()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from refold.reducers import events as ev
-from refold.reducers.limits import Limit, insists, is_bounded, name_of, needs, threshold, type_of
+from refold.reducers.limits import Limit, is_bounded, name_of, needs, refuses_unknown, threshold, type_of
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import SOURCE_LABEL, Ranges, Unknown
 from refold.replay import figures, known
@@ -189,7 +189,7 @@ def limits(policy: Policy) -> str:
 
 
 def _least(limit: Limit) -> str:
-    return " of what is known" if needs(limit) and not insists(limit) else ""
+    return " of what is known" if needs(limit) and not refuses_unknown(limit) else ""
 
 
 def ranges(messages: Ranges) -> str:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 import msgspec.inspect as shapes
 
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
 from refold.replay.queries.conditions import BadQuestion, unknown
@@ -164,7 +164,7 @@ def _number(field: StateField[int]) -> Look:
 
 
 def _written(value: object) -> str:
-    return "" if value is None else encoded(value).decode()
+    return "" if value is None else encode_value(value).decode()
 
 
 def _at(value: object, path: list[str]) -> object:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.limits import LimitHit, LimitUnit
 from refold.reducers.messages import Gap, Size
 from refold.replay.kinds.table import kind_for
@@ -195,7 +195,7 @@ def _text(value: object) -> str:
         value = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
     if value is None or isinstance(value, str):
         return str(value or "")
-    return encoded(value).decode()
+    return encode_value(value).decode()
 
 
 def _common(one: str, other: str) -> int:

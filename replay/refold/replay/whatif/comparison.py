@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError, WrongUse
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
-from refold.reducers.named_tools import strangers
+from refold.reducers.named_tools import find_unmatched_names
 from refold.reducers.policy import Policy
 from refold.replay.bulk import Shard
 from refold.replay.reader import Follower, Step, follow, follow_all, stored_events
@@ -218,7 +218,9 @@ class Comparison(Follower[WhatIf]):
             unseen=near.unseen.list_first(self.origins, MOST) if found is None else (),
             tools=len(self.derived.state.setup.tools),
             unfit=tuple(
-                strangers(other.policy, self.derived.state.setup.tools, self._schemas.schemas, self._registry)
+                find_unmatched_names(
+                    other.policy, self.derived.state.setup.tools, self._schemas.schemas, self._registry
+                )
             ),
         )
         return told if found is None else self._add_divergence(told, found)
@@ -256,7 +258,7 @@ class Comparison(Follower[WhatIf]):
             again=again,
             exact=found.exact and not self._losses.more,
             unknown=told.unknown or ((found.mismatch.why,) if found.verdict is Verdict.INCONCLUSIVE else ()),
-            state=encoded(found.other).decode(),
+            state=encode_value(found.other).decode(),
         )
 
     def _finish(self) -> None:

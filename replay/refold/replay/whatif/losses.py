@@ -25,8 +25,8 @@ from refold.reducers.approvals import ApprovalRule, Approve, Approver, Gate, Hum
 from refold.reducers.guards.approvals import ArgumentRule, argument_rules
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
-from refold.reducers.named_tools import gate_without_word, not_known
-from refold.reducers.patterns import occurs, problem_of, rule, searched
+from refold.reducers.named_tools import describe_unclassified, find_unclassifying_gate
+from refold.reducers.patterns import list_search_texts, occurs, problem_of, rule
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.source_marks import (
     CALL_UNREAD,
@@ -89,7 +89,7 @@ def _objection_by(config: Mapping[str, Any], name: str, kind: str, given: str) -
     if not any(fnmatchcase(called, config.get("tool", "*")) for called in (name, kind)):
         return ""
     unless, field = config.get("unless"), config.get("field")
-    texts = searched(given, field)
+    texts = list_search_texts(given, field)
     if not texts and not field:
         return None
     if occurs(config["matches"], texts, unless) is False:
@@ -356,11 +356,11 @@ class UnjudgedCalls:
         tools = {tool.name: tool for tool in state.setup.tools}
         for call, text in zip(fact.calls, arguments, strict=True):
             tool = tools.get(call.name) if call.complete and call.name not in self._reported else None
-            place = gate_without_word(approvals.chain, tool, text) if tool else None
+            place = find_unclassifying_gate(approvals.chain, tool, text) if tool else None
             if place is None:
                 continue
             self._reported.add(call.name)
-            why = f"approvals.chain[{place}]: {not_known([call.name])}"
+            why = f"approvals.chain[{place}]: {describe_unclassified([call.name])}"
             self._doubt(Uncertainty(seq, why, _effect_of(approvals.chain[place]), state))
 
     def _look_at_patterns(self, seq: int, fact: ev.ModelResponded) -> None:

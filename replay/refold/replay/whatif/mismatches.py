@@ -20,7 +20,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import Registry
 from refold.reducers.guards.duty import FAILED
 from refold.reducers.messages import TextCut
-from refold.reducers.meters import bounded
+from refold.reducers.meters import limit_child_policy
 from refold.reducers.pending import course, underway
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -217,7 +217,7 @@ def _compare_calls(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mism
         # Why they would not be run is more to a reader than that they would not.
         why = _refusal(recorded, derived) or next((asked.why for asked in _compare_questions(one, other)), "")
         yield Mismatch("calls", why or "other calls would have been run, or in another order")
-    if _starts_run(one) and bounded(_NO_LIMITS, one) != bounded(_NO_LIMITS, other):
+    if _starts_run(one) and limit_child_policy(_NO_LIMITS, one) != limit_child_policy(_NO_LIMITS, other):
         yield Mismatch("child", "a call starts a run of its own, which would have been given other limits")
 
 

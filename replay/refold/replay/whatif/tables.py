@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.events import Event, Fact, ModelResponded, RunStarted, SummaryReturned
-from refold.reducers.limits import CostLimit, insists
+from refold.reducers.limits import CostLimit, refuses_unknown
 from refold.reducers.messages import Usage
-from refold.reducers.named_tools import looks_into_fields
+from refold.reducers.named_tools import has_field_rules
 from refold.reducers.patterns import object_of
 from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
@@ -83,7 +83,7 @@ def close_price(fact: Fact, state: RunState) -> Fact:
     """The fact, whose price is a gap of the record where no limit of the run asked after it: one that did
     could not begin without.
     """
-    asked = any(isinstance(limit, CostLimit) and insists(limit) for limit in state.policy.limits)
+    asked = any(isinstance(limit, CostLimit) and refuses_unknown(limit) for limit in state.policy.limits)
     if fact.unknown != (Unknown.UNPRICED,) or asked:
         return fact
     return replace(fact, unknown=())
@@ -141,7 +141,7 @@ class ArgumentSchemas:
         """
         if not isinstance(event, ModelResponded) or self._left < 0:
             return
-        texts = event.content.arguments if event.content and looks_into_fields(policy) else ()
+        texts = event.content.arguments if event.content and has_field_rules(policy) else ()
         for place, call in enumerate(event.calls):
             said = object_of(texts[place]) if place < len(texts) else None
             schema = self._schemas.setdefault(call.name, {"properties": {}})

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from refold.reducers import events as ev
 from refold.reducers.guards import Registry
 from refold.reducers.guards.protocol import reading_of
-from refold.reducers.limits import Limit, insists, needs
+from refold.reducers.limits import Limit, needs, refuses_unknown
 from refold.reducers.policy import Policy, Without, text_of
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, StopReason, ToolError, Unknown
@@ -232,7 +232,7 @@ def without_known_limits(policy: Policy, unknown: Collection[Unknown], in_force:
     """
     limits = (
         replace(limit, value=None)
-        if (limit in in_force and limit.reads in unknown) or (needs(limit) and not insists(limit))
+        if (limit in in_force and limit.reads in unknown) or (needs(limit) and not refuses_unknown(limit))
         else limit
         for limit in policy.limits
     )
