@@ -154,7 +154,7 @@ def test_an_answer_about_calls_and_a_message_are_not_the_same() -> None:
     run = scenario(ASK)
     run.answer("", ACT)
     before = run.state
-    with pytest.raises(UnexpectedEvent, match="an answer about calls"):
+    with pytest.raises(UnexpectedEvent, match="an approval"):
         run.say("go on")
     assert before == run.state
 

@@ -328,5 +328,5 @@ def test_which_kinds_have_content() -> None:
 )
 def test_a_content_of_other_things_than_its_body(kind: str, body: str, content: str) -> None:
     """A content that speaks of more or fewer things than its body is damage, and breaks nothing later."""
-    with pytest.raises(DamagedLog, match="is not that of its body"):
+    with pytest.raises(DamagedLog, match="does not match its body"):
         decode(kind, body.encode(), content.encode())

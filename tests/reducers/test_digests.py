@@ -37,7 +37,7 @@ from refold.reducers.state import (
     Stopping,
 )
 from refold.reducers.vocabulary import FailureClass, Role, StopReason
-from refold.reducers.window import MessageRef, Shown, append, bound, refs
+from refold.reducers.window import MessageRef, Shown, append, digest_references, refs
 from support.scenario import Scenario
 
 ASKED = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
@@ -143,7 +143,7 @@ def test_no_field_of_a_reference_is_left_out(field: str) -> None:
     before = state.window
     for ref in (first, *rest):
         before = append(before, ref)
-    assert bound(before) != bound(again)
+    assert digest_references(before) != digest_references(again)
     assert (
         state_digest(replace(state, window=before)).state != state_digest(replace(state, window=again)).state
     )

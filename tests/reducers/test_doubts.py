@@ -166,7 +166,7 @@ def test_that_a_call_happened_is_final(later: Doubt) -> None:
     run.resolve("c1", HAPPENED)
     with pytest.raises(WrongUse, match=r"call 'c1' is not in doubt \(calls in doubt: c2\)"):
         composition.resolved(run.state, DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"), "")
-    with pytest.raises(UnexpectedEvent, match="call c1 is known to have happened"):
+    with pytest.raises(UnexpectedEvent, match="call c1 is known to have run"):
         run.feed(DoubtResolved(at=run.at, call="c1", doubt=later, by="ann"))
 
 
@@ -245,9 +245,9 @@ def test_a_run_that_stops_asks_nobody() -> None:
 def test_a_message_is_no_answer() -> None:
     """A run that asks how calls ended takes no message, and no word about approvals."""
     run = crashed("act", **ASK)
-    with pytest.raises(UnexpectedEvent, match="how calls ended"):
+    with pytest.raises(UnexpectedEvent, match="the outcome of calls"):
         run.say("hello")
-    with pytest.raises(UnexpectedEvent, match="how calls ended"):
+    with pytest.raises(UnexpectedEvent, match="the outcome of calls"):
         run.approve(c1="approve")
 
 

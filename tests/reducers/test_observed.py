@@ -125,8 +125,8 @@ def test_what_a_filter_stopped_is_a_finished_turn() -> None:
 @pytest.mark.parametrize(
     ("fact", "why"),
     [
-        pytest.param(ContextObserved(at=0, goes_on=True), "goes on by itself", id="nothing waits"),
-        pytest.param(ContextObserved(at=0, after=(1,)), "has a place", id="places without messages"),
+        pytest.param(ContextObserved(at=0, goes_on=True), "waits for no message", id="nothing waits"),
+        pytest.param(ContextObserved(at=0, after=(1,)), "differ in number", id="places without messages"),
     ],
 )
 def test_what_cannot_have_been(fact: ContextObserved, why: str) -> None:
@@ -147,7 +147,7 @@ def test_what_cannot_have_been(fact: ContextObserved, why: str) -> None:
 def test_nothing_joins_while_the_model_is_asked() -> None:
     """A request that is under way shows what it shows."""
     scenario = Scenario(OBSERVED)
-    with pytest.raises(UnexpectedEvent, match="asked already"):
+    with pytest.raises(UnexpectedEvent, match="already open"):
         observe(scenario, user("late"))
 
 
@@ -155,7 +155,7 @@ def test_a_message_stands_behind_one_that_is_there() -> None:
     """A place behind a message that comes later is refused."""
     scenario = Scenario(OBSERVED)
     scenario.answer("done")
-    with pytest.raises(UnexpectedEvent, match="not there yet"):
+    with pytest.raises(UnexpectedEvent, match="does not exist yet"):
         observe(scenario, user("x"), after=(9,))
 
 
@@ -170,9 +170,9 @@ def test_results_need_their_calls() -> None:
 @pytest.mark.parametrize(
     ("kept", "why"),
     [
-        pytest.param(((2, 1),), "holds no message", id="backwards"),
+        pytest.param(((2, 1),), "does not exist", id="backwards"),
         pytest.param(((1, 2), (2, 3)), "overlaps", id="overlapping"),
-        pytest.param(((1, 900),), "holds no message", id="beyond the last message"),
+        pytest.param(((1, 900),), "does not exist", id="beyond the last message"),
     ],
 )
 def test_what_cannot_have_stayed(kept: tuple[tuple[int, int], ...], why: str) -> None:
@@ -188,7 +188,7 @@ def test_a_forged_result_needs_its_answer() -> None:
     scenario = Scenario(OBSERVED)
     scenario.answer("done")
     lone = MessageHead(role=Role.TOOL, unit=0, call="o9.1", size=Size(chars=1, tokens=1))
-    with pytest.raises(UnexpectedEvent, match="stands without"):
+    with pytest.raises(UnexpectedEvent, match="has no response"):
         scenario.feed(ContextObserved(at=scenario.at, messages=(lone,)))
 
 

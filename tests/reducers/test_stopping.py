@@ -207,7 +207,7 @@ def test_time_never_runs_backwards() -> None:
 
 def test_input_that_nobody_asked_for() -> None:
     """A message while the model is being asked has no place."""
-    with pytest.raises(UnexpectedEvent, match="not waiting for a person"):
+    with pytest.raises(UnexpectedEvent, match="does not wait for an operator"):
         asking().say("hello?")
 
 

@@ -11,7 +11,7 @@ import pytest
 from refold.reducers.events import Event, MessageHead
 from refold.reducers.guards import BUILTIN, Judgement, Place
 from refold.reducers.guards.protocol import Config, Inject, Own
-from refold.reducers.meanings.common import given
+from refold.reducers.meanings.common import make_references
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role
@@ -59,4 +59,4 @@ def test_what_a_guard_says_while_calls_are_open_stands_behind_their_results(batc
 def test_a_forged_opening_has_its_units_in_one_piece() -> None:
     """A head that names another's unit from afar is a unit of its own."""
     heads = [MessageHead(role=Role.USER, unit=unit) for unit in (0, 0, 2, 0, 7, 2)]
-    assert [1, 1, 3, 4, 5, 6] == [ref.unit for ref in given(NEW, heads)]
+    assert [1, 1, 3, 4, 5, 6] == [ref.unit for ref in make_references(NEW, heads)]

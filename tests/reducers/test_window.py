@@ -3,7 +3,7 @@
 import pytest
 
 from refold.reducers.messages import Size
-from refold.reducers.window import ranges_of, refs, resized
+from refold.reducers.window import ranges_of, refs, resize
 from support.plans import only, window
 
 
@@ -22,11 +22,11 @@ def test_window_by_hand() -> None:
 def test_a_shorter_message_weighs_less() -> None:
     """A trimmed message keeps its place and changes totals and digest by its own."""
     full = window("sua")
-    shorter = resized(full, 3, Size(tokens=4, chars=16, digest="x"))
+    shorter = resize(full, 3, Size(tokens=4, chars=16, digest="x"))
     assert (3, 24) == (shorter.count, shorter.tokens)
     assert [(3, 4, 16)] == [(ref.number, ref.size.tokens, ref.size.chars) for ref in refs(shorter)[2:]]
     assert full.digest != shorter.digest
-    assert full.digest == resized(shorter, 3, Size(tokens=10, digest="3")).digest
+    assert full.digest == resize(shorter, 3, Size(tokens=10, digest="3")).digest
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from refold.reducers.window import (
     append,
     insert,
     numbers,
-    quoted,
+    quoted_refs,
     refs,
     refs_within,
-    resized,
+    resize,
     without,
 )
 
@@ -71,7 +71,7 @@ def applied(scene: Scene, plan: Plan | None, number: int) -> Window:
         after = _shortened(after, shorter)
     if plan.gap is None:
         return after
-    made = _made(number, Role.USER, plan.gap, quoted(scene.window, plan.gap.sources))
+    made = _made(number, Role.USER, plan.gap, quoted_refs(scene.window, plan.gap.sources))
     return insert(after, made, plan.gap.after)
 
 
@@ -90,7 +90,7 @@ def _shortened(window: Window, shorter: Shortening) -> Window:
     tokens = -(-(chars + reasoning + ref.size.arguments) // 4)
     digest = f"{ref.size.digest}{chars:x}"
     size = replace(ref.size, tokens=tokens, chars=chars, digest=digest, reasoning=reasoning)
-    return resized(window, ref.number, size, shown)
+    return resize(window, ref.number, size, shown)
 
 
 def _made(number: int, role: Role, gap: Gap, sources: Sequence[MessageRef]) -> MessageRef:

@@ -1,8 +1,8 @@
-"""Events to stored bytes and back. Decoding goes in two steps: the kind from the header, then its decoder.
+"""Encode events to stored bytes and decode them: first the kind from the header, then that kind's decoder.
 
-An unknown fact or decision, or an unknown field, stops the reader: the log was written by a newer refold.
-An unknown annotation is kept as bytes and skipped. What defaults cannot bridge between versions is
-converted on read by an upcaster; a log is never rewritten.
+An unknown fact, decision or field stops the reader: a newer refold wrote the log. An unknown annotation is
+kept as bytes and skipped. If defaults cannot bridge two versions, an upcaster converts on read; a log is
+never rewritten.
 """
 
 import hashlib
@@ -21,12 +21,13 @@ from refold.reducers.vocabulary import MOST_DIGITS
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
-# By kind: an old body, as plain JSON values, to today's. Tried only where today's decoder refuses the body.
+# By kind: functions from an old body, as plain JSON values, to the current form. Tried only if the current
+# decoder refuses the body.
 UPCASTERS: Mapping[str, Upcaster] = MappingProxyType({})
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """An event as bytes: JSON text of its body, and of its content where it has one."""
+    """An event as bytes: JSON text of its body, and of its content if it has one."""
 
     kind: str
     body: bytes
@@ -48,10 +49,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class _Decoders(dict[str, Callable[[bytes], Any]]):
-    """A decoder for each kind, made when it is first asked for: few logs hold all kinds.
-
-    Raises `KeyError` for any other.
-    """
+    """Decoders by kind, created on first use: few logs have all kinds. Raises `KeyError` for other kinds."""
 
     def __init__(self, types: Mapping[str, Any]) -> None:
         super().__init__()
@@ -70,9 +68,9 @@ _HOLD_CONTENT = frozenset(CONTENTS)
 
 
 def encode(event: ev.Event) -> Encoded:
-    """The event as its kind, body and content. Equal events have equal bytes."""
+    """Encode an event as kind, body and content. Equal events have equal bytes."""
     kind = _NAMES.get(type(event)) or ev.kind_of(event)
-    said: Any = event  # most decisions have no content at all
+    said: Any = event  # most decisions have no field `content`
     if kind not in _HOLD_CONTENT or said.content is None:
         return Encoded(kind, _ENCODER.encode(event), None)
     bare = msgspec.structs.replace(event, content=None)
@@ -88,16 +86,15 @@ def decode(
     seq: int = 0,
     upcasters: Mapping[str, Upcaster] = UPCASTERS,
 ) -> ev.Event:
-    """The event of these bytes; `run` and `seq` only tell where it stood.
+    """Decode an event; `run` and `seq` are used in errors only.
 
-    Raises `NewerLog` for a kind, a field or a format that this version does not know, `UnreleasedLog` for a
-    log without a format, `DamagedLog` for what is no JSON, has a wrong type, lacks a field, or holds a number
-    of more than `MOST_DIGITS` digits.
+    Raises:
+        NewerLog: A kind, field or format is unknown to this version.
+        UnreleasedLog: The log has no format.
+        DamagedLog: Not JSON, a wrong type, a missing field, or a number of more than `MOST_DIGITS` digits.
     """
     if len(body) > MOST_DIGITS and _many_digits(body) and _longest_number(body) > MOST_DIGITS:
-        raise DamagedLog(
-            run, seq, f"the body of {_cut(kind)} holds a number of more than {MOST_DIGITS} digits"
-        )
+        raise DamagedLog(run, seq, f"the body of {_cut(kind)} has a number of more than {MOST_DIGITS} digits")
     try:
         read = _BODIES[kind]
     except KeyError:
@@ -106,20 +103,20 @@ def decode(
         event: ev.Event = read(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         event = _upcast(kind, body, run, seq, upcasters, error)
-    # Most decisions have no content at all, and asking an object for what it lacks is slow.
+    # Most decisions have no field `content`, and a failed attribute lookup is slow.
     read_as: Any = event
     if kind in _HOLD_CONTENT and (
         read_as.content is not None or (kind == _LATE_RESULT and read_as.fact.content is not None)
     ):
         raise DamagedLog(run, seq, f"the body of {kind} holds content")
     if content is not None:
-        # It is not anybody's yet, and a copy would cost as much as reading its words.
+        # The event is not shared yet, and a copy would cost as much as decoding the content.
         msgspec.structs.force_setattr(event, "content", _said(kind, event, content, run, seq))
     return event
 
 
 def _said(kind: str, event: ev.Event, content: bytes, run: str, seq: int) -> ev.Content:
-    if kind == _LATE_RESULT:  # contents have no kind of their own: this one is read as the fact's
+    if kind == _LATE_RESULT:  # contents have no kind: this one is decoded as the fact's
         assert isinstance(event, ev.LateResult)
         return _said(ev.kind_of(event.fact), event.fact, content, run, seq)
     if kind not in _HOLD_CONTENT:
@@ -130,11 +127,11 @@ def _said(kind: str, event: ev.Event, content: bytes, run: str, seq: int) -> ev.
         raise _refused(f"content of {kind}", run, seq, error) from error
     fits = _FITS.get(kind)
     if fits is not None and not fits(event, said):
-        raise DamagedLog(run, seq, f"the content of {kind} is not that of its body: other things are in it")
+        raise DamagedLog(run, seq, f"the content of {kind} does not match its body")
     return said
 
 
-# Whether body and content speak of as many messages, calls, or words.
+# Whether body and content have the same number of messages, calls or texts.
 _FITS: Mapping[str, Callable[[Any, Any], bool]] = {
     ev.kind_of(ev.ModelResponded): lambda event, answer: len(event.calls) == len(answer.arguments),
     ev.kind_of(ev.ApprovalAnswered): lambda event, said: (
@@ -150,55 +147,47 @@ _FITS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def digest(salt: bytes, content: bytes) -> str:
-    """Hex SHA-256 of salt and content: tells texts apart, and tells nothing once the salt is gone.
+    """Return hex SHA-256 of salt and content. It reveals nothing once the salt is deleted.
 
-    The salt is framed by its length in decimal and a colon; the chain of a store uses the same digest.
+    The salt is preceded by its length in decimal and a colon. A store's hash chain uses the same digest.
     """
     return hashlib.sha256(b"%d:%b%b" % (len(salt), salt, content)).hexdigest()
 
 
 def digest_of(salt: bytes, said: ev.Content | Message) -> str:
-    """Hex SHA-256 of salt and encoding of what was said: of a content the digest that the store's chain
-    has.
-    """
+    """Return hex SHA-256 of salt and encoded content, as in the store's hash chain."""
     return digest(salt, _ENCODER.encode(said))
 
 
 def digest_named(words: str, named: tuple[str, ...]) -> str:
-    """Hex digest of a message: of its words, by their digest, and of what it shows of its event's body.
-
-    Without that the words' own.
-    """
+    """Return the hex digest of a message: of its text's digest and the body's ids and names, if any."""
     return hashlib.sha256(_ENCODER.encode((words, *named))).hexdigest() if named else words
 
 
-# Few bodies are long enough to be searched at all, and digits may stand in a name, too: then numbers are
-# measured.
+# Few bodies are long enough to search. Digits may also be part of a text, so numbers are then measured.
 _DIGITS = re.compile(rb"[0-9]{%d}" % (MOST_DIGITS + 1))
-# To search a body takes several times as long as to read it. So few bytes of it tell mostly: of more than 300
-# digits in a row every 30th is a digit, too, ten times in a row.
+# A search takes several times as long as decoding, so only samples are tested first: more than 300 digits in
+# a row give ten digits in a row among every 30th byte.
 _STEP, _IN_STEPS = MOST_DIGITS // 10, b"0" * 10
 _DIGITS_ALIKE = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))
 
 
 def _many_digits(body: bytes) -> bool:
-    """Whether so many digits stand in a row that they may be a number that is too long."""
-    # Not `in`: it tries its left side as a number first, which takes longer than all the rest.
+    """Return whether enough digits in a row occur that a number may be too long."""
+    # Not `in`: it first tries its left side as a number, which takes longer than the rest.
     steps = body[::_STEP].translate(_DIGITS_ALIKE).find(_IN_STEPS)
     return steps >= 0 and _DIGITS.search(body) is not None
 
 
 def _longest_number(text: bytes) -> int:
-    """How many characters the longest whole number in a JSON text has; of what cannot be read, as far as it
-    can.
-    """
+    """Return the length of the longest integer in a JSON text; in unreadable text, of the readable part."""
     found = [0]
     try:
         json.loads(text, parse_int=lambda digits: found.append(len(digits.lstrip("-"))))
     except RecursionError:
         return MOST_DIGITS + 1
     except ValueError:
-        pass  # the decoder will say what it is
+        pass  # the decoder reports the error
     return max(found)
 
 
@@ -213,7 +202,7 @@ def _unknown(kind: str, body: bytes, run: str, seq: int) -> ev.Event:
     try:
         raw: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise DamagedLog(run, seq, f"the body of {_cut(kind)} is no JSON text") from error
+        raise DamagedLog(run, seq, f"the body of {_cut(kind)} is not JSON") from error
     fields = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
     if fields.get("annotation") == kind and type(fields.get("at")) is int:
         return ev.UnknownAnnotation(at=fields["at"], of=kind, body=body)
@@ -240,8 +229,7 @@ def _refused(what: str, run: str, seq: int, error: Exception) -> DamagedLog | Ne
         return NewerLog(run, seq, f"{what}: its format is not known")
     if said.endswith(("`$.kind`", "`$.annotation`")):
         return DamagedLog(run, seq, f"{what} is tagged as another kind: {shown}")
-    # An unknown word of a closed vocabulary is a later version's, too: what was damaged, the chain tells
-    # first.
+    # An unknown value of a closed vocabulary comes from a later version; the hash chain detects damage first.
     if said.startswith(("Object contains unknown field", "Invalid enum value", "Invalid value")):
         return NewerLog(run, seq, f"{what}: {shown}")
     return DamagedLog(run, seq, f"{what} cannot be read: {shown}")

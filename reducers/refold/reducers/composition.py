@@ -1,8 +1,8 @@
-"""Facts made from what the world said.
+"""Facts made from responses, results and input.
 
-Pure: the instant, the salt and the ids come from the caller. Text is cleaned of lone surrogates before it
-becomes an event, and of secrets: what people say here, by the caller's `redactor`; what models and tools say
-is handed in without them, for it is streamed and hashed before it gets here.
+Pure: the instant, the salt and the ids come from the caller. Texts are cleaned of lone surrogates, and of
+secrets: user input by the caller's `redactor` here; texts of models and tools before they get here, because
+they are streamed and hashed first.
 """
 
 import hashlib
@@ -31,19 +31,19 @@ AnyFact = TypeVar("AnyFact", bound=events.Fact | events.Annotation)
 
 
 def told(fact: AnyFact, content: events.Content, salt: bytes, policy: Policy, **more: Any) -> AnyFact:
-    """The fact with its content and what `more` is known of it, and in its body the sizes, as the policy in
-    force measures them.
-    """
+    """Return the fact with its content and the fields `more`, and with sizes as the policy measures them."""
     return sized(replace(fact, content=content, **more), policy, salt)
 
 
 def started(
     fact: events.RunStarted, messages: Sequence[Message], salt: bytes, redactor: Redactor = PLAIN
 ) -> events.RunStarted:
-    """`run_started` with its messages, in order: system prompt, earlier messages, the task.
+    """Return `run_started` with its messages, in order: system prompt, earlier messages, the task.
 
-    Calls in earlier messages get ids of their own (`e1`, `e2`, …), which no call of the run can have. Raises
-    `WrongUse` where a result follows no call, or a call has no result.
+    Calls in earlier messages get ids of their own (`e1`, `e2`, …), which no call of the run can have.
+
+    Raises:
+        WrongUse: A result follows no call, or a call has no result.
     """
     redactor = redactor.under(fact.policy.redact)
     said = earlier(messages, "e", redactor)
@@ -57,9 +57,10 @@ def started(
 
 
 def earlier(messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN) -> tuple[Message, ...]:
-    """Messages that no answer of this run made, with ids of their own for their calls.
+    """Return messages that are not responses of this run, with new ids for their calls.
 
-    Raises `WrongUse` where a result follows no call, or a call has no result.
+    Raises:
+        WrongUse: A result follows no call, or a call has no result.
     """
     cleaned = tuple(_cleaned(message, redactor) for message in messages)
     units(cleaned)
@@ -67,7 +68,7 @@ def earlier(messages: Sequence[Message], prefix: str, redactor: Redactor = PLAIN
 
 
 def offered(tool: events.Manifest, redactor: Redactor) -> events.Manifest:
-    """A tool as it is recorded, and so offered: a default value in its schema may be a secret."""
+    """Return a tool as recorded and offered: a default value in its schema may be a secret."""
     return replace(tool, description=redactor.text(tool.description), schema=redactor.json(tool.schema))
 
 
@@ -78,7 +79,7 @@ def responded(
     calls: Sequence[ReplyCall],
     salt: bytes,
 ) -> events.ModelResponded:
-    """`model_responded` with the answer; each call gets an id that is unique in the run (`c1`, `c2`, …)."""
+    """Return `model_responded` with the response; each call gets an id unique in the run (`c1`, `c2`, …)."""
     made = [clean_fields(call) for call in calls]
     listed = [
         events.Call(id=f"c{number}", name=call.name, provider_id=call.provider_id)
@@ -91,10 +92,9 @@ def responded(
 def failed(
     fact: events.ModelFailed, message: str, partial_text: str, salt: bytes, policy: Policy | None = None
 ) -> events.ModelFailed:
-    """`model_failed` with what the provider said, and what had arrived. A wait that is asked for has its
-    bounds.
+    """Return `model_failed` with the provider's message and the partial text; the wait is bounded.
 
-    The policy's own patterns say what else means that the context was too long, or one message.
+    The policy's patterns add messages that mean that the context, or one message, was too long.
     """
     content = clean_fields(events.Failure(message=message, partial_text=partial_text))
     wait = None if fact.retry_after is None else min(max(0, fact.retry_after), _LONGEST_WAIT)
@@ -109,20 +109,17 @@ def failed(
 def summarised(
     state: RunState, fact: events.SummaryReturned, text: str, salt: bytes
 ) -> events.SummaryReturned:
-    """`summary_returned` with the text that the model wrote; its sizes are those of the message that it
-    becomes.
-    """
+    """Return `summary_returned` with the model's text; its sizes are those of the resulting message."""
     return told(clean_fields(fact), events.Summary(text=clean(text)), salt, state.policy)
 
 
 def returned(
     state: RunState, fact: events.ToolReturned, output: str, tool: str, sha256: str | None, salt: bytes
 ) -> events.ToolReturned:
-    """`tool_returned` with the output after the policy's cap; with the output as it is if the fact has its
-    bytes.
+    """Return `tool_returned` with the output after the policy's cap; uncut if the fact has its bytes.
 
-    Of an output that was not cut, bytes and digest are those of what is recorded; `sha256` "" stays, None is
-    that of `output`.
+    For an output that was not cut, bytes and digest are those of the recorded text. `sha256` "" stays; None
+    means the digest of `output`.
     """
     policy = state.policy
     text = clean(output)
@@ -143,7 +140,7 @@ def returned(
 def received(
     state: RunState, fact: events.InputReceived, text: str, salt: bytes, redactor: Redactor = PLAIN
 ) -> events.InputReceived:
-    """`input_received` with a person's message."""
+    """Return `input_received` with a user's message."""
     said = events.Input(text=redactor.text(text))
     return told(fact, said, salt, state.policy, by=label(redactor.text(fact.by)))
 
@@ -151,7 +148,7 @@ def received(
 def cancelled(
     fact: events.CancelRequested, reason: str, redactor: Redactor = PLAIN
 ) -> events.CancelRequested:
-    """`cancel_requested` with the reason that was given."""
+    """Return `cancel_requested` with the reason."""
     by = label(redactor.text(fact.by))
     return replace(fact, by=by, content=events.Reason(reason=redactor.text(reason)))
 
@@ -159,9 +156,10 @@ def cancelled(
 def resolved(
     state: RunState, fact: events.DoubtResolved, note: str, redactor: Redactor = PLAIN
 ) -> events.DoubtResolved:
-    """`doubt_resolved` with what somebody found out, and their note.
+    """Return `doubt_resolved` with the outcome and a note.
 
-    Raises `WrongUse` for a call that is not in doubt, naming those that are.
+    Raises:
+        WrongUse: The call is not in doubt; the error lists the calls that are.
     """
     doubted = [call.id for call in underway(state) if may_be_said(call, fact.doubt)]
     if fact.call not in doubted:
@@ -173,7 +171,7 @@ def resolved(
 
 
 def said_error(state: RunState, error: ToolError, values: dict[str, str | int]) -> str:
-    """What the model is told as the result of a call that went wrong; begins with the error's class."""
+    """Return the text that the model gets for a failed call; it begins with the error's class."""
     return render(text_of(state.policy, str(error)), values)
 
 
@@ -226,11 +224,12 @@ def approved(
     salt: bytes,
     redactor: Redactor = PLAIN,
 ) -> ev.ApprovalAnswered:
-    """`approval_answered` with a person's answers, by call id; an edited call has its new `arguments`, JSON
-    text.
+    """Return `approval_answered` with an approver's answers by call id; `arguments` are JSON texts of edits.
 
-    The calls that it says nothing about are asked about again. Raises `WrongUse` for a call that nobody is
-    asked about, and for new arguments that are no JSON object, or belong to a call that is not edited.
+    Calls without an answer are asked about again.
+
+    Raises:
+        WrongUse: A call does not wait for approval, or new arguments are not a JSON object or have no edit.
     """
     asked = state.approval.event.calls if state.approval else ()
     _refuse_unasked(asked, answers)
@@ -276,11 +275,13 @@ def _refuse_message(state: RunState) -> None:
 def forked(
     state: RunState, fact: ev.RunForked, text: str, salt: bytes, redactor: Redactor = PLAIN
 ) -> ev.RunForked:
-    """`run_forked` at this state of the parent, with the message that joins it, if `text` is one.
+    """Return `run_forked` at this state of the parent, with a message if `text` is not empty.
 
-    Calls under way that cannot simply be run again are in doubt, but for those that `results` names. A
-    request under way is made anew where the fork changes what it asks. Raises `WrongUse` for a result of a
-    call that is not under way, and for a message where calls are.
+    Calls in progress that cannot simply run again are in doubt, except those in `results`. An open request is
+    made again if the fork changes it.
+
+    Raises:
+        WrongUse: A result is for a call that is not in progress, or a message would come before results.
     """
     redactor = redactor.under((fact.policy or state.policy).redact)
     tools = None if fact.tools is None else tuple(offered(tool, redactor) for tool in fact.tools)
@@ -306,7 +307,7 @@ def forked(
 
 
 def _refuse_refusals(state: RunState) -> None:
-    # What the model was told of it stands in the result, which the fork would never get.
+    # The text sent to the model is in the result, which the fork would never get.
     refused = (
         [call.id for call in state.batch.calls if call.refused and not call.result] if state.batch else []
     )
@@ -330,10 +331,12 @@ def _refuse_results(state: RunState, results: tuple[str, ...]) -> None:
 def observed(
     state: RunState, fact: ev.ContextObserved, messages: Sequence[Message], salt: bytes
 ) -> ev.ContextObserved:
-    """`context_observed` with the messages that join, in order; `fact` says where, and what stayed.
+    """Return `context_observed` with the added messages, in order; `fact` has their places and what stayed.
 
-    Calls in them get ids of their own (`o17.1`, … for event 17), which no other call of the run has. Raises
-    `WrongUse` where a result follows no call of these messages, or a call has no result.
+    Their calls get ids of their own (`o17.1`, … for event 17), which no other call of the run has.
+
+    Raises:
+        WrongUse: A result follows no call of these messages, or a call has no result.
     """
     said = earlier(messages, f"o{state.seq + 1}.")
     return told(fact, ev.Opening(messages=said), salt, state.policy)

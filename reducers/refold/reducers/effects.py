@@ -1,7 +1,7 @@
-"""What must happen next in the world. Read off the state, never stored.
+"""The effects that must happen next, computed from the state and never stored.
 
-An effect is pending exactly while the log holds its decision and not yet its fact. Effects are values: an
-engine starts those that it has no handle for, and lets go of a handle whose effect is gone.
+An effect is pending exactly while the log has its decision but not its fact. Effects are values: an engine
+starts those that it has no handle for, and drops a handle whose effect is gone.
 """
 
 import hashlib
@@ -14,18 +14,17 @@ from refold.reducers.state import Batch, RunState
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, tag="call_model"):
-    """Ask the model what was decided at event `seq`, until the instant `until`: see `pending.asked_of`."""
+    """Send the request decided at event `seq`, until the instant `until`: see `pending.asked_of`."""
 
     seq: int
     until: int | None = None
 
 
 class _OfCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What an effect of a call needs, dispatched at event `seq`; what else is known of it, the open batch
-    has.
+    """An effect of a call that was dispatched at event `seq`. The open batch has the call's other data.
 
-    `run` is the run that began it: in a fork the parent, where it was under way at the cut. `until` is the
-    instant at which its time is over.
+    `run` is the run that started the call: in a fork the parent, if it was in progress at the cut. `until` is
+    the deadline as an instant.
     """
 
     seq: int
@@ -45,22 +44,22 @@ class RunTool(_OfCall, frozen=True, kw_only=True, tag="run_tool"):
 
 
 class Reconcile(_OfCall, frozen=True, kw_only=True, tag="reconcile"):
-    """Ask the tool what became of a call in doubt.
+    """Ask the tool for the outcome of a call in doubt.
 
-    It stays pending until the call's result is there: also once the tool has said that it happened.
+    It stays pending until the call has a result, even if the tool confirms that the call ran.
     """
 
 
 class WaitUntil(msgspec.Struct, frozen=True, kw_only=True, tag="wait_until"):
-    """Read the clock at the instant `at`: a back-off, or a time limit's deadline."""
+    """Read the clock at the instant `at`: a back-off or the deadline of a time limit."""
 
     at: int
 
 
 class Settle(msgspec.Struct, frozen=True, kw_only=True, tag="settle"):
-    """Bring what is in flight to an end: the request (`call` None) or a call made at event `seq`.
+    """End what is in flight: the request (`call` None) or a call started at event `seq`.
 
-    Whoever has a handle cuts it off; for a call that nobody holds, `doubts.unseen` has the honest result.
+    An engine with a handle cancels it; for a call without one, `pending.unseen` gives the result.
     """
 
     seq: int
@@ -71,7 +70,7 @@ Effect = CallModel | RunTool | Reconcile | WaitUntil | Settle
 
 
 def next_effects(state: RunState) -> tuple[Effect, ...]:
-    """Everything that is pending. Empty: the run has ended, or nothing is to be done until a person acts."""
+    """Return all pending effects. Empty: the run has ended, or an operator must act."""
     if state.ended or state.seq == 0:
         return ()
     if state.stopping is not None:
@@ -80,7 +79,7 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
     asks = state.request or state.summary
     if asks is not None:
         effects.append(CallModel(seq=asks.seq, until=asks.until))
-    # What was found out about one call while a person is asked waits until all is, and the run goes on.
+    # While an operator is asked, calls that are resolved wait until all are, and the run continues.
     if state.batch is not None and state.asked_at is None:
         _run(state, state.batch, effects)
     effects += [WaitUntil(at=instant) for instant in _instants(state) if instant is not None]
@@ -88,7 +87,7 @@ def next_effects(state: RunState) -> tuple[Effect, ...]:
 
 
 def _instants(state: RunState) -> tuple[int | None, ...]:
-    """Return when an approval, a back-off and the time of something end, None for each that does not."""
+    """Return the deadlines of an approval, a back-off and a time limit, None for each that does not apply."""
     return (
         state.approval.until if state.approval else None,
         state.backoff.until if state.backoff else None,
@@ -97,21 +96,21 @@ def _instants(state: RunState) -> tuple[int | None, ...]:
 
 
 def doubtful(state: RunState) -> tuple[str, ...]:
-    """The calls that were started, have no result, and must not be started a second time.
+    """Return the calls that were started, have no result, and must not be started again.
 
-    What an engine finds so when it takes a run up again is in doubt.
+    When an engine resumes a run, these calls are in doubt.
     """
     if state.unattended or state.asked_at is not None:
-        return ()  # nothing was begun since the last time that somebody looked, or no call runs: a person is asked
+        return ()  # no effect started since the last resumption, or the run waits for an operator and no call runs
     replays = {tool.name: tool.replay for tool in state.setup.tools}
     started = (call for call in underway(state) if not call.in_doubt)
     return tuple(call.id for call in started if not repeatable(replays.get(call.name)))
 
 
 def idempotency_key(run: str, call: str) -> str:
-    """A key for everything that a call of `run` does: equal for every attempt at it, and for no other call.
+    """Return the key for every attempt at a call of `run`, different from that of any other call.
 
-    What was begun before a fork has the parent's key in the fork too: to run it again repeats nothing.
+    A call in progress at a fork keeps the parent's key, so that running it again repeats nothing.
     """
     return hashlib.sha256(f"{run}|{call}".encode()).hexdigest()[:32]
 

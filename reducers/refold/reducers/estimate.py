@@ -1,13 +1,11 @@
 """Estimates of tokens, by named estimators or by tokenizers.
 
-What a tokenizer says follows from its table, which never changes under its name. So tokens that were recorded
-need no tokenizer any more: a fold adds them up. Only who weighs a text anew, to decide or to audit a
-decision, has to have it.
+A tokenizer's result depends only on its table, which never changes under its name. So recorded token counts
+need no tokenizer: a fold adds them up. Only measuring a text again, for a new decision or an audit, needs it.
 
-An estimator is pure and recorded in the policy by its name. It weighs one message by its texts; of a list it
-adds up parts, which follow from sizes alone, so that a window knows its weight without reading a text again.
-Those that weigh a text by a tokenizer raise `MissingTokenizer` where it is not installed; what follows from
-sizes they always know.
+An estimator is pure, and the policy records it by name. It measures one message by its texts. For a list it
+adds parts that depend on sizes alone, so a window knows its size without reading texts. Tokenizer estimators
+raise `MissingTokenizer` for texts if the tokenizer is not installed; estimates from sizes never need it.
 """
 
 import re
@@ -25,11 +23,11 @@ from refold.reducers.vocabulary import Role
 
 WAY_OUT = "pip install 'refold[tokens]'"
 KIND = "bpe:"
-"""What the name of an estimator or codec that is a tokenizer begins with."""
+"""The prefix of estimators and codecs that are tokenizers."""
 
 
 class MissingTokenizer(CannotJudge):
-    """A text is to be weighed by a tokenizer that is not installed here."""
+    """A text must be measured by a tokenizer that is not installed."""
 
     def __init__(self, estimator: str) -> None:
         super().__init__(estimator)
@@ -47,25 +45,22 @@ class _Tokenizer(Protocol):
 
 
 def count(estimator: str, text: str) -> int:
-    """Tokens of a text by an estimator `bpe:…`; what looks like a special token of the table's is text like
-    any other.
+    """Count the tokens of a text with an estimator `bpe:…`. Special tokens count as plain text.
 
-    The time grows with the length of the text, whatever it says. Raises `MissingTokenizer`.
+    The time is linear in the length of the text. Raises `MissingTokenizer`.
     """
     return len(encode(estimator, text))
 
 
 def encode(estimator: str, text: str) -> list[int]:
-    """The tokens of a text, in order. Joined, their bytes are those of the text. Raises
-    `MissingTokenizer`.
-    """
+    """Return the tokens of a text in order; their joined bytes are the text's. Raises `MissingTokenizer`."""
     return _tokenizer(estimator).encode_ordinary(text) if text else []
 
 
 def characters(estimator: str, tokens: list[int]) -> int:
-    """The number of characters that lie whole within these tokens, which follow each other in a text.
+    """Return the number of complete characters in consecutive tokens of a text.
 
-    A token may begin or end inside a character. Such a character does not count. Raises `MissingTokenizer`.
+    A token may begin or end inside a character; that character does not count. Raises `MissingTokenizer`.
     """
     return len(_tokenizer(estimator).decode_bytes(tokens).decode(errors="ignore")) if tokens else 0
 
@@ -80,52 +75,51 @@ def _tokenizer(estimator: str) -> _Tokenizer:
 
 
 LONGEST = 1 << 24
-"""Characters: no text of a model is longer, and a forged log must not make us build what it only claims."""
+"""The maximum characters of a text: no model writes more, and a forged size must not allocate more."""
 
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 Calls = Sequence[tuple[str, str]]
-"""Of each call of a message the tool's name, and the arguments as JSON text."""
+"""For each call of a message, the tool's name and the arguments as JSON text."""
 
 
 class Estimator(ABC):
-    """How tokens are estimated: of one message, of a list by its parts, of an offered tool.
+    """A method to estimate the tokens of a message, a list of messages, or an offered tool.
 
-    Unless an estimator says otherwise a list is the sum of its messages, and a tool a quarter of its
-    characters.
+    By default a list is the sum of its messages, and a tool a quarter of its characters.
     """
 
     @abstractmethod
     def weigh(self, text: str, reasoning: str, calls: Calls) -> int:
-        """Tokens of one message, by what it says."""
+        """Return the tokens of one message."""
 
     def weigh_all(self, messages: Sequence[tuple[Role, Size]]) -> int:
-        """Tokens of a list of messages."""
+        """Return the tokens of a list of messages."""
         return self.total(sum([self.part(role, size) for role, size in messages]), len(messages))
 
     def part(self, role: Role, size: Size) -> int:  # noqa: ARG002
-        """What a message adds to the sum of a list."""
+        """Return the part of a message in the sum of a list."""
         return size.tokens
 
     def total(self, parts: int, count: int) -> int:  # noqa: ARG002 (some join their messages by something)
-        """Tokens of a list of `count` messages whose parts sum up to `parts`."""
+        """Return the tokens of a list of `count` messages whose parts add up to `parts`."""
         return parts
 
     def tool(self, name: str, description: str, schema: str) -> int:
-        """Tokens of an offered tool; `schema` is JSON text."""
+        """Return the tokens of an offered tool; `schema` is JSON text."""
         return _up(len(name) + len(description) + len(schema), 4)
 
     def shortened(self, whole: Size, chars: int, reasoning: int) -> int:
-        """Tokens of a message of that size when so many characters of its text and reasoning are shown.
+        """Return the tokens of a message after a cut to these characters of text and reasoning.
 
-        What its calls weigh stays.
+        The calls' tokens stay.
         """
         beside = whole.tokens - self._unread(whole.chars, whole.reasoning)
         return max(0, beside + self._unread(chars, reasoning))
 
     def quoting(self, frame: Sequence[str], chars: int, sources: Sequence[Size]) -> int:  # noqa: ARG002
-        """Tokens of a message in which so many characters, of messages of these sizes, stand between the
-        texts of `frame`.
+        """Return the tokens of a message with `chars` characters quoted from `sources` between the texts of
+        `frame`.
         """
         return self._unread(sum(map(len, frame)) + chars, 0)
 
@@ -202,12 +196,11 @@ class _Bytes4(Estimator):
 
 
 class _Bpe(Estimator):
-    """What a tokenizer says of text, reasoning, call names and argument texts, each by itself; of a tool
+    """A tokenizer's count of text, reasoning, call names and argument texts separately, and of tools
     likewise.
 
-    A message that is shown shorter, or quoted, was counted whole, and no words of it are read again: it keeps
-    its tokens in proportion to the characters that stay, rounded up. The names of calls, which no size
-    counts, shrink with it.
+    A shortened or quoted message is not read again: it keeps its tokens in proportion to its remaining
+    characters, rounded up. Call names, which no size counts, shrink with it.
     """
 
     def __init__(self, name: str) -> None:
@@ -248,9 +241,7 @@ def _up(count: int, each: int) -> int:
 
 
 def _share(sizes: Sequence[Size], chars: int) -> int:
-    """So many characters at the tokens that those of these messages weigh; where they have none, a token
-    each.
-    """
+    """Return the tokens of `chars` characters at the ratio of these messages, one each without a ratio."""
     whole = sum([size.chars + size.reasoning + size.arguments for size in sizes])
     tokens = _up(chars * sum([size.tokens for size in sizes]), whole) if whole else chars
     return max(0, min(tokens, LONGEST))

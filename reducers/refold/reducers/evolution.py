@@ -1,9 +1,9 @@
-"""Evolution: what an event does to a state, what a run was started with, and digests of a state.
+"""Evolution: how an event changes a state, the setup that a run started with, and digests of a state.
 
-An event that the state has no place for raises
-`UnexpectedEvent`: a fact that nothing asked for, a decision after the end, a second result of a call.
+An event that does not fit the state raises `UnexpectedEvent`: a fact that nothing waits for, a decision after
+the end, a second result of a call.
 
-It decides what limits a run, so it is read from the log each time, and never from a cache beside it.
+The setup determines the run's limits, so it is read from the log each time, never from a cache.
 """
 
 import hashlib
@@ -20,31 +20,39 @@ from refold.reducers.guards.duty import shown, watches
 from refold.reducers.meanings import MEANINGS
 from refold.reducers.meanings.facts import amended_setup, forked_setup, started_setup
 from refold.reducers.state import NEW, RunState, Setup, Watch
-from refold.reducers.window import bound
+from refold.reducers.window import digest_references
 
 _OPENINGS: frozenset[type[ev.Event]] = frozenset({ev.RunStarted, ev.RunForked})
-_PUTS_ON_DUTY: frozenset[type[ev.Event]] = _OPENINGS | {ev.PolicyAmended}
+_SETS_GUARDS: frozenset[type[ev.Event]] = _OPENINGS | {ev.PolicyAmended}
 
 
 def evolve(state: RunState, event: ev.Event, registry: Registry = BUILTIN) -> RunState:
-    """The state after `event`. Pure; `registry` names the guards that can be put on duty.
+    """Return the state after `event`. Pure.
 
-    Raises `UnexpectedEvent` or `IllegalMove` for an event that cannot stand here. An annotation moves the
-    place in the log (`seq`, `at`) and nothing else.
+    An annotation changes only `seq` and `at`.
+
+    Args:
+        state: The state before the event.
+        event: The next event of the log.
+        registry: The installed guards.
+
+    Raises:
+        UnexpectedEvent: The event does not fit the state.
+        IllegalMove: The machine has no such move.
     """
     kind = type(event)
     meaning = MEANINGS.get(kind)
     if state.seq == 0 and kind not in _OPENINGS:
         raise UnexpectedEvent(ev.kind_of(event), "a log begins with run_started or run_forked")
     if meaning is None:
-        return _annotated(state, event)
+        return _add_annotation(state, event)
     if state.agent_state.terminal:
         raise UnexpectedEvent(ev.kind_of(event), f"the run has ended ({state.agent_state})")
     at = event.at if isinstance(event, ev.Fact) else state.at
     if at < state.at:
         raise UnexpectedEvent(ev.kind_of(event), f"its time is {state.at - at} ns before the last event's")
     after = meaning(replace(state, seq=state.seq + 1, at=at, fact_at=at), event)
-    if kind in _PUTS_ON_DUTY:
+    if kind in _SETS_GUARDS:
         versions: dict[str, int] = getattr(event, "guards", {})
         after = replace(after, guards=watches(after.policy, registry, after.guards, versions))
     guards = after.guards
@@ -52,7 +60,7 @@ def evolve(state: RunState, event: ev.Event, registry: Registry = BUILTIN) -> Ru
     return after if seen is guards else replace(after, guards=seen)
 
 
-def _annotated(state: RunState, event: ev.Event) -> RunState:
+def _add_annotation(state: RunState, event: ev.Event) -> RunState:
     assert isinstance(event, ev.Annotation)
     return replace(state, seq=state.seq + 1, at=max(state.at, event.at))
 
@@ -61,14 +69,17 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def encode_value(value: Any) -> bytes:
-    """The one JSON text of a state or a part of it: equal values, equal bytes, in every process."""
+    """Return the JSON text of a state or a part of it: equal values give equal bytes in every process."""
     return _ENCODER.encode(value)
 
 
 def state_digest(state: RunState) -> ev.StateDigested:
-    """A digest of the state without its guards, and one for each guard: a missing guard spoils only its own.
+    """Return a digest of the state without its guards, and one for each guard.
 
-    Raises `NewerLog` for a run under rules that this version does not have.
+    A missing guard affects only its own digest.
+
+    Raises:
+        NewerLog: The run uses decision rules that this version does not have.
     """
     projection = _PROJECTIONS.get(state.setup.rules)
     if projection is None:
@@ -79,10 +90,10 @@ def state_digest(state: RunState) -> ev.StateDigested:
     )
 
 
-# What is digested under version 1 of the rules: whatever a later decision may read, named one by one. The
-# digests in a log are for ever: a field that a later version adds to the state must not change what an old
-# log digests to. What the run was started with is not in it: it stands in the log as it is. Of the window
-# there are totals and digests, so that the cost does not grow with it.
+# The fields digested under version 1 of the rules: everything that a later decision may read, by name. A
+# digest in a log must not change when a later version adds fields to the state. The setup is not included,
+# because the log has it as events. Of the window, totals and digests are included, so the cost does not grow
+# with it.
 _FIELDS_1 = (
     "seq", "at", "fact_at", "agent_state", "came_from", "messages", "spent", "lineage", "origin", "turn", "step", "model",
     "parts", "failed_at", "overflowed", "eased", "pruned_by", "deferred", "summary", "summed_up", "approval", "observed",
@@ -95,7 +106,7 @@ _OF_THE_WINDOW_1 = (
 
 def _projection_1(state: RunState) -> list[Any]:
     window = [getattr(state.window, name) for name in _OF_THE_WINDOW_1]
-    return [*(getattr(state, name) for name in _FIELDS_1), *window, bound(state.window)]
+    return [*(getattr(state, name) for name in _FIELDS_1), *window, digest_references(state.window)]
 
 
 _PROJECTIONS: Mapping[int, Callable[[RunState], list[Any]]] = {1: _projection_1}
@@ -106,13 +117,11 @@ def _sha256(value: Any) -> str:
 
 
 FOUNDING = frozenset(ev.kind_of(event) for event in (ev.RunStarted, ev.RunForked, ev.PolicyAmended))
-"""The kinds of these events: nothing else changes a `Setup`."""
+"""The kinds of events that change a `Setup`."""
 
 
-def founded(events: Iterable[ev.Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
-    """The setup after these events of a log, in order, and its guards as they would be before they saw
-    anything.
-    """
+def replay_setup(events: Iterable[ev.Event], registry: Registry = BUILTIN) -> tuple[Setup, tuple[Watch, ...]]:
+    """Return the setup after these events of a log, and its guards before they saw any event."""
     setup, guards = NEW.setup, tuple[Watch, ...]()
     for event in events:
         match event:

@@ -1,9 +1,8 @@
-"""The log as the truth: folds to a state, and snapshots of one.
+"""Folds of a log to a state, and snapshots of a state.
 
-A snapshot is a cache: nothing is proved by it, audits never read it, and whoever cannot read one folds the
-log. So anything in doubt is refused here: another version, a guard that is configured or installed otherwise,
-a state that would come back as anything else than what it was, and one that the log does not bear out. A
-snapshot is made where the log has a digest of the state, and nowhere else.
+A snapshot is a cache: it proves nothing, audits never read it, and an engine that cannot read one folds the
+log. So a snapshot is refused if its version or its guards differ, if decoding would not return the same
+state, or if the log does not confirm it. Snapshots are made only at an event with a digest of the state.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge
-from refold.reducers.evolution import evolve, founded, state_digest
+from refold.reducers.evolution import evolve, replay_setup, state_digest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
 from refold.reducers.pending import bare
@@ -25,7 +24,7 @@ from refold.reducers.window import adds_up
 
 
 def fold(events: Iterable[ev.Event], state: RunState = NEW, registry: Registry = BUILTIN) -> RunState:
-    """The state after these events. Folding a prefix and then the rest is folding the whole."""
+    """Return the state after these events. Folding a prefix and then the rest gives the same state."""
     for event in events:
         state = evolve(state, event, registry)
     return state
@@ -36,10 +35,12 @@ def advance(
     fact: ev.Fact,
     registry: Registry = BUILTIN,
 ) -> tuple[RunState, tuple[ev.Event, ...]]:
-    """The state after a fact and all that follows from it, and those events: the fact, then its decisions.
+    """Return the state after a fact and its decisions, and these events: the fact, then its decisions.
 
-    A result that nothing waits for any more becomes one `late_result`, which changes nothing. Any other fact
-    that has no place here raises `UnexpectedEvent`.
+    A result that nothing waits for becomes one `late_result`, which changes nothing.
+
+    Raises:
+        UnexpectedEvent: The state has no place for the fact.
     """
     if isinstance(fact, ev.RESULTS) and not awaited(state, fact):
         late = late_result(replace(fact, at=max(state.at, fact.at)))
@@ -53,7 +54,7 @@ def advance(
 
 
 def awaited(state: RunState, fact: ev.Result) -> bool:
-    """Whether the state waits for this very result."""
+    """Return whether the state waits for this result."""
     if state.ended or state.seq == 0:
         return False
     if isinstance(fact, ev.ToolReturned):
@@ -66,12 +67,12 @@ def awaited(state: RunState, fact: ev.Result) -> bool:
 
 
 def late_result(fact: ev.Result) -> ev.LateResult:
-    """The annotation that keeps a result for which nothing waits any more."""
+    """Return the annotation that keeps a result that nothing waits for."""
     return ev.LateResult(at=fact.at, fact=bare(fact), content=fact.content)
 
 
 class UnreadableSnapshot(CannotJudge):
-    """These bytes are no state that this version, with these guards, would have written: fold the log."""
+    """The bytes of a snapshot were not written by this version with these guards: fold the log instead."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -82,14 +83,14 @@ class UnreadableSnapshot(CannotJudge):
 
 
 class _Watch(Watch, frozen=True, kw_only=True):
-    """One whose guard and own state are JSON text still: their types are known to the registry only."""
+    """A guard whose configuration and state are still JSON text: only the registry has their types."""
 
     guard: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     own: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A state without its guards, and these beside it."""
+    """A state without its guards, and the guards separately."""
 
     state: RunState
     guards: tuple[_Watch, ...]
@@ -97,15 +98,14 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _DECODER = msgspec.json.Decoder(_Snapshot)
-# msgspec's own; numbers of more than 64 bits; text that is no UTF-8; a depth of nesting that no state has.
+# msgspec's errors; numbers above 64 bits; text that is not UTF-8; deeper nesting than any state has.
 _REFUSED = (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 def encode_snapshot(state: RunState) -> bytes | None:
-    """The state as JSON text; None if `decode` would not give an equal one: then there is no snapshot to
-    write.
+    """Return the state as JSON text, or None if decoding would not return an equal state.
 
-    That is so where a guard of somebody else remembers what JSON, or the type of its `start()`, cannot say.
+    None occurs if a third-party guard stores something that JSON, or the type of its `start()`, cannot hold.
     """
     try:
         guards = tuple(map(_packed, state.guards))
@@ -115,9 +115,12 @@ def encode_snapshot(state: RunState) -> bytes | None:
 
 
 def decode_snapshot(data: bytes, registry: Registry = BUILTIN) -> RunState:
-    """The state that `encode` was given. `registry` names the guards that are installed.
+    """Return the state that was encoded. `registry` has the installed guards.
 
-    Raises `UnreadableSnapshot`. What the state says is believed, not checked: see `borne_out`.
+    The content is not checked against the log: see `snapshot_holds`.
+
+    Raises:
+        UnreadableSnapshot: Another version or other guards wrote it, or it is damaged.
     """
     try:
         kept = _DECODER.decode(data)
@@ -132,14 +135,14 @@ def decode_snapshot(data: bytes, registry: Registry = BUILTIN) -> RunState:
 def snapshot_holds(
     state: RunState, digested: ev.Event | None, founding: Iterable[ev.Event], registry: Registry = BUILTIN
 ) -> bool:
-    """Whether the log bears out the state that was kept after its event `digested`, a `state_digested`.
+    """Return whether the log confirms a state that was stored after its event `digested`, a `state_digested`.
 
-    `founding` are the events of the kinds in `FOUNDING` up to there. What the run was started with is theirs;
-    all else that decides has its digest in the log, the window by its references.
+    `founding` are the events of the kinds in `FOUNDING` up to there. They determine the setup. Everything
+    else that decisions depend on has its digest in the log, including the window's references.
     """
     if not isinstance(digested, ev.StateDigested) or state.digested != state.seq:
         return False
-    setup, guards = founded(founding, registry)
+    setup, guards = replay_setup(founding, registry)
     if state.setup != setup or list(map(_post, state.guards)) != list(map(_post, guards)):
         return False
     derived = state_digest(replace(state, seq=state.seq - 1))
@@ -147,23 +150,23 @@ def snapshot_holds(
 
 
 def snapshot_version(refold: str) -> str:
-    """What a snapshot must have been written by to be read: `refold` is the version of refold that runs.
+    """Return the version that a snapshot must have to be read; `refold` is the running version of refold.
 
-    Beside it stand the version of the decision rules, and a digest of the form of a state, so that whoever
-    works on refold itself does not read the state of yesterday.
+    It includes the version of the decision rules and a digest of the state's schema, so that developers of
+    refold do not read outdated snapshots.
     """
     return f"{RULES}-{refold}-{_form()}"
 
 
 def _post(watch: Watch) -> tuple[object, ...]:
-    """What a guard on duty is, whatever it has seen."""
+    """Return what identifies an active guard, apart from its state."""
     return watch.name, watch.kind, watch.version, watch.guard
 
 
 def _packed(watch: Watch) -> _Watch:
     guard, own = _ENCODER.encode(watch.guard), _ENCODER.encode(watch.own)
     if watch.guard is not None and _own(own, watch.guard.start()) != watch.own:
-        raise ValueError(f"the guard {watch.name!r} remembers what its own type cannot say")
+        raise ValueError(f"the guard {watch.name!r} has a state that its type cannot encode")
     return _Watch(
         name=watch.name,
         kind=watch.kind,
@@ -175,10 +178,10 @@ def _packed(watch: Watch) -> _Watch:
 
 
 def _unpacked(packed: _Watch, fresh: Watch) -> Watch:
-    """The guard on duty as it would be at the start, with what it remembers."""
+    """Return the guard `fresh` with the packed state."""
     same = (packed.name, packed.kind, packed.version) == (fresh.name, fresh.kind, fresh.version)
     if not same or bytes(packed.guard) != _ENCODER.encode(fresh.guard):
-        raise ValueError(f"the guard {packed.name!r} is configured or installed otherwise")
+        raise ValueError(f"the guard {packed.name!r} has another configuration or version")
     if fresh.guard is None:
         return replace(fresh, blind=packed.blind)
     return replace(fresh, blind=packed.blind, own=_own(packed.own, fresh.own))

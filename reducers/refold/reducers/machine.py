@@ -1,9 +1,9 @@
-"""Every rule about the machine: its states, its triggers, and the one table of its moves.
+"""The state machine of an agent: its states, its triggers, and the one table of its moves.
 
-An agent is in exactly one `AgentState`. It leaves it only by a trigger that the table below has for that
-state; a move that the table lacks is an error, live and in replay, and never a no-op. `evolve` looks moves
-up here, `refold.engine.updates` builds a `transitions` machine from here, the diagram is drawn from here, and
-tests visit every cell of the product of states and triggers.
+An agent is in exactly one `AgentState`. It leaves it only by a trigger that the table has for that state. A
+move that the table lacks is an error, live and in replay, and never a no-op. `evolve` looks up moves here;
+`refold.engine.updates` builds its `transitions` machine and the diagram from the table; tests visit every
+pair of a state and a trigger.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ _Trait = Literal["live", "awaits_tools", "awaits_operator", "succeeded", "cancel
 
 @unique
 class AgentState(StrEnum):
-    """What the agent is doing, or how it ended, with what follows from that.
+    """The agent's activity or how the run ended, with properties of each state.
 
-    Code outside this module asks a state for what it means and never for its name, so a new state is a line
-    here, its moves below, and the rule that moves there. `terminal`: the run has ended. `awaits_tools`: calls
-    of the open batch may run. `awaits_operator`: no engine can continue the run until an operator acts.
-    `succeeded`, `cancelled` and `failed` are ends; an end at a limit is none of the three.
+    Code outside this module tests these properties, never the state's name. So a new state is a line here,
+    its moves below, and the rule that moves there. `terminal`: the run has ended. `awaits_tools`: calls of
+    the open batch may run. `awaits_operator`: no engine can continue the run until an operator acts.
+    `succeeded`, `cancelled` and `failed` are ends; an end at a limit has none of the three.
     """
 
     terminal: bool
@@ -44,10 +44,10 @@ class AgentState(StrEnum):
     ERROR = "ERROR", "failed"
 
     def __new__(cls, name: str, trait: _Trait = "live") -> Self:
-        """Make a state: `trait` is the property that sets it apart."""
+        """Create a state; `trait` is its distinguishing property."""
         self = str.__new__(cls, name)
         self._value_ = name
-        # Attributes, not properties: they are read several times with every event.
+        # Attributes, not properties: they are read several times for every event.
         self.terminal = trait in ("succeeded", "cancelled", "limited", "failed")
         self.awaits_tools = trait == "awaits_tools"
         self.awaits_operator = trait == "awaits_operator"
@@ -56,13 +56,13 @@ class AgentState(StrEnum):
         self.failed = trait == "failed"
         return self
 
-    # Looked up with every event: the text's own hash, in C, is a third of the time of an enum's.
+    # Looked up for every event: the text's own hash, in C, takes a third of the time of an enum's.
     __hash__ = str.__hash__
 
 
 @unique
 class Trigger(StrEnum):
-    """Why the agent moves from one state to another."""
+    """The reason for which the agent moves from one state to another."""
 
     CALL_TOOLS = "call_tools"
     TOOLS_DONE = "tools_done"
@@ -86,21 +86,21 @@ INITIAL = AgentState.RUNNING
 TERMINAL: frozenset[AgentState] = frozenset(state for state in AgentState if state.terminal)
 LIVE: frozenset[AgentState] = frozenset(AgentState) - TERMINAL
 SUCCESSFUL: frozenset[AgentState] = frozenset(state for state in AgentState if state.succeeded)
-"""Like the others, also for a state's name as plain text: `"COMPLETED" in SUCCESSFUL`."""
+"""This set and the others also work with a state's name as plain text: `"COMPLETED" in SUCCESSFUL`."""
 
 _LIVE = [state for state in AgentState if not state.terminal]
 
-# An absent cell is an error. Some absences are rules:
-# - WAITING_FOR_TOOL cannot complete: a tool in flight must report first, or what it did is in no log.
-# - WAITING_FOR_INPUT cannot run out of steps or money: nothing is spent while a person thinks.
-# - A terminal state has no cell at all. To go on after one is to fork.
+# A pair without an entry is an error. Some entries are missing on purpose:
+# - WAITING_FOR_TOOL cannot complete: a tool in flight must report first, or the log would lack its result.
+# - WAITING_FOR_INPUT cannot exceed steps or money: nothing is spent while a run waits for an operator.
+# - A terminal state has no entries. To continue such a run, fork it.
 MOVES: Mapping[tuple[AgentState, Trigger], tuple[AgentState, ...]] = MappingProxyType(
     {
         (_RUNNING, Trigger.CALL_TOOLS): (_TOOL,),
         (_TOOL, Trigger.TOOLS_DONE): (_RUNNING,),
         (_RUNNING, Trigger.ASK): (_INPUT,),
         (_TOOL, Trigger.ASK): (_INPUT,),
-        # Two targets: the state remembers whence it came (`came_from`), and goes back there.
+        # Two targets: the agent returns to the state from which it asked (`came_from`).
         (_INPUT, Trigger.ANSWERED): (_RUNNING, _TOOL),
         (_RUNNING, Trigger.COMPLETE): (AgentState.COMPLETED,),
         **{(source, Trigger.CANCEL): (AgentState.CANCELLED,) for source in _LIVE},
@@ -114,9 +114,16 @@ MOVES: Mapping[tuple[AgentState, Trigger], tuple[AgentState, ...]] = MappingProx
 
 
 def target(source: AgentState, trigger: Trigger, came_from: AgentState | None) -> AgentState:
-    """Where `trigger` leads from `source`. Raises `IllegalMove` if the table has no such move.
+    """Return the state that `trigger` leads to from `source`.
 
-    `came_from` is the state in which the agent asked, and matters only where the table has two targets.
+    Args:
+        source: The current state.
+        trigger: Why the agent moves.
+        came_from: The state from which the agent asked an operator. Needed only where the table has two
+            targets.
+
+    Raises:
+        IllegalMove: The table has no such move.
     """
     targets = MOVES.get((source, trigger))
     if targets is None:

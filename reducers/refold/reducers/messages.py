@@ -1,4 +1,4 @@
-"""Messages as a model sees them, and the numbers that come with its answers."""
+"""Messages of a prompt, and the numbers that a provider returns with a response."""
 
 from typing import Literal
 
@@ -9,9 +9,9 @@ Part = Literal["text", "reasoning"]
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """Token counts of one request, the provider's own numbers.
+    """Token counts of one request, as the provider reports them.
 
-    `input` includes what was read from and written to the provider's cache; `output` includes reasoning.
+    `input` includes tokens read from and written to the provider's cache; `output` includes reasoning.
     """
 
     input: Count = 0
@@ -22,9 +22,7 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 class MessageCall(Value, frozen=True):
-    """A tool call inside an assistant message: our id, the tool's name, the arguments as the model wrote
-    them.
-    """
+    """A tool call in an assistant message, with refold's id and the arguments as the model wrote them."""
 
     id: str
     name: str
@@ -32,10 +30,10 @@ class MessageCall(Value, frozen=True):
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """One message as the model sees it.
+    """One message of a prompt.
 
-    `call` is set on a tool's result: the id of the call that it answers; `name` is then the tool's name.
-    `provider_data` is opaque JSON text of the adapter that made the message, handed back to it unread.
+    `call` is set on a tool's result: the id of its call; `name` is then the tool's name. `provider_data` is
+    opaque JSON text of the adapter that made the message; the adapter gets it back unchanged.
     """
 
     role: Role
@@ -48,8 +46,9 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 class ReplyCall(Value, frozen=True, kw_only=True):
-    """A tool call as the provider gave it: its id, "" if it gave none, the name, and the arguments byte for
-    byte.
+    """A tool call as the provider returned it.
+
+    `provider_id` is "" if the provider gave none; `arguments` are the provider's bytes, unchanged.
     """
 
     name: str
@@ -58,9 +57,9 @@ class ReplyCall(Value, frozen=True, kw_only=True):
 
 
 class TextCut(Value, frozen=True, kw_only=True):
-    """A part of a message (`text` or `reasoning`) of which only head and tail are shown, sizes in characters.
+    """A cut in one part of a message (`text` or `reasoning`): only head and tail stay, sizes in characters.
 
-    `removed` is the number that the text between them reports, if there is one.
+    `removed` is the number that the replacement text between them reports, if it reports one.
     """
 
     part: Part = "text"
@@ -72,8 +71,8 @@ class TextCut(Value, frozen=True, kw_only=True):
 class TokenCut(Value, frozen=True, kw_only=True):
     """Where to cut a message that has more than `cap` tokens of the tokenizer `codec`.
 
-    Only the text tells where its tokens end, and decisions read no text. So this is measured once, when the
-    event that holds the message is made, for each cap in the policy that is then in force.
+    Token boundaries depend on the text, and decisions read no text. So they are measured once, when the event
+    that holds the message is made, for each cap in the policy then in force.
     """
 
     codec: str
@@ -82,13 +81,13 @@ class TokenCut(Value, frozen=True, kw_only=True):
 
 
 class Size(Value, frozen=True, kw_only=True):
-    """What is known of a message without reading it.
+    """The measurements of a message, used in place of its text.
 
-    `chars`, `reasoning` and `arguments` count characters: of its text, of its reasoning, of the arguments of
-    its calls. `tokens` is what the policy's estimator says of all of it. `digest` is hex SHA-256 of its
-    words, behind a salt where they are not the harness's own, and tells them from others when they are gone.
-    `token_cuts` has an entry for each cap of a pass `trim_messages` that counts by a tokenizer, where the
-    message is above that cap.
+    `chars`, `reasoning` and `arguments` count the characters of its text, its reasoning and its calls'
+    arguments. `tokens` is the estimate of the policy's estimator for the whole message. `digest` is hex
+    SHA-256 of its text, salted unless the text is the harness's own; it identifies the text after erasure.
+    `token_cuts` has an entry for each cap of a compaction step `trim_messages` that counts by a tokenizer and
+    that the message exceeds.
     """
 
     chars: Count = 0
@@ -100,11 +99,13 @@ class Size(Value, frozen=True, kw_only=True):
 
 
 class Gap(Value, frozen=True, kw_only=True):
-    """What a message of the harness stands for: `covers` messages, which weighed `tokens`, right after
-    message `after` (0: in front).
+    """The place of a message that stands in for others:
 
-    It frames words that are not the harness's: a summary, in the content of event `source`, or beginnings of
-    the messages `sources`, a line of `per_message` characters each and `total` characters in all.
+    `covers` messages of `tokens` tokens after message `after`.
+
+    `after` 0 is the front. The message wraps text that is not the harness's: a summary, in the content of
+    event `source`, or the first characters of the messages `sources`: one line each, of at most `per_message`
+    characters, and at most `total` characters in all.
     """
 
     after: Count = 0
@@ -117,7 +118,7 @@ class Gap(Value, frozen=True, kw_only=True):
 
     @property
     def filling(self) -> str:
-        """What its message is: a `summary`, a `digest`, or `compacted`, no more than a number."""
+        """Return the type of its message: `summary`, `digest`, or `compacted` (only a number)."""
         return "summary" if self.source else "digest" if self.sources else "compacted"
 
 

@@ -1,8 +1,8 @@
 """Sizes and measures in the bodies of facts.
 
-Limits and pruning go by these numbers alone and never read a text. So a log in which somebody made one
-smaller would say that no limit was reached: whoever has the words holds the numbers against them. What a fact
-says of how the run stood, as which calls are in doubt, is held against the state that it came in.
+Limits and compaction use only these numbers and never read a text. A forged smaller number could hide a
+reached limit, so readers with the content compare the numbers with it. Claims of a fact about the run, such
+as the calls in doubt, are compared with the state.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from refold.reducers.window import refs
 
 
 def measured(policy: Policy, text: str, reasoning: str = "", calls: Calls = (), digest: str = "") -> Size:
-    """The size of a message that says this, as the policy measures; of calls the names and arguments.
+    """Return the size of a message, as the policy measures it; calls are names and arguments.
 
     Raises `MissingTokenizer`.
     """
@@ -47,22 +47,20 @@ def measured(policy: Policy, text: str, reasoning: str = "", calls: Calls = (), 
 
 
 def measured_message(policy: Policy, message: Message, digest: str = "") -> Size:
-    """The size of a message."""
+    """Return the size of a message."""
     calls = [(call.name, call.arguments) for call in message.calls]
     return measured(policy, message.text, message.reasoning, calls, digest)
 
 
 def may_exceed(size: Size, cap: int) -> bool:
-    """Whether a message of this size may have more than `cap` tokens: each holds a byte, a character up to
-    four.
+    """Return whether a message may have more than `cap` tokens: a token has at least a byte, a character up
+    to four.
     """
     return 4 * (size.chars + size.reasoning) > cap
 
 
 def refuse_without_tokenizer(policy: Policy) -> None:
-    """Raise `PolicyError` where a tokenizer that the policy names is not installed here: nothing could be
-    decided by it.
-    """
+    """Raise `PolicyError` if a tokenizer that the policy names is not installed."""
     named: list[tuple[str, str]] = [("estimator", policy.estimator)]
     named += [
         (f"{path}.codec", step.codec) for path, step in passes_of(policy) if isinstance(step, TrimMessages)
@@ -77,11 +75,9 @@ def refuse_without_tokenizer(policy: Policy) -> None:
 
 
 def refuse_unmeasured_cuts(state: RunState, policy: Policy) -> None:
-    """Raise `PolicyError` for a cap in tokens that a message of the window was not measured for, and may
-    exceed.
+    """Raise `PolicyError` for a cap in tokens for which a message of the window was not measured.
 
-    A run begins to measure with the policy that names the cap: where its tokens end, an earlier message does
-    not say.
+    Only messages that may exceed the cap count. A run measures a cap only after its policy names it.
     """
     for codec, cap in policy.token_caps:
         if (codec, cap) in state.policy.token_caps:
@@ -130,28 +126,29 @@ SIZED = (
     ev.InputReceived,
     ev.SummaryReturned,
 )
-"""The facts whose bodies hold sizes of their contents."""
+"""The facts whose bodies have sizes of their contents."""
 
 
 UNMEASURED = "?"
-"""The `sha256` of an output that is to have one, until `sized` puts it in."""
+"""A placeholder for the `sha256` of an output, until `sized` computes it."""
 
 
 def sized(fact: AnyFact, policy: Policy, salt: bytes | None = None) -> AnyFact:
-    """The fact with the sizes of its content, as the policy in force measures; without content, as it is.
+    """Return the fact with the sizes of its content, as the policy measures; without content, unchanged.
 
-    The `sha256` of an output, where it has one, becomes that of what is recorded.
-    Without a salt the digests stay as they are, and so do the bytes of an output that was cut: what they are
-    of is gone. Raises `WrongUse` where the messages of the content do not belong together.
+    The `sha256` of an output, if set, becomes that of the recorded text. Without a salt, digests stay, and so
+    do the bytes of a cut output, whose full text is gone.
+
+    Raises:
+        WrongUse: Calls and results in the content do not match.
     """
     return replace(fact, **_sizes(fact, policy, salt))
 
 
 def misfit(state: RunState, fact: ev.Fact) -> str:
-    """What in the body of a fact that comes now is not what its content, or the state, says, as a sentence;
-    "" if all is.
+    """Return how the body of a fact contradicts its content or the state, as a sentence; "" if it does not.
 
-    Digests are not looked at: they take the salt.
+    Digests are not checked, because that needs the salt.
     """
     if misstated := _misstated(state, fact):
         return misstated
@@ -161,7 +158,7 @@ def misfit(state: RunState, fact: ev.Fact) -> str:
         return f"its content cannot be measured: {error}"
     for name, size in sizes.items():
         recorded = getattr(fact, name)
-        parting = None if recorded is size or recorded == size else _parting(name, recorded, size)
+        parting = None if recorded is size or recorded == size else _first_difference(name, recorded, size)
         if parting is not None:
             path, recorded, derived = parting
             if name == "content":
@@ -171,9 +168,10 @@ def misfit(state: RunState, fact: ev.Fact) -> str:
 
 
 def units(messages: Sequence[Message]) -> list[int]:
-    """For each message the index of the reply whose calls it belongs to, its own if it is alone.
+    """Return for each message the index of the response that it belongs to, its own if it is alone.
 
-    Raises `WrongUse` where a result follows no call, or a call has no result.
+    Raises:
+        WrongUse: A result follows no call, or a call has no result.
     """
     found: list[int] = []
     open_calls: list[str] = []
@@ -199,7 +197,7 @@ def units(messages: Sequence[Message]) -> list[int]:
 
 
 def _sizes(fact: ev.Annotation | ev.Fact, policy: Policy, salt: bytes | None = None) -> dict[str, Any]:
-    """The fields of the body that follow from the content, and of an output its own digest."""
+    """Return the body's fields that depend on the content, and an output's own digest."""
     match fact:
         case ev.ModelResponded(content=ev.Answer() as answer):
             return _answer(fact, answer, policy, salt)
@@ -234,7 +232,7 @@ def _digest(
     salt: bytes | None,
     shows: ev.Fact | ev.Annotation | None = None,
 ) -> str:
-    """The digest of what was said, with what a message shows of the body of the event `shows` besides."""
+    """Return the digest of a content, with the ids and names in the body of the event `shows`."""
     if salt is not None:
         return digest_named(digest_of(salt, said), ev.named_in(shows) if shows is not None else ())
     return recorded.digest if recorded else ""
@@ -298,7 +296,7 @@ _OWN = "its run is no import, and only the source of one can leave open what it 
 
 
 def _misstated(state: RunState, fact: ev.Fact) -> str:
-    """What the fact says otherwise of the state in which it comes; "" if nothing."""
+    """Return how the fact contradicts the state before it; "" if it does not."""
     if claimed := _only_of_imports(state, fact):
         return claimed
     match fact:
@@ -326,7 +324,7 @@ def _misstated(state: RunState, fact: ev.Fact) -> str:
 
 
 def _only_of_imports(state: RunState, fact: ev.Fact) -> str:
-    """What the fact of a run that is no import says, and only the source of one can; "" if nothing."""
+    """Return the claim of a live run's fact that only an import can make; "" without one."""
     if SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels):
         return ""
     if fact.unknown or getattr(fact, "unasked", False):
@@ -339,7 +337,7 @@ def _only_of_imports(state: RunState, fact: ev.Fact) -> str:
 
 
 def _refused(fact: ev.Fact) -> bool:
-    """Whether the fact says that the harness of an imported run refused a call."""
+    """Return whether the fact records that the harness of an imported run refused a call."""
     if isinstance(fact, ev.ModelResponded):
         return any(call.refused for call in fact.calls)
     return isinstance(fact, ev.ToolReturned) and fact.refused_by is not None
@@ -348,8 +346,8 @@ def _refused(fact: ev.Fact) -> bool:
 _Pair = tuple[str, Any, Any]
 
 
-def _parting(path: str, recorded: Any, derived: Any) -> _Pair | None:
-    """Where two values part first, in which of their parts if they have some."""
+def _first_difference(path: str, recorded: Any, derived: Any) -> _Pair | None:
+    """Return the first difference of two values, with the path of the part that differs."""
     if recorded == derived:
         return None
     pairs: list[_Pair]
@@ -365,4 +363,4 @@ def _parting(path: str, recorded: Any, derived: Any) -> _Pair | None:
         pairs = [(f"{path}[{place}]", one, other) for place, (one, other) in places]
     else:
         return path, recorded, derived
-    return next(filter(None, (_parting(*pair) for pair in pairs)))
+    return next(filter(None, (_first_difference(*pair) for pair in pairs)))

@@ -1,4 +1,4 @@
-"""Marks by which an import says what its source lacks, and how its runs belong together.
+"""Marks that importers write into a log: facts missing in the source, and how its runs are related.
 
 Readers of a log look for them.
 """
@@ -9,60 +9,56 @@ from types import MappingProxyType
 from refold.reducers.events import Event, ModelResponded, Remark, SourceRecorded
 
 END = "end:"
-"""How the record of a run's end says so: the last that an import writes of a run. A later one supersedes it.
+"""The prefix of `what` in the record of a run's end.
+
+It is the last record of an import; a later one supersedes it.
 """
 
 UNCALLED = "uncalled"
-"""How an import remarks on the result of a call that its source does not have: something ran, and nobody
-knows what.
-"""
+"""The mark on a result whose call is missing in the source: something ran, but it is unknown what."""
 
 HOSTED = "hosted_call"
-"""How an import remarks on what an answer holds of a call that it did not leave to its harness, or not in a
-known form.
-"""
+"""The mark on a response with a call that was not run by the harness, or that has an unknown form."""
 
 INFERRED = "calls_inferred"
-"""The diagnosis of a run with calls that are known by their results only."""
+"""The diagnosis of a run with calls that are known only by their results."""
 
 UNNAMED = "unknown"
-"""The name that such a call is given: nobody knows what was called, or with which arguments."""
+"""The name given to such a call, since neither its tool nor its arguments are known."""
 
 CALL_UNREAD = "call_unread"
-"""The diagnosis of what may be a call, and is not read as one."""
+"""The diagnosis of something that may be a call but is not read as one."""
 
 LEFT_BRANCH = "left_branch"
-"""The diagnosis of answers, calls or results on a branch that somebody left by going back, which are in no
-run.
-"""
+"""The diagnosis of responses, calls or results on an abandoned branch that are part of no imported run."""
 
 SUBAGENT_ROWS = "subagent_rows"
-"""The diagnosis of answers, calls or results of a subagent that stand in its parent's source, and are in no
-run.
+"""The diagnosis of a subagent's responses, calls or results in its parent's source that are part of no run.
 """
 
 BEGAN = "began:"
-"""How an import remarks, with a result, that its call began the run whose key follows.
+"""The prefix of a mark on a result: its call started the run with the key that follows.
 
-It may be in another file.
+That run may be in another file.
 """
 
 PARENT_LABEL = "source.parent"
-"""The label of a run that another of its source began: the key of that one, "" if its file does not name it.
+"""The label of a run that another run of the same source started.
+
+Its value is that run's key, "" if the file does not name it.
 """
 
 SYSTEM_LABEL = "source.system"
-"""The label of a run whose source records no system prompt as it was sent: `template`, of which the harness
-leaves parts out.
+"""The label of a run whose source records no exact system prompt.
+
+Its value is `template` if the harness omits parts of the recorded template.
 """
 
 NO_SUMMARY = "compaction:not_recorded"
-"""How an import remarks that the summary which a compaction left is not in the source."""
+"""The mark for a compaction whose summary is missing in the source."""
 
 ASKED_FOR_SUMMARY = "compaction:asked"
-"""How an import remarks, behind an answer that is a compaction's summary, that what asked for it is not in
-the source.
-"""
+"""The mark after a response that is a compaction's summary: the request for it is missing in the source."""
 
 LACKS: Mapping[str, str] = MappingProxyType(
     {
@@ -70,23 +66,23 @@ LACKS: Mapping[str, str] = MappingProxyType(
         ASKED_FOR_SUMMARY: "this answer is a compaction's summary, and what asked for it is not in the source",
     }
 )
-"""What a request lacks here of what was sent, by such remarks."""
+"""For each such mark, what the derived request lacks compared with the one that was sent."""
 
 BRANCH_LABEL = "source.branch"
-"""The label of a run that was part of another, `source.parent`, until somebody left it: how, as `rewound`."""
+"""The label of a run that was abandoned as a branch of `source.parent`; the value says how, as `rewound`."""
 
 FORK_LABEL = "source.fork"
-"""Where in its source such a run forks from the other: the position of the last row that both have."""
+"""The label with the position in the source of the last row that such a run shares with the other."""
 
 GOES_ON = "goes_on:"
-"""How an end says, behind `END`, that a later import has the rest: in the run whose id follows."""
+"""The mark of an end, after `END`: a later import has the rest, in the run with the id that follows."""
 
 _PARTIAL = "usage partial"
-"""What an import notes beside an answer whose usage is a lower bound."""
+"""The mark on a response whose usage is a lower bound."""
 
 
 def lacks_tokens(event: Event) -> bool:
-    """Whether it says that an answer's tokens are not known, or only a part of them."""
+    """Return whether the event records that a response's token count is unknown or partial."""
     match event:
         case ModelResponded(usage=usage):
             return not (usage.input or usage.output)

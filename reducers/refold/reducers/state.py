@@ -23,12 +23,12 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def offer_digest(model: str, settings: dict[str, str], tools: Sequence[ev.Manifest]) -> str:
-    """Hex SHA-256 of an offer."""
+    """Return hex SHA-256 of the model, its settings and the tools."""
     return hashlib.sha256(_ENCODER.encode((model, settings, tools))).hexdigest()
 
 
-def weight(estimator: str, tools: Sequence[ev.Manifest]) -> int:
-    """The estimated tokens of what is said of the tools in each request."""
+def estimate_tools(estimator: str, tools: Sequence[ev.Manifest]) -> int:
+    """Estimate the tokens that the tools take in each request."""
     weigh = ESTIMATORS[estimator].tool
     return sum(weigh(tool.name, tool.description, tool.schema) for tool in tools)
 
@@ -37,25 +37,21 @@ _NO_USAGE = Usage()
 
 
 class Setup(ev.RunStarted, frozen=True, kw_only=True, tag="run_started", dict=True, gc=True):
-    """What a run goes by: its `run_started`, without the messages, as forks and amendments have changed
-    it.
-    """
+    """The configuration of a run: `run_started` without messages, as changed by forks and amendments."""
 
     @cached_property
     def offer(self) -> str:
-        """A digest of what stands beside the messages of every request: the model, its settings, the
-        tools.
-        """
+        """The digest of what each request has besides messages: model, settings, tools."""
         return offer_digest(self.model, self.settings, self.tools)
 
     @cached_property
     def tools_tokens(self) -> int:
-        """The estimate of what the tools weigh in a request."""
-        return weight(self.policy.estimator, self.tools)
+        """The estimated tokens of the tools in a request."""
+        return estimate_tools(self.policy.estimator, self.tools)
 
     @cached_property
     def timed(self) -> tuple[TimeLimit, ...]:
-        """The time limits that are not unlimited, in the policy's order."""
+        """The time limits that have a value, in the policy's order."""
         return tuple(
             [
                 limit
@@ -66,17 +62,16 @@ class Setup(ev.RunStarted, frozen=True, kw_only=True, tag="run_started", dict=Tr
 
     @cached_property
     def checks(self) -> dict[Any, Any]:
-        """Where the rules keep what they bound to this policy: see `rules.order`. No part of the value."""
+        """The checks that rules bound to this policy, see `rules.order`. Not part of the value."""
         return {}
 
 
 class Spent(Value, frozen=True, kw_only=True):
-    """What was used up. `unpriced` counts answers without a known cost; times are nanoseconds.
+    """What the run has used. `unpriced` counts responses without a known cost; times are nanoseconds.
 
-    `tally` counts what recurs, by its cause and then by whose it is: each text of the harness, each reaction
-    to a failure, each warning. So "at most twice a turn" is a difference of two tallies. Of the waits for
-    another try: `planned`, `succeeded` (of requests that succeeded in the end), `settled` (all until the last
-    success).
+    `tally` counts recurring events by cause and name: each text of the harness, each reaction to a failure,
+    each warning. So "at most twice a turn" compares two tallies. Waits for another attempt: `planned`,
+    `succeeded` (of requests that succeeded in the end), `settled` (all waits until the last success).
     """
 
     steps: int = 0
@@ -94,13 +89,13 @@ class Spent(Value, frozen=True, kw_only=True):
     settled_wait: int = 0
 
     def count(self, cause: Cause, name: str = "") -> int:
-        """How often `cause` was tallied, of `name`."""
+        """Return how often `cause` was counted for `name`."""
         named = self.tally.get(cause)
         return named.get(name, 0) if named else 0
 
 
 class Mark(Value, frozen=True, kw_only=True):
-    """Where a scope begins: the instant, and what had been spent until then; when its first response came."""
+    """The start of a scope: the instant, the spending until then, and the instant of its first response."""
 
     at: int = 0
     spent: Spent = Spent()
@@ -112,17 +107,17 @@ EventT = TypeVar("EventT", bound=ev.Fact | ev.Decision)
 
 
 class Remembered(Value, Generic[EventT], frozen=True, kw_only=True):
-    """What a later decision goes by: event `seq`, without its content."""
+    """An event that later decisions depend on: event `seq`, without its content."""
 
     seq: int
     event: EventT
 
 
 class Pending(Remembered[DecisionT], Generic[DecisionT], frozen=True, kw_only=True):
-    """A decision that waits for its fact: decided at the instant `at`.
+    """A decision that waits for its fact, made at the instant `at`.
 
-    `until` is the instant at which its time is over, None where there is none, or it is over: it is moved by
-    the time that no engine had the run.
+    `until` is its deadline as an instant, None if it has none or the deadline has passed. Time in which no
+    engine had the run moves it.
     """
 
     at: int
@@ -130,12 +125,12 @@ class Pending(Remembered[DecisionT], Generic[DecisionT], frozen=True, kw_only=Tr
 
 
 class CallState(ev.Call, frozen=True, kw_only=True):
-    """A call of the open batch, at its `position` (from 0), and the reference of its result once it has one.
+    """A call of the open batch, at its `position` (from 0), with a reference to its result once it has one.
 
-    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid how it ended; `doubt` is what
-    is known of that since, `reconciled` that its own tool said so. `edited` is the event whose content has
-    the arguments that a person put in place of the model's; `rejected`: a person said no. `begun_in` is the
-    run that began it, "" for this one: in a fork the calls that were under way at the cut are the parent's.
+    `dispatched` is the event that started it, 0 before. `in_doubt`: a crash hid its outcome; `doubt` is what
+    was found out since, `reconciled`: by its own tool. `edited` is the event whose content has arguments that
+    an approver set in place of the model's; `rejected`: an approver refused it. `begun_in` is the run that
+    started it, "" for this run; in a fork, calls in progress at the cut belong to the parent.
     """
 
     position: int
@@ -152,7 +147,7 @@ class CallState(ev.Call, frozen=True, kw_only=True):
 
 
 class Batch(Value, frozen=True, kw_only=True):
-    """The calls of the answer at event `seq`, message `number`, in call order, until each has its result.
+    """The calls of the response at event `seq`, message `number`, in order, until each has its result.
 
     `until` as in `Pending`.
     """
@@ -163,7 +158,7 @@ class Batch(Value, frozen=True, kw_only=True):
     until: int | None = None
 
     def open_call(self, call: str) -> CallState | None:
-        """The call of this id, if it has no result yet."""
+        """Return the call with this id, if it has no result yet."""
         for each in self.calls:
             if each.id == call and each.result is None:
                 return each
@@ -171,10 +166,10 @@ class Batch(Value, frozen=True, kw_only=True):
 
 
 class Observed(Value, frozen=True, kw_only=True):
-    """What an imported run's harness did to the window since the last request.
+    """Changes that an imported run's harness made to the window since the last request.
 
-    Of the first `upto` messages of the run the ranges `kept` stayed, None: all. `joining` wait for the
-    batch's end: each joins the window right behind the message that is named (0: in front), None: at the end.
+    Of the first `upto` messages, the ranges `kept` stayed, None for all. `joining` are messages to add when
+    the batch ends: each right after the message with the given number (0: at the front), None: at the end.
     """
 
     upto: int = 0
@@ -183,7 +178,7 @@ class Observed(Value, frozen=True, kw_only=True):
 
 
 class Stopping(Value, frozen=True, kw_only=True):
-    """The run is to end this way as soon as everything in flight has reported."""
+    """The end of a run that follows once everything in flight has reported."""
 
     trigger: Trigger
     code: str
@@ -192,11 +187,11 @@ class Stopping(Value, frozen=True, kw_only=True):
 
 
 class LastAnswer(Remembered[ev.ModelResponded], frozen=True, kw_only=True):
-    """The model's latest answer, to the request `asked`, which is without its content, too.
+    """The model's latest response, to the request `asked`, which has no content either.
 
-    `ran`: one of its calls was dispatched. `empties` is how often in a row an empty answer was asked for
-    again, `graces` how many answers to a grace request came in a row, this one included. `ignored`: the last
-    answer to a tier of pressure had calls and no text.
+    `ran`: one of its calls was dispatched. `empties` is the number of empty responses in a row that were
+    asked for again, `graces` the number of responses to grace requests in a row, including this one.
+    `ignored`: the last response to a pressure tier had calls and no text.
     """
 
     asked: ev.ModelRequested
@@ -207,25 +202,25 @@ class LastAnswer(Remembered[ev.ModelResponded], frozen=True, kw_only=True):
 
     @property
     def blank(self) -> bool:
-        """Whether nothing of its text is shown: a last word of nothing but thoughts is none."""
+        """Whether it has no visible text. For a grace request, text of only reasoning tags counts as none."""
         return self.event.blank or (self.asked.purpose == "grace" and self.event.hollow)
 
     @property
     def silent(self) -> bool:
-        """Whether it had neither text, calls nor usage."""
+        """Whether it had no text, no calls and no usage."""
         return self.blank and not self.event.calls and self.event.usage == _NO_USAGE
 
 
 class LastFailure(Remembered[ev.ModelFailed], frozen=True, kw_only=True):
-    """A request that failed, and what it had asked: the step is not answered yet."""
+    """A failed request, with what it asked. Its step has no response yet."""
 
     asked: Pending[ev.ModelRequested]
 
 
 class Outcome(Remembered[ev.StateChanged], frozen=True, kw_only=True):
-    """How the run ended, in step `step`; `source` is where its text is from.
+    """How the run ended, in step `step`; `source` is the origin of its text.
 
-    The text, if there is one, is in the content of event `answer`, after those of `parts`.
+    The text is the content of event `answer`, if there is one, after those of `parts`.
     """
 
     step: int
@@ -235,20 +230,20 @@ class Outcome(Remembered[ev.StateChanged], frozen=True, kw_only=True):
 
     @property
     def code(self) -> str:
-        """The stable name of why it ended."""
+        """The stable name of the reason."""
         return self.event.code
 
     @property
     def reason(self) -> str:
-        """Why it ended, as a sentence."""
+        """The reason as a sentence."""
         return self.event.reason
 
 
 class Watch(Value, frozen=True, kw_only=True):
-    """A guard on duty: its configuration, its own state, and whether it can do its work.
+    """An active guard: its configuration, its own state, and whether it works.
 
-    `guard` is None if nothing by that name is installed. `blind`: it needed content that is not there, or
-    its own code failed; from then on nothing is known of what it would have said.
+    `guard` is None if no guard of this name is installed. `blind`: it needed content that is missing, or its
+    code failed; from then on its verdicts are unknown.
     """
 
     name: str
@@ -263,16 +258,16 @@ _UNSTARTED = Setup(format=ev.FORMAT, at=0, run="", rules=0, policy=Policy(), mod
 
 
 class RunState(Value, frozen=True, kw_only=True):
-    """All that the log says, folded. `seq` and `at` are the last event's, `digested` the last state digest's
-    seq; `fact_at` is the last fact's instant: what is noted later takes no time of the run.
+    """The state computed from the log. `seq` and `at` are the last event's.
 
-    `model` is asked instead of the run's, "" if it is that one; `parts` are the events of partial answers
-    that the next one goes on from; `failed_at` is when the step first failed. `overflowed`: the context was
-    too long, and the request that follows is not made yet, `eased` that its window was cut since;
-    `pruned_by`: the pass whose summary came back since the last request. `summed_up`: what came of the
-    summary that was asked for. `deferred`: a limit that ends the run once the batch is done. `unattended`:
-    who wrote last began nothing of it. `unasked`: the source of an imported run ends here, with a request
-    that it does not show.
+    `digested` is the seq of the last state digest. `fact_at` is the instant of the last fact: annotations
+    after it take no time of the run. `model` is asked in place of the run's model, "" for the run's own.
+    `parts` are the events of partial responses that the next response continues. `failed_at` is when the step
+    first failed. `overflowed`: the context was too long and the next request is not made yet; `eased`: the
+    window was cut since. `pruned_by`: the compaction step whose summary arrived since the last request.
+    `summed_up`: the result of the requested summary. `deferred`: a limit that ends the run after the batch.
+    `unattended`: the last writer started no effects. `unasked`: the source of an imported run ends here,
+    before a request that it does not record.
     """
 
     setup: Setup = _UNSTARTED
@@ -324,13 +319,13 @@ class RunState(Value, frozen=True, kw_only=True):
         return self.agent_state.terminal
 
     def mark(self, scope: Scope) -> Mark:
-        """Where `scope` begins: the latest turn, this run (in a fork since the fork), or the whole log."""
+        """Return the start of `scope`: the latest turn, this run (in a fork, its start), or the log."""
         if scope == "run":
             return self.origin
         return self.turn if scope == "turn" else self.lineage
 
     def count(self, cause: Cause, scope: Scope, name: str = "") -> int:
-        """How often `cause` was tallied, of `name`, since `scope` began."""
+        """Return how often `cause` was counted for `name` since `scope` began."""
         return self.spent.count(cause, name) - self.mark(scope).spent.count(cause, name)
 
 

@@ -1,4 +1,4 @@
-"""Exactly what the model sees: the window's references, with the words from the events' contents."""
+"""The prompt: the window's references, with texts from the contents of events."""
 
 from collections.abc import Iterator, Mapping, Set
 
@@ -16,22 +16,22 @@ NO_TEXT = "[no text]"
 
 
 class MissingContent(CannotJudge):
-    """A message whose words are not there: erased, or not read. `seq` is its event."""
+    """The content of a message is missing: erased, or not read. `seq` is its event."""
 
     def __init__(self, run: str, seq: int) -> None:
         super().__init__(run, seq)
         self.run, self.seq = run, seq
 
     def __str__(self) -> str:
-        return f"run {self.run} event {self.seq}: its content was erased or not read, so the view cannot be shown"
+        return f"run {self.run} event {self.seq}: its content was erased or not read, so the prompt cannot be rebuilt"
 
 
 def needed(state: RunState) -> tuple[int, ...]:
-    """The numbers of the events whose contents a view of this state needs, ascending."""
+    """Return the events whose contents the prompt of this state needs, in ascending order."""
     wanted = set[int]()
     for ref in refs(state.window):
         wanted.add(ref.seq)
-        if ref.shown is not None or ref.gap is not None:  # else its own words are all: as of most
+        if ref.shown is not None or ref.gap is not None:  # otherwise only its own text, as for most messages
             wanted.update(_seqs(ref))
     if state.request is not None and state.request.event.request_only:
         wanted.add(state.request.seq)
@@ -49,26 +49,30 @@ def _seqs(ref: MessageRef) -> Iterator[int]:
 
 
 def remembered(state: RunState, seen: Mapping[int, events.Event]) -> dict[int, events.Event]:
-    """Of the events seen, those whose words are still needed."""
+    """Return those of the events seen whose contents are still needed."""
     return {seq: seen[seq] for seq in needed_to_go_on(state) if seq in seen}
 
 
 def needed_to_go_on(state: RunState) -> tuple[int, ...]:
-    """The events whose words are needed by a view, for the last answer, or by the open batch, ascending."""
+    """Return the events whose contents the prompt, the last response or the open batch needs, ascending."""
     held = (state.answer, state.failure, state.summary, state.batch)
     wanted = {*needed(state), *state.parts, *(each.seq for each in held if each)}
     for call in state.batch.calls if state.batch else ():
-        # Its results join the window only when the last one is there; their words are needed then.
+        # Results join the window when the last one arrives; their contents are needed then.
         wanted |= {call.edited, call.result.seq if call.result else 0} - {0}
-    joining = state.observed.joining if state.observed else ()  # once that batch is complete
+    joining = state.observed.joining if state.observed else ()  # these join once that batch is complete
     return tuple(sorted(wanted.union(ref.seq for ref, _ in joining)))
 
 
 def view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
-    """The messages of the next request, in order; of one that is under way, with its own texts.
+    """Return the messages of the next request, or of the open request with its own texts.
 
-    `contents` has the events, with content, by their number. Raises `MissingContent` for a message whose
-    words were erased or are not in `contents`.
+    Args:
+        state: The state.
+        contents: Events with content, by number.
+
+    Raises:
+        MissingContent: The text of a message was erased or is not in `contents`.
     """
     shown = refs(state.window)
     answered = {ref.call for ref in shown if ref.call is not None}
@@ -78,16 +82,18 @@ def view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message
 
 
 def standing(said: Message, answered: Set[str], names: dict[str, str]) -> Message:
-    """A message as it stands in a window: with the calls that are `answered` there, a result with its call's
+    """Return a message as part of a window: only with calls that are `answered`, a result with its tool's
     name.
 
-    `names` has those of the calls before it, by their ids, and is told of its own.
+    `names` maps ids of earlier calls to tools; those of this message are added.
     """
     message = said
     if said.calls:
         calls = tuple([call for call in said.calls if call.id in answered])
-        if len(calls) < len(said.calls):  # refused, and hidden: it was never finished
-            message = replace(said, calls=calls, provider_data="")  # it counts the calls
+        if len(calls) < len(said.calls):  # refused and hidden, because the call was incomplete
+            message = replace(
+                said, calls=calls, provider_data=""
+            )  # provider data depends on the number of calls
         for call in calls:
             names[call.id] = call.name
     if message.call is not None and message.name is None:
@@ -96,7 +102,7 @@ def standing(said: Message, answered: Set[str], names: dict[str, str]) -> Messag
 
 
 def request_only(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
-    """The messages that stand in the request under way, and in no other. Raises as `view`."""
+    """Return the messages that only the open request has. Raises as `view`."""
     request = state.request
     if request is None or not request.event.request_only:
         return ()
@@ -106,9 +112,11 @@ def request_only(state: RunState, contents: Mapping[int, events.Event]) -> tuple
 
 
 def arguments_of(state: RunState, call: str, contents: Mapping[int, events.Event]) -> str:
-    """The arguments of an open call as JSON text: the model's, or those that a person put in their place.
+    """Return the arguments of an open call as JSON text: the model's, or those of an approver's edit.
 
-    Raises `MissingContent` as `view`, and `UnexpectedEvent` if no such call is open.
+    Raises:
+        MissingContent: As in `view`.
+        UnexpectedEvent: No such call is open.
     """
     found = find(state, "run_tool", call)
     assert state.batch is not None
@@ -123,9 +131,9 @@ def arguments_of(state: RunState, call: str, contents: Mapping[int, events.Event
 
 
 def summary_view(state: RunState, contents: Mapping[int, events.Event]) -> tuple[Message, ...]:
-    """The messages of the request for a summary: what is asked for, and what is to be summed up as one text.
+    """Return the messages of a summary request: the instructions, and the messages to summarize as one text.
 
-    One text, because no provider takes a conversation that begins with a result. Raises as `view`.
+    They are one text because no provider accepts a conversation that begins with a result. Raises as `view`.
     """
     pending = state.summary
     assert pending is not None
@@ -136,7 +144,7 @@ def summary_view(state: RunState, contents: Mapping[int, events.Event]) -> tuple
 
 
 def message_of(state: RunState, ref: MessageRef, contents: Mapping[int, events.Event]) -> Message:
-    """One message of the window, as it is shown."""
+    """Return one message of the window, shortened if the window has it shortened."""
     message = _whole(state, ref, contents)
     return message if ref.shown is None else _shortened(state, ref.shown, message, contents)
 
@@ -158,7 +166,7 @@ def _whole(state: RunState, ref: MessageRef, contents: Mapping[int, events.Event
 
 
 def _framed(state: RunState, ref: MessageRef, contents: Mapping[int, events.Event]) -> str:
-    """The words that a message of the harness frames: a summary, or the beginnings of older messages."""
+    """Return the text that a message of the harness wraps: a summary, or the beginnings of older messages."""
     gap = ref.gap or Gap()
     if gap.source:
         summary = contents.get(gap.source)
@@ -170,7 +178,7 @@ def _framed(state: RunState, ref: MessageRef, contents: Mapping[int, events.Even
 
 
 def _said(state: RunState, seq: int, contents: Mapping[int, events.Event]) -> events.Said:
-    """The words of the harness in the content of event `seq`."""
+    """Return the harness's texts in the content of event `seq`."""
     said = getattr(contents.get(seq), "content", None)
     if not isinstance(said, events.Said):
         raise MissingContent(state.setup.run, seq)
@@ -189,7 +197,7 @@ def _answer(event: events.ModelResponded, answer: events.Answer) -> Message:
 
 
 def digest_line(message: Message, per_message: int) -> str:
-    """A message in a digest: its role in capitals and its first characters, or that it is no text."""
+    """Return a line of a digest: the role in capitals and the first characters, or a mark for no text."""
     return f"{message.role.upper()}: {message.text[:per_message] or NO_TEXT}"
 
 

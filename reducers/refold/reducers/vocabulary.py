@@ -1,6 +1,6 @@
 """Closed vocabularies, exact numbers and the bases of all plain values.
 
-Each is a `StrEnum`: JSON shows the word itself, decoding returns the one interned member.
+Each vocabulary is a `StrEnum`: JSON has the word itself, and decoding returns the one interned member.
 """
 
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -12,21 +12,21 @@ import msgspec
 from msgspec import Meta
 
 SOURCE_LABEL = "source.format"
-"""The label that every import puts on its run, and nobody else on any: it says that the run is not ours."""
+"""The label that every import sets on its run, and nothing else sets: the run was not made by refold."""
 
 
 @unique
 class Unknown(StrEnum):
-    """What the source of a fact does not say: what stands there is the least that it can have been.
+    """What the source of a fact does not record. The fact then has the lower bound of that value.
 
-    `time`: it was no earlier than `at`. `usage`, `cost`: no fewer tokens and no less money were used.
-    `tools`: a run had the tools that are listed and those that were called, and perhaps more, some of which
-    only read. `context`: it is not said how large the model's context is. `errors`: whether the call of a
-    result failed. `stop`: why an answer ended, for it has no word for it, or none that anybody here knows.
-    `result`: that the source has none, so how the call ended, and what it gave.
+    `time`: it happened no earlier than `at`. `usage`, `cost`: at least these tokens and this money were used.
+    `tools`: the run had the listed tools and those that were called, and maybe more; some may be read-only.
+    `context`: the size of the model's context. `errors`: whether the call of a result failed. `stop`: why a
+    response ended; the source has no reason, or one that refold does not know. `result`: the result of a
+    call, so its outcome and output.
 
-    Of a run of ours: `uncounted`: nobody counted the tokens of an answer, not even its provider; `unpriced`:
-    nor does anybody know its price. So nobody knew when it was decided what follows.
+    In live runs: `uncounted`: no token count of a response, not even from its provider; `unpriced`: no price.
+    So later decisions were made without these numbers.
     """
 
     TIME = "time"
@@ -42,12 +42,12 @@ class Unknown(StrEnum):
 
 
 UNMETERED = frozenset({Unknown.UNCOUNTED, Unknown.UNPRICED})
-"""What an engine of ours does not know of an answer; all else that is unknown is of imported runs."""
+"""What a live engine can lack about a response. All other unknowns occur in imported runs only."""
 
 
 @unique
 class StopReason(StrEnum):
-    """Why a model stopped, in our words; the provider's own word stands beside it as `stop_raw`."""
+    """Why a model stopped, in refold's words; `stop_raw` has the provider's own word."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
@@ -59,9 +59,7 @@ class StopReason(StrEnum):
 
 @unique
 class FailureClass(StrEnum):
-    """Why a model request failed. `refold.reducers.failures.classify` gives the class of a status and
-    text.
-    """
+    """Why a model request failed. `refold.reducers.failures.classify` derives it from a status and a text."""
 
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
@@ -78,7 +76,10 @@ class FailureClass(StrEnum):
 
 @unique
 class ToolError(StrEnum):
-    """How a tool call went wrong. A call without one returned normally, or nobody knows: `Unknown.ERRORS`."""
+    """How a tool call failed.
+
+    A call without one returned normally, or its status is unknown (`Unknown.ERRORS`).
+    """
 
     RAISED = "raised"
     TIMEOUT = "timeout"
@@ -90,10 +91,10 @@ class ToolError(StrEnum):
 
 @unique
 class Replay(StrEnum):
-    """What may be done with a call of a tool whose end nobody saw.
+    """How to handle a call whose outcome is unknown, by its tool.
 
-    `read_only` and `idempotent` run again, under the same idempotency key; `reconcilable` asks the
-    tool what happened; `at_most_once` is never run a second time.
+    `read_only` and `idempotent` run again, under the same idempotency key; `reconcilable` asks the tool for
+    the outcome; `at_most_once` never runs a second time.
     """
 
     READ_ONLY = "read_only"
@@ -114,7 +115,7 @@ class Role(StrEnum):
 
 @unique
 class Doubt(StrEnum):
-    """What is known, after asking, about a call whose end nobody saw."""
+    """The answer to the question whether a call with an unknown outcome ran."""
 
     HAPPENED = "happened"
     DID_NOT = "did_not"
@@ -123,7 +124,7 @@ class Doubt(StrEnum):
 
 @unique
 class Verdict(StrEnum):
-    """What a guard says when it does not simply allow."""
+    """What a guard returns when it does not simply allow."""
 
     STOP = "stop"
     WARN = "warn"
@@ -132,9 +133,9 @@ class Verdict(StrEnum):
 
 @unique
 class Cause(StrEnum):
-    """Why the harness refuses, says or counts something; whose doing it is has a name beside it.
+    """Why the harness refuses, adds or counts something; a name field beside it has the rule that did it.
 
-    The name of a guard, a limit, a pass or a tier stands in a space of its own: it may be any.
+    Names of guards, limits, compaction steps and tiers are a separate namespace and may be any text.
     """
 
     GUARD = "guard"
@@ -160,15 +161,15 @@ class Cause(StrEnum):
     STREAM = "stream"
     UNKNOWN = "unknown"
 
-    __hash__ = str.__hash__  # tallies are looked up at every step, and an enum's own is Python code
+    __hash__ = str.__hash__  # tallies are looked up at every step, and an enum's own hash is Python code
 
 
 @unique
 class Refuser(StrEnum):
-    """Who kept a call of an imported run from running, as its source records it.
+    """Who refused a call of an imported run, as its source records it.
 
     `rule`: a permission rule or mode; `classifier`: another model that judges calls; `harness`: the source
-    says no more than that the call was refused.
+    records only that the call was refused.
     """
 
     USER = "user"
@@ -180,7 +181,7 @@ class Refuser(StrEnum):
 
 @unique
 class Refusal(StrEnum):
-    """Why a call was not run: passed over by a rule, or judged and turned down."""
+    """Why a call did not run: skipped by a rule, or rejected after review."""
 
     SKIPPED = "skipped"
     REJECTED = "rejected"
@@ -189,61 +190,60 @@ class Refusal(StrEnum):
 class Value(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """An immutable value. As JSON what has its default is left out, and a field that nobody knows is
-    refused.
-    """
+    """An immutable value. JSON omits fields that have their default; decoding refuses unknown fields."""
 
 
 class Knob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """A part of a policy, written out with its defaults.
+    """A part of a policy; encoding includes its defaults.
 
-    A method `problems()` may yield what in it cannot work (`Fault`s).
+    A method `problems()` may yield settings that cannot work, as `Fault`s.
     """
 
 
 NANO = 1_000_000_000
 
 MOST_DIGITS = 300
-"""A number in a log has no more digits: sums of such still fit a double, and Python writes them out whatever
-its settings.
+"""The maximum number of digits of a number in a log.
+
+Sums of such numbers still fit a double, and Python prints them under any setting.
 """
 
-# Our own: the precision and traps of whoever calls must not decide what a log means.
+# A context of our own: the caller's precision and traps must not change what a log means.
 _EXACT = Context(prec=64, rounding=ROUND_HALF_UP, traps=[])
 
 Number = int | float
 
 Count = Annotated[int, Meta(ge=0)]
-"""A number of things, or an amount: never below 0.
+"""A number of things, or an amount: 0 or more.
 
-Sums have no end; see `MOST_DIGITS` for what a log may hold.
+Sums are unbounded; `MOST_DIGITS` limits what a log may hold.
 """
 
 Ordinal = Annotated[int, Meta(ge=1)]
-"""The first, the second, …: counted from 1."""
+"""A position, counted from 1."""
 
 Ranges = tuple[tuple[Count, Count], ...]
 """Numbers of messages in order, as inclusive (first, last) pairs."""
 
 
-# A policy has a handful of values, and each is compared at every step: decimal arithmetic would be a fifth of
-# a step.
+# A policy has a handful of values, and each is compared at every step: without the cache, decimal arithmetic
+# would take a fifth of a step.
 @lru_cache(maxsize=256)
 def nano(value: Number) -> int:
-    """Seconds to nanoseconds, or USD to nano-dollars: from the decimal text of `value`, half up.
+    """Convert seconds to nanoseconds, or USD to nano-dollars, rounding half up.
 
-    `0.1` is exactly 100,000,000, because the text is converted and not the binary fraction.
+    The decimal text of `value` is converted, not its binary fraction: `0.1` is exactly 100,000,000.
     """
     return int(_EXACT.multiply(Decimal(str(value)), NANO).to_integral_value(ROUND_HALF_UP, _EXACT))
 
 
 def dollars(nano_usd: int) -> str:
-    """Nano-dollars to the last digit: `$0.026`."""
+    """Format nano-dollars with all their digits: `$0.026`."""
     return f"${_decimal(nano_usd)}"
 
 
 def seconds(nanoseconds: int) -> str:
-    """Nanoseconds to the last digit: `1.5 seconds`."""
+    """Format nanoseconds as seconds with all their digits: `1.5 seconds`."""
     return f"{_decimal(nanoseconds)} seconds"
 
 
@@ -253,10 +253,10 @@ def _decimal(billionths: int) -> str:
 
 
 def share_of(amount: int, fraction: Number) -> int:
-    """So much of an amount: from the decimal text of `fraction`, half up."""
+    """Return `fraction` of `amount`, computed from the decimal text of `fraction`, rounded half up."""
     return int(_EXACT.multiply(Decimal(str(fraction)), amount).to_integral_value(ROUND_HALF_UP, _EXACT))
 
 
 def scaled(hash64: int, span: int) -> int:
-    """A uniform share of `span`: `u * span` for u = hash64 / 2**64, in integers."""
+    """Return a uniform share of `span`: `u * span` for u = hash64 / 2**64, in integers."""
     return (hash64 * span) >> 64

@@ -1,17 +1,15 @@
-"""The window: which messages the next request would show, as numbers and sizes, never as texts.
+"""The window: the messages of the next request, as numbers and sizes, without texts.
 
-A message is known by its number in the run. A reply with tool calls and all their results are one *unit*,
-in one piece, kept or dropped whole: providers refuse half of a pair. Appending costs the same however long
-the window is: the references lie in chunks, and the totals, the ranges and the digest are carried along.
+A message is known by its number in the run. A response with tool calls and all their results are one *unit*,
+kept or dropped as a whole, because providers refuse half of a pair. Appending takes constant time: references
+are in chunks, and totals, ranges and digest are updated.
 
-The digest is a sum of the messages' digests, each times an odd number of its own, modulo 2**256 (after the
-incremental hashing of Bellare and Micciancio, 1997), so that a message can be taken out without looking at
-the others again. It tells views apart; it is not what protects a log from an adversary: that is the hash
-chain.
+The digest is the sum of the messages' digests, each times an odd number of its own, modulo 2**256 (after the
+incremental hashing of Bellare and Micciancio, 1997), so a message can be removed without reading the others.
+It distinguishes prompts. It does not protect a log from an adversary: the hash chain does.
 
-The digests of a state hold the references whole, by `bound`, so that nothing of one that a later decision
-goes by can be another without being told. It is asked for once in many events, and a chunk that stayed the
-same is not hashed again.
+State digests include the complete references, by `digest_references`, so a change to any reference is
+detected. It is computed once in many events, and unchanged chunks are not hashed again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -24,20 +22,19 @@ from refold.reducers.estimate import ESTIMATORS
 from refold.reducers.messages import Gap, Size, TextCut
 from refold.reducers.vocabulary import Ranges, Role, Value
 
-# An append copies the last chunk and the tuple of chunks. With this, both stay short up to some 30,000
+# An append copies the last chunk and the tuple of chunks. With this size, both stay short up to some 30,000
 # messages.
 CHUNK = 128
-"""References in a chunk of a window, but for its last, which may have fewer."""
+"""References in each chunk of a window; the last chunk may have fewer."""
 _MODULUS = 1 << 256
 _EMPTY = bytes(32)
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class Shown(Value, frozen=True, kw_only=True):
-    """How a message is shown shorter: each cut part's head and tail, and between them the words of event
-    `seq`.
+    """How a message is shortened: head and tail of each cut part, and between them the texts of event `seq`.
 
-    `whole` is the size of the message as it was said.
+    `whole` is the size of the message as recorded.
     """
 
     seq: int
@@ -46,12 +43,12 @@ class Shown(Value, frozen=True, kw_only=True):
 
 
 class MessageRef(Value, frozen=True, kw_only=True):
-    """A message in the window. Its words are in the content of event `seq` (its `part`-th message, from 0).
+    """A message in the window. Its text is in the content of event `seq` (its `part`-th message, from 0).
 
-    `unit` is the number of the reply that it belongs to, or its own. `size` is its event's own: of what is
-    shown of it, if `shown` says that it is shown shorter. A marker, a digest or a summary stands in a `gap`,
-    which is its event's own; `sources` are the messages that it quotes, as they were then. `preview` is how
-    much of a result a preview would show.
+    `unit` is the number of the response that it belongs to, or its own number. `size` is its event's size, or
+    that of the shortened message if `shown` is set. A marker, digest or summary has its event's `gap`;
+    `sources` are the messages that it quotes, as they were then. `preview` is the number of characters of a
+    result in a preview.
     """
 
     number: int
@@ -69,12 +66,12 @@ class MessageRef(Value, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> Size:
-        """The size of the message as it was said, however it is shown."""
+        """The size of the message as recorded, before any cut."""
         return self.size if self.shown is None else self.shown.whole
 
 
 class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """Some references in a row: 128, of the last chunk at most so many."""
+    """Up to 128 references in a row; only the last chunk has fewer."""
 
     refs: tuple[MessageRef, ...]
 
@@ -86,7 +83,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the references in order; the cost does not grow with a window that was only extended."""
+        """SHA-256 of the references in order. Cached, so appending does not hash old chunks again."""
         return sha256(_ENCODER.encode(self.refs)).digest()
 
 
@@ -96,9 +93,8 @@ Chunks = tuple[Chunk, ...]
 class Window(Value, frozen=True, kw_only=True):
     """The messages of the next request. `ranges` are their numbers, as inclusive (first, last) pairs.
 
-    Windows that look equal have equal digests; the clock, the run's id and the provider's ids are not in
-    them. `sum` and `whole` are what the estimator adds up, of the window and of every message that ever was
-    in it.
+    Windows with equal messages have equal digests: clock, run id and provider ids are not included. `sum` and
+    `whole` are the estimator's sums over the window and over every message that was ever in it.
     """
 
     chunks: Chunks = ()
@@ -115,36 +111,37 @@ class Window(Value, frozen=True, kw_only=True):
 
     @property
     def whole_tokens(self) -> int:
-        """Estimated tokens of everything that was said since the start."""
+        """Estimated tokens of all messages since the start."""
         return ESTIMATORS[self.estimator].total(self.whole, self.whole_count)
 
 
 def refs(window: Window) -> list[MessageRef]:
-    """The references in order."""
+    """Return the references in order."""
     found: list[MessageRef] = []
     for chunk in window.chunks:
         found += chunk.refs
     return found
 
 
-def bound(window: Window) -> bytes:
-    """SHA-256 of the references whole, in order: of a window that only grew it costs the same however long
-    that is.
+def digest_references(window: Window) -> bytes:
+    """Return SHA-256 of the complete references, in order.
+
+    For a window that only grew, the cost does not depend on its length.
     """
     return sha256(b"".join([chunk.digest for chunk in window.chunks])).digest()
 
 
 def numbers(messages: Iterable[MessageRef]) -> frozenset[int]:
-    """Their numbers."""
+    """Return the numbers of these messages."""
     return frozenset([ref.number for ref in messages])
 
 
 def refs_within(window: Window, ranges: Ranges) -> list[MessageRef]:
-    """The references in order whose numbers lie in these ranges."""
+    """Return the references whose numbers are in these ranges, in order."""
     return [ref for ref in refs(window) if any(first <= ref.number <= last for first, last in ranges)]
 
 
-def quoted(window: Window, ranges: Ranges) -> tuple[MessageRef, ...]:
+def quoted_refs(window: Window, ranges: Ranges) -> tuple[MessageRef, ...]:
     """Return the messages with these numbers as recorded, not as shortened in the window."""
     known = {old.number: old for ref in refs(window) for old in (*ref.sources, ref)}
     numbers = (number for first, last in ranges for number in range(first, last + 1))
@@ -152,25 +149,25 @@ def quoted(window: Window, ranges: Ranges) -> tuple[MessageRef, ...]:
 
 
 def append(window: Window, ref: MessageRef) -> Window:
-    """The window with one message more. The first system message and the first user message are pinned."""
+    """Append one message. The first system message and the first user message are pinned."""
     return extend(window, (ref,))
 
 
 def extend(window: Window, added: Sequence[MessageRef]) -> Window:
-    """The window with these messages more, in order: as appending one after the other."""
+    """Append messages in order. The result equals appending them one by one."""
     estimator = ESTIMATORS[window.estimator]
     system, task = window.system_pinned, window.task_pinned
     if not (system and task):
-        added, system, task = _pinned(added, system=system, task=task)
+        added, system, task = _pin_first(added, system=system, task=task)
     total, ranges, digest = window.sum, window.ranges, int.from_bytes(window.digest)
     for ref in added:
         total += estimator.part(ref.role, ref.size)
-        ranges = _extend(ranges, ref.number)
+        ranges = _extend_ranges(ranges, ref.number)
         digest += _leaf(ref)
     count = window.count + len(added)
     return msgspec.structs.replace(
         window,
-        chunks=_grow(window.chunks, added),
+        chunks=_extend_chunks(window.chunks, added),
         count=count,
         tokens=estimator.total(total, count),
         ranges=ranges,
@@ -184,23 +181,23 @@ def extend(window: Window, added: Sequence[MessageRef]) -> Window:
 
 
 def insert(window: Window, ref: MessageRef, after: int) -> Window:
-    """Insert a message right after the unit of message `after` (0 or none: in front)."""
+    """Insert a message right after the unit of message `after` (0 or unknown: at the front)."""
     messages = refs(window)
     place = next((place for place, found in enumerate(messages, 1) if found.number == after), 0)
     while 0 < place < len(messages) and messages[place].unit == messages[place - 1].unit:
         place += 1
-    return _changed(window, [*messages[:place], ref, *messages[place:]], (), (ref,))
+    return _update(window, [*messages[:place], ref, *messages[place:]], (), (ref,))
 
 
-def answered(window: Window, reply: int, results: Sequence[MessageRef]) -> Window:
-    """Insert the results of the calls of message `reply` right behind it."""
+def insert_results(window: Window, reply: int, results: Sequence[MessageRef]) -> Window:
+    """Insert the results of the calls of message `reply` right after it."""
     if not window.count or window.chunks[-1].refs[-1].number == reply:
         return extend(window, results)
     return insert_all(window, [(ref, reply) for ref in results])
 
 
 def insert_all(window: Window, placed: Iterable[tuple[MessageRef, int]]) -> Window:
-    """Insert each message, in turn, behind the unit of the message with that number (0: in front)."""
+    """Insert each message in turn after the unit of the message with that number (0: at the front)."""
     messages, come = refs(window), list[MessageRef]()
     known = {ref.number: ref for ref in messages}
     last = {ref.unit: ref.number for ref in messages}
@@ -216,17 +213,17 @@ def insert_all(window: Window, placed: Iterable[tuple[MessageRef, int]]) -> Wind
     while number:
         ordered.append(known[number])
         number = following[number]
-    return _changed(window, ordered, (), come)
+    return _update(window, ordered, (), come)
 
 
 def without(window: Window, numbers: Set[int]) -> Window:
-    """The window without the messages of these numbers, in the same order."""
+    """Remove the messages with these numbers."""
     if not numbers:
         return window
     messages = refs(window)
     kept: list[MessageRef] = []
     gone: list[MessageRef] = []
-    # What goes stands mostly in front, and what stands behind the last of it is not looked at.
+    # Removed messages are mostly at the front: stop looking after the last of them.
     for place, ref in enumerate(messages):
         if ref.number not in numbers:
             kept.append(ref)
@@ -235,23 +232,23 @@ def without(window: Window, numbers: Set[int]) -> Window:
         if len(gone) == len(numbers):
             kept += messages[place + 1 :]
             break
-    return _changed(window, kept, gone, (), left(window.ranges, [ref.number for ref in gone]))
+    return _update(window, kept, gone, (), subtract(window.ranges, [ref.number for ref in gone]))
 
 
 def tokens_without(window: Window, gone: Sequence[MessageRef]) -> int:
-    """Estimated tokens of the window without these messages."""
+    """Estimate the tokens of the window without these messages."""
     estimator = ESTIMATORS[window.estimator]
     parts = sum([estimator.part(ref.role, ref.size) for ref in gone])
     return estimator.total(window.sum - parts, window.count - len(gone))
 
 
-def resized(window: Window, number: int, size: Size, shown: Shown | None = None) -> Window:
-    """The window in which one message is shown shorter."""
+def resize(window: Window, number: int, size: Size, shown: Shown | None = None) -> Window:
+    """Replace one message by a shortened one."""
     messages = refs(window)
     place = next(place for place, ref in enumerate(messages) if ref.number == number)
     before = messages[place]
     messages[place] = msgspec.structs.replace(before, size=size, shown=shown)
-    return _changed(window, messages, (before,), (messages[place],), window.ranges)
+    return _update(window, messages, (before,), (messages[place],), window.ranges)
 
 
 def adds_up(window: Window) -> bool:
@@ -259,17 +256,17 @@ def adds_up(window: Window) -> bool:
     if window.estimator not in ESTIMATORS:
         return False
     found = refs(window)
-    return _changed(msgspec.structs.replace(window, sum=0, digest=_EMPTY), found, (), found) == window
+    return _update(msgspec.structs.replace(window, sum=0, digest=_EMPTY), found, (), found) == window
 
 
-def _changed(
+def _update(
     window: Window,
     messages: Sequence[MessageRef],
     gone: Sequence[MessageRef],
     come: Sequence[MessageRef],
     ranges: Ranges | None = None,
 ) -> Window:
-    # By difference: what a window loses or gains in one pass is mostly little.
+    # By difference: a compaction step usually changes little of a window.
     estimator = ESTIMATORS[window.estimator]
     total, digest = window.sum, int.from_bytes(window.digest)
     for ref in come:
@@ -280,7 +277,7 @@ def _changed(
         digest -= _leaf(ref)
     return msgspec.structs.replace(
         window,
-        chunks=_chunked(messages),
+        chunks=_make_chunks(messages),
         count=len(messages),
         tokens=estimator.total(total, len(messages)),
         ranges=ranges_of([ref.number for ref in messages]) if ranges is None else ranges,
@@ -290,7 +287,7 @@ def _changed(
 
 
 def ranges_of(numbers: Iterable[int]) -> Ranges:
-    """Numbers in order as inclusive (first, last) pairs: 1, 2, 3, 7 is (1, 3), (7, 7)."""
+    """Return ascending numbers as inclusive (first, last) pairs: 1, 2, 3, 7 becomes (1, 3), (7, 7)."""
     firsts: list[int] = []
     lasts: list[int] = []
     following = None
@@ -305,8 +302,8 @@ def ranges_of(numbers: Iterable[int]) -> Ranges:
     return tuple(zip(firsts, lasts, strict=True))
 
 
-def outside(ranges: Ranges, kept: Ranges) -> set[int]:
-    """The numbers of these ranges that are in none of the ranges `kept`; in either, no two overlap."""
+def numbers_outside(ranges: Ranges, kept: Ranges) -> set[int]:
+    """Return the numbers in `ranges` that are not in `kept`. Neither may have overlapping ranges."""
     found: set[int] = set()
     beyond = 1 + max([last for _, last in ranges], default=0)
     staying = iter((*sorted(kept), (beyond, beyond)))
@@ -325,7 +322,7 @@ def outside(ranges: Ranges, kept: Ranges) -> set[int]:
     return found
 
 
-def left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
+def subtract(ranges: Ranges, gone: Iterable[int]) -> Ranges:
     """Return the ranges without these numbers, which must be in the same order."""
     staying: list[tuple[int, int]] = []
     going = iter(gone)
@@ -338,10 +335,10 @@ def left(ranges: Ranges, gone: Iterable[int]) -> Ranges:
             begin, number = number + 1, next(going, 0)
         if begin <= last:
             staying.append((begin, last))
-    return _joined(staying)
+    return _merge_ranges(staying)
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         if joined and joined[-1][1] == first - 1:
@@ -351,7 +348,7 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(joined)
 
 
-def _pinned(
+def _pin_first(
     added: Sequence[MessageRef], *, system: bool, task: bool
 ) -> tuple[Sequence[MessageRef], bool, bool]:
     made: list[MessageRef] = []
@@ -362,21 +359,21 @@ def _pinned(
     return made, system, task
 
 
-def _grow(chunks: Chunks, added: Sequence[MessageRef]) -> Chunks:
+def _extend_chunks(chunks: Chunks, added: Sequence[MessageRef]) -> Chunks:
     if not chunks:
-        return _chunked(added)
+        return _make_chunks(added)
     last = chunks[-1].refs + tuple(added)
-    return chunks[:-1] + _chunked(last)
+    return chunks[:-1] + _make_chunks(last)
 
 
-def _chunked(messages: Sequence[MessageRef]) -> Chunks:
-    if 0 < len(messages) <= CHUNK:  # as most windows that something prunes: a third of the time
+def _make_chunks(messages: Sequence[MessageRef]) -> Chunks:
+    if 0 < len(messages) <= CHUNK:  # true for most windows that get pruned: takes a third of the time
         return (Chunk(tuple(messages)),)
     starts = range(0, len(messages), CHUNK)
     return tuple([Chunk(tuple(messages[start : start + CHUNK])) for start in starts])
 
 
-def _extend(ranges: Ranges, number: int) -> Ranges:
+def _extend_ranges(ranges: Ranges, number: int) -> Ranges:
     if ranges and ranges[-1][1] == number - 1:
         return (*ranges[:-1], (ranges[-1][0], number))
     return (*ranges, (number, number))
@@ -385,6 +382,6 @@ def _extend(ranges: Ranges, number: int) -> Ranges:
 def _leaf(ref: MessageRef) -> int:
     try:
         digest = int(ref.size.digest or "0", 16)
-    except ValueError:  # no digest at all, in a log that somebody forged
+    except ValueError:  # a forged log without a valid digest
         digest = int.from_bytes(ref.size.digest.encode(errors="replace"))
     return digest * (2 * ref.number + 1)

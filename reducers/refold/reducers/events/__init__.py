@@ -1,4 +1,4 @@
-"""All kinds of events. `Event` is any of them; the unions say which side of the line they are on."""
+"""All kinds of events. `Event` is any event; unions group the facts, decisions and annotations."""
 
 from refold.reducers.events.decisions import (
     DECISIONS,

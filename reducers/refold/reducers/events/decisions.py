@@ -1,7 +1,8 @@
-"""Decisions: what pure functions derived. An audit derives each of them again and compares.
+"""Decisions: events that pure functions derive from the state.
 
-No text that a model, a tool or a person wrote is ever repeated in one. The texts that are here are the
-harness's own, from the policy.
+An audit derives each of them again and compares.
+
+Decisions never repeat text of a model, a tool or a user. Their texts are the harness's own, from the policy.
 """
 
 from typing import Literal
@@ -26,11 +27,11 @@ Purpose = Literal["step", "grace"]
 
 
 class RequestText(Value, frozen=True, kw_only=True):
-    """A text that is shown in one request and never kept. `text` is its key in the policy's texts, `size` of
-    its words.
+    """A text that is included in one request and not kept in the window.
 
-    `cause` says why, and `name` which guard asked for it; `tier` is the degree of pressure that it tells of;
-    `escalated`: the tier's own words were ignored before.
+    `text` is its key in the policy's texts, `size` the size of the rendered text. `cause` is the reason, and
+    `name` the guard that requested it; `tier` is the tier of context pressure that it reports; `escalated`:
+    the model ignored this tier's text before.
     """
 
     role: Role
@@ -45,21 +46,21 @@ class RequestText(Value, frozen=True, kw_only=True):
 
 
 class Said(Content, frozen=True, kw_only=True):
-    """Texts of the harness, rendered: exactly what the model sees.
+    """Rendered texts of the harness, exactly as the model gets them.
 
-    Their digest needs no salt: they are no secret.
+    They are not secret, so their digest has no salt.
     """
 
     texts: tuple[str, ...]
 
 
 class ModelRequested(Decision, frozen=True, kw_only=True, tag="model_requested"):
-    """Ask the model. `messages` are ranges of message numbers, `view` the digest of all that it will see.
+    """Ask the model. `messages` are ranges of message numbers, `view` is the digest of the prompt.
 
-    `tools` are the names offered, None for the whole manifest; `deadline` is an instant; `input_tokens` is
-    the estimate, `max_output` the most output tokens wanted. `purpose`: `step`, or `grace` for the one
-    request that a limit grants. `model` is asked instead of the run's, "" if it is that one. The content has
-    the words of `request_only`, a text each.
+    `tools` are the names offered, None for the whole manifest; `deadline` is an instant; `input_tokens` is an
+    estimate, `max_output` the upper bound for output tokens. `purpose`: `step`, or `grace` for the one
+    request that a limit grants. `model` replaces the run's model, "" means the run's own. The content has one
+    text for each entry of `request_only`.
     """
 
     step: Count
@@ -85,12 +86,11 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
 
 
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
-    """Do not run this call. `text` is the key of what the model is told; `cause` says why, `name` which guard
-    or limit it was.
+    """Do not run this call. `text` is the key of the text sent to the model, `name` the guard or limit.
 
-    `version`, `code`, `saw` and `metadata` are the guard's own: why, by what it judged, and for whom it may
-    concern. With `hidden` neither the call nor this result is shown to the model: the call was never
-    finished.
+    `version`, `code`, `saw` and `metadata` come from the guard: its version, the reason, what it measured,
+    and data for callers. With `hidden`, the prompt has neither the call nor this result, because the response
+    broke off inside the call.
     """
 
     call: str
@@ -108,9 +108,9 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
 
 
 class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_requested"):
-    """Ask a person about these calls, for the guard `guard`.
+    """Ask an approver about these calls, for the guard `guard`.
 
-    `deadline` is an instant; `approver` names the link of its chain.
+    `deadline` is an instant; `approver` names the link of the guard's chain.
     """
 
     guard: str
@@ -121,10 +121,10 @@ class ApprovalRequested(Decision, frozen=True, kw_only=True, tag="approval_reque
 
 
 class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_requested"):
-    """Ask a model to sum up these messages, for the pass `name`.
+    """Ask a model to summarize these messages, for the compaction step `name`.
 
-    The summary, as a message of `role`, is to stand for them right after message `after` (0: in front). The
-    content has what the model is told to do; `instructions` is the size of that.
+    The summary becomes a message of `role` right after message `after` (0: at the front), in place of these
+    messages. The content is the instructions to the model, `instructions` their size.
     """
 
     name: str
@@ -139,10 +139,10 @@ class SummaryRequested(Decision, frozen=True, kw_only=True, tag="summary_request
 
 
 class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
-    """Messages left the window. `kept` are the ranges that stay; `name` is the pass that asked.
+    """Remove messages from the window. `kept` are the ranges that stay; `name` is the compaction step.
 
-    `before` and `after` count messages, the `tokens_` estimates. `over_budget`: what had to stay does not
-    fit.
+    `before` and `after` count messages; `tokens_before` and `tokens_after` are estimates. `over_budget`: the
+    messages that must stay exceed the budget.
     """
 
     name: str
@@ -156,11 +156,10 @@ class HistoryPruned(Decision, frozen=True, kw_only=True, tag="history_pruned"):
 
 
 class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed"):
-    """A message is shown shorter from here on: `cuts` say what of it. Its text stays in the log.
+    """Shorten a message in all later prompts, as `cuts` describe. Its full text stays in the log.
 
-    `name` is the pass that asked, or the guard, as `cause` says. `before` is what it weighed, in estimated
-    tokens, `size` what is shown of it from here on. The content has what stands where something was cut, a
-    text a cut.
+    `name` is the compaction step or guard, depending on `cause`. `before` is the old size in estimated
+    tokens, `size` the new size. The content has one replacement text for each cut.
     """
 
     message: Count
@@ -174,11 +173,11 @@ class MessageTrimmed(Decision, frozen=True, kw_only=True, tag="message_trimmed")
 
 
 class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected"):
-    """The harness says something to the model: the policy's text `text`, kept in the window.
+    """Add a message of the harness to the window: the policy's text `text`.
 
-    `cause` says why, and `name` which guard or pass asked for it. It stands at the end, or in a `gap`. The
-    content has its one text, or, where the gap has words of its own, the texts around them. `stitches`: the
-    answer to it goes on with the one before.
+    `cause` is the reason, `name` the guard or compaction step that requested it. The message goes to the end,
+    or into `gap`. The content is its one text, or the texts around a summary or digest if the gap has one.
+    `stitches`: the response to it continues the response before it.
     """
 
     role: Role
@@ -192,7 +191,7 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
 
 
 class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
-    """A guard did not simply allow: what it saw, and what it said."""
+    """A guard returned a verdict other than allow: what it measured and what it returned."""
 
     guard: str
     version: Count
@@ -202,15 +201,16 @@ class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
 
 
 class LimitReached(Decision, frozen=True, kw_only=True, tag="limit_reached"):
-    """A limit was reached: it ends the run, once the batch is done if it is `deferred`."""
+    """A limit was reached: it ends the run, after the batch is complete if `deferred`."""
 
     limit: LimitHit
     deferred: bool = False
 
 
 class LimitNeared(Decision, frozen=True, kw_only=True, tag="limit_neared"):
-    """People are warned that a limit is near: `threshold`, in its unit, was reached. The model is not
-    told.
+    """Warn users that a limit is near: usage reached `threshold`, in the limit's unit.
+
+    The model does not get this warning.
     """
 
     of: Literal["time", "budget"]
@@ -219,28 +219,28 @@ class LimitNeared(Decision, frozen=True, kw_only=True, tag="limit_neared"):
 
 
 class StepFreed(Decision, frozen=True, kw_only=True, tag="step_freed"):
-    """The step limit `limit` does not count this step: all its calls are to tools that it leaves free."""
+    """The step limit `limit` does not count this step: it exempts the tools of all its calls."""
 
     limit: str
 
 
 class ContextOverflowed(Decision, frozen=True, kw_only=True, tag="context_overflowed"):
-    """The context was too long: room is made, and the model asked again.
+    """The prompt exceeded the model's context: make room and ask the model again.
 
-    `gives_back` are steps that do not count.
+    `gives_back` is the number of steps that do not count.
     """
 
     gives_back: Count
 
 
 class AnswerDiscarded(Decision, frozen=True, kw_only=True, tag="answer_discarded"):
-    """An answer of nothing is asked for again, for the time `count` in a row. Nothing of it is kept."""
+    """Discard an empty response and ask again, for the time `count` in a row."""
 
     count: Ordinal
 
 
 class SummaryAbandoned(Decision, frozen=True, kw_only=True, tag="summary_abandoned"):
-    """The summary for the pass `name` failed, and is not asked for again: what it was to stand for stays."""
+    """Give up the summary for the compaction step `name`, which failed. Its messages stay."""
 
     name: str
     failure: FailureClass
@@ -249,8 +249,8 @@ class SummaryAbandoned(Decision, frozen=True, kw_only=True, tag="summary_abandon
 class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled"):
     """Ask again, as attempt number `attempt`, after `delay` nanoseconds: not before the instant `until`.
 
-    `cause`: `retry`, of `model` ("" for the run's), `fallback` to another one, or `stream`: the stream broke,
-    and a new step is made. What had arrived of an answer is then kept as a message if `keeps` says so.
+    `cause`: `retry`; `fallback` to the model `model` ("" for the run's); or `stream`: the stream broke, and a
+    new step begins. `keeps`: the partial response stays as a message.
     """
 
     attempt: Ordinal
@@ -265,10 +265,10 @@ class RetryScheduled(Decision, frozen=True, kw_only=True, tag="retry_scheduled")
 class StateChanged(
     Decision, frozen=True, kw_only=True, tag="state_changed", rename={"source": "from", "target": "to"}
 ):
-    """The machine moved. `reason` is a sentence, `code` its stable name, `where` what was going on.
+    """Move the machine. `reason` is a sentence, `code` its stable name.
 
-    `where` is `model`, `tools`, `waiting` or `between`, for a cancellation and a time-out. `outcome` is where
-    the outcome's text is from, if it is neither the last answer nor nothing: `grace` or `fallback`.
+    `where` is what was in progress at a cancellation or a time-out: `model`, `tools`, `waiting` or `between`.
+    `outcome` names the source of the outcome's text if that is not the last response: `grace` or `fallback`.
     """
 
     source: AgentState
@@ -281,9 +281,7 @@ class StateChanged(
 
 
 class StateDigested(Decision, frozen=True, kw_only=True, tag="state_digested"):
-    """A digest of the state without its guards, and one for each guard, hex: checkpoints for comparing
-    logs.
-    """
+    """Digests of the state without its guards, and of each guard, in hex: checkpoints for comparing logs."""
 
     state: str
     guards: dict[str, str] = {}

@@ -29,22 +29,20 @@ from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Count, Doubt, FailureClass, Ranges, Refuser, StopReason, ToolError
 
 FORMAT = 1
-"""The format of logs that this version writes, and the newest that it reads."""
+"""The log format that this version writes, and the newest that it reads."""
 
 
 class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
-    """A run begins. `format` is that of its log, `rules` the version of the decision rules; `settings` are
-    names to JSON text.
+    """A run begins. `format` is its log's format, `rules` the version of the decision rules.
 
-    `address` is where the model is asked (scheme and host), "" where it is always asked, or in this process.
-    `price` is what somebody said that it costs, `0.5/1.5` dollars per million tokens read and written, ""
-    where nobody did.
-
-    `environment` names what was set by environment variables, as `limits.time: REFOLD_TIME_LIMIT`; `guards`
-    are the versions of the policy's guards, by name. `context` is the model's context in tokens, where it is
-    known. `task` is the index (from 0) of the message that is the task; None: of the first user message.
-    `worker` is the process that began it, `host:pid:birth`, "" where nobody says. `unasked`: the source of an
-    imported run shows no request after this, so none is decided.
+    `settings` maps names to JSON text. `address` is where the model is reached (scheme and host), "" for the
+    default address or a model in this process. `price` is the price that the caller gave, as `0.5/1.5`
+    (dollars per million input and output tokens), "" for none. `environment` lists policy keys set by
+    environment variables, as `limits.time: REFOLD_TIME_LIMIT`. `guards` are the versions of the policy's
+    guards, by name. `context` is the model's context in tokens, None if unknown. `task` is the index (from 0)
+    of the message that is the task; None: the first user message. `worker` is the process that started the
+    run, `host:pid:birth`, "" if unknown. `unasked`: the run is imported and its source records no further
+    request, so no request is decided.
     """
 
     format: Annotated[int, Meta(ge=1, le=FORMAT)]
@@ -72,13 +70,13 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
 
 
 class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
-    """A run goes on from a prefix of another's log. None: as it was in the parent. `parent_hash` is hex.
+    """A run continues a prefix of another run's log. None: as in the parent. `parent_hash` is hex.
 
-    `context`: as in `run_started`, 0 where nobody knows it. `in_doubt` are calls that the parent had begun,
-    and of which nobody here knows how they ended. `results` are those that get results made up by `by`, who
-    forked it: they follow as `tool_returned`. `downtime` is how much later than the cut it is, nanoseconds.
-    `again`: the request that was under way is made anew, by these settings. `size` is of the message that
-    `by` added, None if there is none. `worker` as in `run_started`.
+    `context`: as in `run_started`, but 0 if unknown. `in_doubt` are calls that the parent started and whose
+    outcome is unknown here. `results` are calls whose results were made up by `by`, who created the fork; the
+    results follow as `tool_returned`. `downtime` is the time between the cut and the fork, in nanoseconds.
+    `again`: the request in progress at the cut is made again, with these settings. `size` is the size of the
+    message that `by` added, None without one. `worker`: as in `run_started`.
     """
 
     run: str
@@ -108,13 +106,13 @@ class RunForked(Fact, frozen=True, kw_only=True, tag="run_forked"):
 
 
 class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
-    """The model answered the request made at event `request`.
+    """The model responded to the request made at event `request`.
 
-    `duration` and `retry_wait` are nanoseconds (the wait is what the adapter itself waited between tries of
-    its own), `cost_nanousd` None where no price is known, `sent` the digest of the request as sent. `blank`:
-    the text holds nothing but white space; `hollow`: nor does it once `<think>…</think>` is taken out.
-    `starts_over`: it was to go on from what had arrived before, and repeats that from the beginning: it
-    stands in its place.
+    `duration` and `retry_wait` are nanoseconds (`retry_wait`: the adapter's own waits between its tries).
+    `cost_nanousd` is None if no price is known. `sent` is the digest of the request as sent. `blank`: the
+    text is only white space; `hollow`: it is only white space without `<think>…</think>`. `starts_over`: the
+    model was asked to continue partial text, but repeated it from the beginning, so this response replaces
+    that text.
     """
 
     request: Count
@@ -138,12 +136,12 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
 
 
 class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
-    """The request made at event `request`, or the summary asked for there, gave no answer.
+    """The request made at event `request`, or the summary requested there, failed.
 
-    `retry_after` and `duration` are nanoseconds. Of a stream that broke: the size of the text that had
-    arrived (None: no more than white space), and how many calls had begun. `single`: the provider complained
-    about one message that is too long. `starts_over`: what had arrived repeats from the beginning what had
-    arrived before: it stands in its place.
+    `retry_after` and `duration` are nanoseconds. After a broken stream, `partial` is the size of the text
+    received (None: only white space) and `partial_calls` the number of calls begun. `single`: the provider
+    rejected one message as too long. `starts_over`: the text received repeats the earlier partial text from
+    its beginning and replaces it.
     """
 
     request: Count
@@ -161,14 +159,13 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
 
 
 class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
-    """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut` says that the cap took something
-    away.
+    """A call ended. `output_bytes` counts UTF-8 bytes before the cap; `cut`: the cap removed some of them.
 
-    Without an `error` it went well, unless its `unknown` has `errors`: then its source would not say if it
-    had failed. `preview` is how many characters of the output a pass `preview_results` would show, 0 if all
-    of them. `unasked`: as in `run_started`. An imported run whose source has no result has `unknown`
-    `result`: no `error`, no output, and neither is said. `refused_by`: the call did not run, because the
-    harness of an imported run refused it; the output is its words for the model.
+    A call without an `error` succeeded, unless `unknown` has `errors`: then its source does not record
+    whether it failed. In an imported run whose source has no result, `unknown` has `result`: there is no
+    `error` and no output, and neither is known. `preview` is the number of characters that the compaction
+    step `preview_results` would keep, 0 for all. `unasked`: as in `run_started`. `refused_by`: the harness of
+    an imported run refused the call, so it did not run; the output is the text sent to the model.
     """
 
     call: str
@@ -194,7 +191,7 @@ class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
 
 
 class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
-    """A person's message, which begins a turn. `unasked`: as in `run_started`."""
+    """A user's message, which begins a turn. `unasked`: as in `run_started`."""
 
     by: str = "user"
     size: Size = Size()
@@ -203,9 +200,9 @@ class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
 
 
 class ApprovalAnswered(Fact, frozen=True, kw_only=True, tag="approval_answered"):
-    """A person decided about calls that wait for approval: `answers`, at most one a call.
+    """An approver decided about pending calls: `answers` has at most one answer for each call.
 
-    `digest` is hex SHA-256 of what was said, behind a salt: edited calls run with it.
+    `digest` is the salted SHA-256 of the content in hex: edited calls run with that content.
     """
 
     by: str = "user"
@@ -215,13 +212,13 @@ class ApprovalAnswered(Fact, frozen=True, kw_only=True, tag="approval_answered")
 
 
 class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
-    """The harness of an imported run changed what its model is shown, outside of what is decided here.
+    """The harness of an imported run changed the model's prompt by rules of its own.
 
-    `messages` join: each right behind the message that `after` names for it, and its results (0: in front),
-    or, without `after`, at the end; their `unit` is an index into them. `kept` are the earlier messages that
-    stayed, None: all of them; what left does so where the policy's pass `observed` carries it out. `why` is
-    the source's word for it; `goes_on`: the model was asked again though nobody had said anything; `unasked`,
-    as in `run_started`: it was going to be.
+    `messages` are added: each right after the message that `after` names for it and that message's results
+    (0: at the front), or at the end if `after` is empty. Their `unit` is an index into `messages`. `kept` are
+    the ranges of earlier messages that stayed, None for all; the policy's compaction step `observed` removes
+    the others. `why` is the reason as the source names it. `goes_on`: the model was asked again without new
+    input. `unasked`: as in `run_started`; that request was still to come.
     """
 
     messages: tuple[MessageHead, ...] = ()
@@ -234,7 +231,7 @@ class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
 
 
 class SummaryReturned(Fact, frozen=True, kw_only=True, tag="summary_returned"):
-    """The response to the summary request of event `request`. `size` is of the resulting message."""
+    """The response to the summary request of event `request`. `size` is that of the resulting message."""
 
     request: Count
     usage: Usage = Usage()
@@ -246,7 +243,7 @@ class SummaryReturned(Fact, frozen=True, kw_only=True, tag="summary_returned"):
 
 
 class ChildEnded(Fact, frozen=True, kw_only=True, tag="child_ended"):
-    """A run that a call of this one started has ended. `head_hash` is hex."""
+    """A run that was started by a call of this run has ended. `head_hash` is hex."""
 
     call: str
     run: str
@@ -258,7 +255,7 @@ class ChildEnded(Fact, frozen=True, kw_only=True, tag="child_ended"):
 
 
 class CancelRequested(Fact, frozen=True, kw_only=True, tag="cancel_requested"):
-    """Somebody wants the run to stop."""
+    """A user requested that the run stop."""
 
     by: str = "user"
     content: Reason | None = None
@@ -271,12 +268,12 @@ class ClockRead(Fact, frozen=True, kw_only=True, tag="clock_read"):
 
 
 class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
-    """An engine took the run up again, in the process `worker`. `in_doubt` are call ids, `changed` the tools
-    whose code is another now.
+    """An engine resumed the run, in the process `worker`.
 
-    `downtime` is the time since the log's last event, nanoseconds: at most that long no engine had the run.
-    `unattended`: it only writes something down. Nothing is begun until an engine resumes the run that attends
-    to it.
+    `in_doubt` are ids of calls with an unknown outcome, `changed` names of tools whose code changed.
+    `downtime` is the time since the log's last event in nanoseconds: an upper bound for the time without an
+    engine. `unattended`: this engine only records something; no effect starts until another engine resumes
+    the run.
     """
 
     worker: str = ""
@@ -288,7 +285,7 @@ class RunResumed(Fact, frozen=True, kw_only=True, tag="run_resumed"):
 
 
 class PolicyAmended(Fact, frozen=True, kw_only=True, tag="policy_amended"):
-    """Somebody gave the run another policy, in force from here on."""
+    """A user gave the run another policy, in force from this event on."""
 
     policy: Policy
     by: str = "user"
@@ -316,16 +313,16 @@ FACTS: tuple[type[Fact], ...] = (
 
 
 Result = ModelResponded | ModelFailed | ToolReturned | SummaryReturned
-"""The facts that something under way waits for."""
+"""The facts that something in progress waits for."""
 
 RESULTS = (ModelResponded, ModelFailed, ToolReturned, SummaryReturned)
-"""The same, to ask what a fact is: a union takes ten times as long."""
+"""The same as a tuple, for `isinstance`: a check against the union takes ten times as long."""
 
 
 class LateResult(Annotation, frozen=True, kw_only=True, tag="late_result"):
-    """A result for which nothing waited any more: the fact that it would have been.
+    """A result that nothing waited for any more, as the fact that it would have been.
 
-    What was said is the content, in the shape that the fact's own would have; the fact's is None.
+    The content is here, in the shape of the fact's content; the fact's own content is None.
     """
 
     fact: Result
@@ -333,13 +330,13 @@ class LateResult(Annotation, frozen=True, kw_only=True, tag="late_result"):
 
 
 class Remark(Content, frozen=True, kw_only=True):
-    """What somebody wrote beside the log."""
+    """A text that was added beside the log."""
 
     text: str
 
 
 class NoteAdded(Annotation, frozen=True, kw_only=True, tag="note_added"):
-    """A person's note about event `seq`, or about the run."""
+    """A user's note about event `seq`, or about the run."""
 
     by: str
     seq: int | None = None
@@ -355,7 +352,7 @@ class ContentErased(Annotation, frozen=True, kw_only=True, tag="content_erased")
 
 
 class Diagnosed(Annotation, frozen=True, kw_only=True, tag="diagnosed"):
-    """Something found wrong while reading: `code`, and where; what could not be used is the content."""
+    """A problem found while reading, with its `code` and event; the content is the unusable text."""
 
     code: str
     problem: str
@@ -364,10 +361,11 @@ class Diagnosed(Annotation, frozen=True, kw_only=True, tag="diagnosed"):
 
 
 class SourceRecorded(Annotation, frozen=True, kw_only=True, tag="source_recorded"):
-    """Where an imported event came from: the format, the file's SHA-256, the line or position in it.
+    """The origin of an imported event: the format, the file's SHA-256, the line or position in it.
 
-    `what` names something that the source recorded and that is no fact here, its own decisions among it:
-    `compaction`, `limit:steps`, `guardrail`, `end:finished`. "" for the origin of the fact `seq`.
+    `what` names something that the source recorded and that is not a fact here, including decisions of its
+    harness: `compaction`, `limit:steps`, `guardrail`, `end:finished`. It is "" for the origin of the fact
+    `seq`.
     """
 
     format: str
@@ -379,7 +377,10 @@ class SourceRecorded(Annotation, frozen=True, kw_only=True, tag="source_recorded
 
 
 class UnknownAnnotation(Annotation, frozen=True, kw_only=True, tag="unknown_annotation"):
-    """An annotation of a kind that this version does not know: kept as bytes, skipped. Never written."""
+    """An annotation of a kind that this version does not know.
+
+    Readers keep its bytes and skip it; it is never written.
+    """
 
     of: str
     body: bytes

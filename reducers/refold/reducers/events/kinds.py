@@ -1,4 +1,4 @@
-"""Every kind of event, by its word; and the sizes in their bodies."""
+"""All kinds of events by name, and the sizes in their bodies."""
 
 from refold.reducers.events.decisions import DECISIONS, CallRefused, MessageInjected
 from refold.reducers.events.facts import (
@@ -19,12 +19,12 @@ from refold.reducers.messages import Size
 
 
 def kind_of(event: Event | type[Event]) -> str:
-    """The snake_case word by which the log knows an event."""
+    """Return the kind of an event in snake case, as the log records it."""
     return str(event.__struct_config__.tag)
 
 
 def differing(one: Event | None, other: Event | None) -> tuple[str, ...]:
-    """The fields in which two events of one kind differ; none where there are not two of one kind."""
+    """Return the fields in which two events of one kind differ; empty for events of different kinds."""
     if one is None or type(one) is not type(other):
         return ()
     return tuple(name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name))
@@ -34,7 +34,7 @@ KINDS: dict[str, type[Event]] = {kind_of(event): event for event in (*FACTS, *DE
 
 
 def sizes_of(event: Event) -> tuple[Size, ...]:
-    """The size of each message that the event becomes, or may become; none of an event that is no message."""
+    """Return the size of each message that the event becomes or may become; empty if it has none."""
     match event:
         case ModelResponded() | ToolReturned() | InputReceived() | SummaryReturned():
             return (event.size,)
@@ -51,8 +51,9 @@ def sizes_of(event: Event) -> tuple[Size, ...]:
 
 
 def named_in(event: Event) -> tuple[str, ...]:
-    """What the message that the event becomes shows of its body: the ids and names of calls, the id of the
-    call that it answers.
+    """Return the body's ids and names that are part of the event's message.
+
+    These are the ids and names of a response's calls, and the call id of a result.
     """
     match event:
         case ModelResponded(calls=calls):
@@ -64,5 +65,8 @@ def named_in(event: Event) -> tuple[str, ...]:
 
 
 def wordless(event: Event) -> bool:
-    """Whether the event says that it had words, and they are not here: erased, or not read."""
+    """Return whether the event's content is missing: erased, or not read.
+
+    True only if the body has a digest of that content.
+    """
     return getattr(event, "content", None) is None and any(size.digest for size in sizes_of(event))

@@ -1,10 +1,9 @@
-"""The base of all events, and what stands in their bodies.
+"""The base classes of all events, and the values in their bodies.
 
-An event's *body* is all its fields but `content`: ids, names, numbers, sizes, reasons. Its `content` is what
-was said: texts, arguments, outputs. Folding needs bodies only, so `content` is None where it was not read,
-and for ever where it was erased. What became a message has its `Size` in the body, with a digest of the
-words, so that what a model saw can be told apart without them; of every content the store's chain has the
-digest.
+An event's *body* is all its fields but `content`: ids, names, numbers, sizes, reasons. Its `content` is the
+payload: texts, arguments, outputs. Folding needs only bodies, so `content` is None where it was not read or
+was erased. The body of an event that becomes a message has its `Size`, with a digest of the text, so prompts
+can be compared without texts. The store's hash chain has a digest of every content.
 """
 
 from typing import Literal
@@ -18,10 +17,10 @@ class Event(Value, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Fact(Event, frozen=True, kw_only=True):
-    """Something from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch.
+    """An event from outside that cannot be recomputed. `at` is integer nanoseconds since the Unix epoch.
 
-    `unknown` is what its source does not say of it: of `run_started` what it says nowhere. Of a run of ours,
-    what nobody knew.
+    `unknown` lists what the source of an imported fact does not record; of `run_started`, what it records
+    nowhere. In a live run, it lists what the engine did not know.
     """
 
     at: int
@@ -29,27 +28,27 @@ class Fact(Event, frozen=True, kw_only=True):
 
 
 class Decision(Event, frozen=True, kw_only=True):
-    """Something that a pure function derived from the state and one fact; it happened when its fact did."""
+    """An event that a pure function derived from the state and one fact. Its time is that of the fact."""
 
 
 class Annotation(Event, frozen=True, kw_only=True, tag_field="annotation"):
-    """Something worth keeping that has no effect on the state. `at` as in `Fact`.
+    """An event without effect on the state. `at` as in `Fact`.
 
-    Its body is tagged `annotation`, not `kind`: so a reader knows of an annotation that it does not know
-    that it may be skipped.
+    Its body is tagged `annotation`, not `kind`. So a reader that does not know the kind still knows that it
+    can skip the event.
     """
 
     at: int
 
 
 class Content(Value, frozen=True, kw_only=True):
-    """Base of what was said. It can be erased; nothing that decides may need it without saying so."""
+    """Base of payloads. Content can be erased: a decision may use it only where it declares that."""
 
 
 class Manifest(Value, frozen=True, kw_only=True):
     """A tool as it was offered. `schema` is JSON text, `timeout` nanoseconds, `digest` of its code, hex.
 
-    `agent` names the agent of whom a call starts a child run, "" for any other tool.
+    `agent` names the agent that a call starts as a child run, "" for any other tool.
     """
 
     name: str
@@ -62,10 +61,10 @@ class Manifest(Value, frozen=True, kw_only=True):
 
 
 class MessageHead(Value, frozen=True, kw_only=True):
-    """What the machine needs to know of a message that no answer of this run made.
+    """The body of a message that is not a response of this run.
 
-    `unit` is the index (from 0) of the reply whose calls this message belongs to, itself if it is alone. The
-    digest in its size is of this message alone.
+    `unit` is the index (from 0) of the response whose calls this message belongs to, its own index if it is
+    alone. The digest in its size covers this message alone.
     """
 
     role: Role
@@ -82,17 +81,17 @@ class Parent(Value, frozen=True, kw_only=True):
 
 
 class Opening(Content, frozen=True, kw_only=True):
-    """What the run began with: the system prompt, earlier messages and, last, the task."""
+    """The messages that a run starts with: the system prompt, earlier messages and, last, the task."""
 
     messages: tuple[Message, ...]
 
 
 class Call(Value, frozen=True, kw_only=True):
-    """A tool call in a model's answer. `id` is unique in the run, `provider_id` the provider's own.
+    """A tool call in a response. `id` is unique in the run, `provider_id` is the provider's own.
 
     `complete`: the arguments parse as a JSON object (empty text counts as `{}`). `refused`: the harness of an
-    imported run kept it from running. It is never dispatched; its `tool_returned` has the words that the
-    model was given, and who refused.
+    imported run did not run the call. Such a call is never dispatched; its `tool_returned` has the text sent
+    to the model and who refused.
     """
 
     id: str
@@ -103,7 +102,10 @@ class Call(Value, frozen=True, kw_only=True):
 
 
 class Answer(Content, frozen=True, kw_only=True):
-    """What the model said. `arguments` are JSON texts as it wrote them, one a call, in order."""
+    """The payload of a response.
+
+    `arguments` are JSON texts as the model wrote them, one for each call, in order.
+    """
 
     text: str = ""
     reasoning: str = ""
@@ -112,42 +114,40 @@ class Answer(Content, frozen=True, kw_only=True):
 
 
 class Failure(Content, frozen=True, kw_only=True):
-    """What the provider said went wrong, and what had arrived of an answer."""
+    """The provider's error message, and the text received before the failure."""
 
     message: str = ""
     partial_text: str = ""
 
 
 class Output(Content, frozen=True, kw_only=True):
-    """What the tool said, as the model sees it: after the cap. `sha256` is of the uncut output, hex."""
+    """A tool's output after the cap, as the model gets it. `sha256` is of the full output, hex."""
 
     output: str
     sha256: str = ""
 
 
 class Note(Content, frozen=True, kw_only=True):
-    """What a person wrote about what they did."""
+    """A user's note about their action."""
 
     note: str = ""
 
 
 class ApprovalAnswer(Value, frozen=True, kw_only=True):
-    """What a person decided about one call."""
+    """An approver's decision about one call."""
 
     call: str
     decision: Literal["approve", "reject", "edit", "escalate", "terminate"]
 
 
 class Input(Content, frozen=True, kw_only=True):
-    """What a person said."""
+    """The text of a user's message."""
 
     text: str = ""
 
 
 class Edits(Content, frozen=True, kw_only=True):
-    """The new arguments of the calls that a person edited, JSON text by call id, and what they wrote about
-    it.
-    """
+    """New arguments of the calls that an approver edited, as JSON text by call id, and the note."""
 
     arguments: dict[str, str] = {}
     note: str = ""
@@ -160,6 +160,6 @@ class Summary(Content, frozen=True, kw_only=True):
 
 
 class Reason(Content, frozen=True, kw_only=True):
-    """Why somebody asked for this."""
+    """The reason that a user gave for a request."""
 
     reason: str = ""

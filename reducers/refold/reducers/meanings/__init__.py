@@ -1,4 +1,4 @@
-"""What each kind of event means: `table` says which function it is."""
+"""How each kind of event changes the state: `table` has one function for each kind."""
 
 from refold.reducers.meanings.table import MEANINGS
 

@@ -1,4 +1,4 @@
-"""What the meanings of events share, and the observed changes of a context."""
+"""Functions that the meanings of events share, and the observed changes of a context."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -16,8 +16,8 @@ from refold.reducers.window import MessageRef, append
 Waiting = TypeVar("Waiting", bound=Pending[Any] | Batch)
 
 
-def where(state: RunState) -> str:
-    """What was going on: `model`, `tools`, `waiting`, or `between`."""
+def name_activity(state: RunState) -> str:
+    """Return what is in progress: `model`, `tools`, `waiting`, or `between`."""
     if state.request or state.summary:
         return "model"
     if state.agent_state.awaits_operator:
@@ -27,27 +27,27 @@ def where(state: RunState) -> str:
     return "waiting" if state.backoff else "between"
 
 
-def tallied(state: RunState, cause: Cause, name: str = "") -> RunState:
-    """The state after what `cause` and `name` say was counted once more."""
-    return replace(state, spent=counted_once_more(state.spent, cause, name))
+def count_cause(state: RunState, cause: Cause, name: str = "") -> RunState:
+    """Count one more occurrence of `cause` and `name`."""
+    return replace(state, spent=increment_tally(state.spent, cause, name))
 
 
-def counted_once_more(spent: Spent, cause: Cause, name: str = "") -> Spent:
-    """What was spent, where what `cause` and `name` say was counted once more."""
+def increment_tally(spent: Spent, cause: Cause, name: str = "") -> Spent:
+    """Return `spent` with one more occurrence of `cause` and `name`."""
     named = spent.tally.get(cause, {})
     return replace(spent, tally={**spent.tally, cause: {**named, name: named.get(name, 0) + 1}})
 
 
-def reference(state: RunState, role: Role, size: Size) -> MessageRef:
-    """The event's own message, the next in number."""
+def make_reference(state: RunState, role: Role, size: Size) -> MessageRef:
+    """Return a reference to the event's own message, with the next number."""
     number = state.messages + 1
     return MessageRef(number=number, role=role, seq=state.seq, unit=number, size=size)
 
 
-def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
-    """The messages that an event brings with it, the next in number.
+def make_references(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
+    """Return references to the messages of an event, with the next numbers.
 
-    A forged log may name a unit that is no reply before them.
+    A forged log may name a unit that is not an earlier response; the message is then a unit of its own.
     """
     first, reply = state.messages + 1, 0
     made: list[MessageRef] = []
@@ -68,115 +68,118 @@ def given(state: RunState, heads: Iterable[MessageHead]) -> list[MessageRef]:
 
 
 def check_ranges(kind: str, ranges: Ranges, messages: int) -> None:
-    """Raise `UnexpectedEvent` unless these lie apart, and within the messages that there are: a forged log
-    may say anything.
+    """Check that ranges do not overlap and contain only existing messages.
 
-    They stand in the order of the window, where a summary comes before messages that are older than itself.
+    They are in window order, where a summary precedes messages that are older than itself.
+
+    Raises:
+        UnexpectedEvent: A range overlaps another or names a missing message, as a forged log may.
     """
     following = 1
     for first, last in sorted(ranges):
         if not following <= first <= last <= messages:
-            raise UnexpectedEvent(kind, f"the range {first} to {last} overlaps another, or holds no message")
+            raise UnexpectedEvent(
+                kind, f"the range {first} to {last} overlaps another or has a message that does not exist"
+            )
         following = last + 1
 
 
-def said(state: RunState, ref: MessageRef) -> RunState:
-    """The state after somebody, or the harness, said something: one message more in the window."""
+def add_message(state: RunState, ref: MessageRef) -> RunState:
+    """Add one message to the window."""
     return replace(state, window=append(state.window, ref), messages=ref.number)
 
 
-def no_longer_asked(state: RunState) -> RunState:
-    """The state after a person, or their time, answered what was asked: how long that took is known now."""
+def end_wait(state: RunState) -> RunState:
+    """End the wait for an operator, because of an answer or a time-out, and record how long it took."""
     assert state.asked_at is not None
     waited = state.spent.person_wait + state.at - state.asked_at
     spent = replace(state.spent, person_wait=waited)
     return replace(state, spent=spent, asked_at=None, approval=None, unasked=False)
 
 
-def found_out(state: RunState) -> RunState:
-    """Of a batch that has begun: nobody is asked any more once no call is left that only a person can tell
-    about.
-    """
-    # What is run then has as long as it had: nothing of it ran while the person was asked.
+def end_settled_wait(state: RunState) -> RunState:
+    """End the wait for an operator once no call of the batch needs an operator's answer."""
+    # Calls that run then get their remaining time: none of it passed during the wait.
     asked = state.asked_at
     if asked is None or state.approval is not None or unknown_calls(state):
         return state
-    return postponed(no_longer_asked(state), state.at - asked)
+    return postpone_deadlines(end_wait(state), state.at - asked)
 
 
-def in_doubt(state: RunState, kind: str, calls: Iterable[str]) -> RunState:
-    """The state in which nobody saw how these calls ended."""
+def mark_in_doubt(state: RunState, kind: str, calls: Iterable[str]) -> RunState:
+    """Mark the calls as in doubt: their outcome is unknown."""
     for name in calls:
         call = find(state, kind, name)
         state = with_call(state, replace(call, in_doubt=True, doubt=None, reconciled=False))
     return state
 
 
-def idle(state: RunState, downtime: int) -> RunState:
-    """The state after no engine had the run for so long."""
+def add_downtime(state: RunState, downtime: int) -> RunState:
+    """Record that no engine had the run for `downtime` nanoseconds."""
     spent = replace(state.spent, downtime=state.spent.downtime + downtime)
-    return postponed(replace(state, spent=spent), downtime)
+    return postpone_deadlines(replace(state, spent=spent), downtime)
 
 
-def postponed(state: RunState, downtime: int) -> RunState:
-    """What is begun again has as long as it had before. Whether the run has is the time limit's affair."""
+def postpone_deadlines(state: RunState, downtime: int) -> RunState:
+    """Extend deadlines, so that what starts again has its remaining time.
+
+    The run's time limit is not extended.
+    """
     if state.summary is not None:
-        return replace(state, summary=later(state.summary, downtime))
+        return replace(state, summary=postpone(state.summary, downtime))
     if state.request is not None:
-        return replace(state, request=later(state.request, downtime))
-    return state if state.batch is None else replace(state, batch=later(state.batch, downtime))
+        return replace(state, request=postpone(state.request, downtime))
+    return state if state.batch is None else replace(state, batch=postpone(state.batch, downtime))
 
 
-def later(waiting: Waiting, by: int) -> Waiting:
-    """What waits, with so much more time; where there is no end to it, as it is."""
+def postpone(waiting: Waiting, by: int) -> Waiting:
+    """Move the deadline of something pending by `by` nanoseconds; without a deadline, return it unchanged."""
     return waiting if waiting.until is None else replace(waiting, until=waiting.until + by)
 
 
 def context_observed(state: RunState, event: ContextObserved) -> RunState:
-    """Messages join the window, those of an open batch first; what was dropped leaves before the next
+    """Add messages to the window, those of an open batch first; dropped messages leave before the next
     request.
     """
     if state.request or state.summary or state.approval:
-        raise _unexpected("the model, or a person, is being asked already")
-    _check(state, event)
+        raise _make_error("a request or an approval is already open")
+    _check_observed(state, event)
     observed = state.observed or Observed(upto=state.messages)
     if event.kept is not None:
         if observed.kept is not None:
-            raise _unexpected("of what was dropped before, nothing was carried out yet")
+            raise _make_error("the messages dropped before it are still in the window")
         observed = replace(observed, upto=state.messages, kept=event.kept)
-    observed = replace(observed, joining=(*observed.joining, *_joining(state, event)))
+    observed = replace(observed, joining=(*observed.joining, *_place_messages(state, event)))
     state = replace(state, observed=observed, messages=state.messages + len(event.messages))
     if state.batch is None:
         state = joined(state)
-    return _asked_again(state, event) if event.goes_on else state
+    return _continue_run(state, event) if event.goes_on else state
 
 
-def _check(state: RunState, event: ContextObserved) -> None:
-    """A forged log may say anything: ranges lie apart among the messages that there are, a result has its
-    call.
-    """
+def _check_observed(state: RunState, event: ContextObserved) -> None:
+    """Check ranges and pairs of calls and results, which a forged log may get wrong."""
     check_ranges("context_observed", event.kept or (), state.messages)
     units = {head.unit for head in event.messages if head.role is Role.TOOL}
     if any(unit >= len(event.messages) or event.messages[unit].role is not Role.ASSISTANT for unit in units):
-        raise _unexpected("a result stands without the answer that it belongs to")
+        raise _make_error("a result has no response that it belongs to")
 
 
-def _joining(state: RunState, event: ContextObserved) -> tuple[tuple[MessageRef, int | None], ...]:
+def _place_messages(state: RunState, event: ContextObserved) -> tuple[tuple[MessageRef, int | None], ...]:
     first = state.messages + 1
     if event.after and len(event.after) != len(event.messages):
-        raise _unexpected("not each of its messages has a place")
+        raise _make_error("its places and its messages differ in number")
     if any(place >= first + index for index, place in enumerate(event.after)):
-        raise _unexpected("a message stands behind one that is not there yet")
+        raise _make_error("a message comes after one that does not exist yet")
     places = event.after or (None,) * len(event.messages)
-    return tuple(zip(given(state, event.messages), places, strict=True))
+    return tuple(zip(make_references(state, event.messages), places, strict=True))
 
 
-def _asked_again(state: RunState, event: ContextObserved) -> RunState:
+def _continue_run(state: RunState, event: ContextObserved) -> RunState:
     waits = state.agent_state.awaits_operator and state.asked_at is not None
     if not waits or state.batch is not None:
-        raise _unexpected(f"the run is {state.agent_state}: it goes on by itself")
-    return replace(no_longer_asked(state), parts=(), unasked=event.unasked)
+        raise _make_error(f"the run is {state.agent_state} and waits for no message")
+    return replace(end_wait(state), parts=(), unasked=event.unasked)
 
 
-def _unexpected(why: str) -> UnexpectedEvent:
+def _make_error(why: str) -> UnexpectedEvent:
     return UnexpectedEvent("context_observed", why)

@@ -1,4 +1,4 @@
-"""One small function for each kind of decision: what it changes in the state. See `meanings.facts`."""
+"""One small function for each kind of decision: how it changes the state. See `meanings.facts`."""
 
 from msgspec.structs import replace
 
@@ -6,16 +6,22 @@ from refold.reducers import events
 from refold.reducers.errors import IllegalMove, UnexpectedEvent
 from refold.reducers.limits import code_of
 from refold.reducers.machine import Trigger, target
-from refold.reducers.meanings.common import check_ranges, reference, said, tallied, where
+from refold.reducers.meanings.common import (
+    add_message,
+    check_ranges,
+    count_cause,
+    make_reference,
+    name_activity,
+)
 from refold.reducers.messages import Gap
 from refold.reducers.pending import ended, find, is_fresh, pending, summary_done
 from refold.reducers.state import Mark, Outcome, RunState, Stopping
 from refold.reducers.vocabulary import Cause, Role, Verdict
-from refold.reducers.window import Shown, insert, outside, quoted, refs, resized, without
+from refold.reducers.window import Shown, insert, numbers_outside, quoted_refs, refs, resize, without
 
 
 def model_requested(state: RunState, event: events.ModelRequested) -> RunState:
-    """A request is under way: of a new step, or the next attempt at the same."""
+    """Open a request: of a new step, or the next attempt at the same step."""
     if state.request or state.batch or state.summary:
         raise UnexpectedEvent("model_requested", "a request, a summary or a batch of calls is still open")
     if event.step not in (state.spent.steps, state.spent.steps + 1):
@@ -23,7 +29,7 @@ def model_requested(state: RunState, event: events.ModelRequested) -> RunState:
     fresh = state.backoff is None or is_fresh(state.backoff)
     for text in event.request_only:
         if text.tier:
-            state = tallied(state, Cause.PRESSURE, text.tier)
+            state = count_cause(state, Cause.PRESSURE, text.tier)
     spent = replace(state.spent, steps=event.step, requests=state.spent.requests + 1)
     return replace(
         state,
@@ -41,7 +47,7 @@ def model_requested(state: RunState, event: events.ModelRequested) -> RunState:
 
 
 def tools_dispatched(state: RunState, event: events.ToolsDispatched) -> RunState:
-    """These calls are under way."""
+    """Mark the calls as started."""
     batch = state.batch
     calls = list(batch.calls) if batch else []
     for name in event.calls:
@@ -50,22 +56,22 @@ def tools_dispatched(state: RunState, event: events.ToolsDispatched) -> RunState
             raise UnexpectedEvent("tools_dispatched", f"call {name} was refused in its source")
         calls[call.position] = replace(call, dispatched=state.seq)
     if batch is None or not event.calls:
-        raise UnexpectedEvent("tools_dispatched", "it names no call")
+        raise UnexpectedEvent("tools_dispatched", "it lists no calls")
     batch = replace(batch, calls=tuple(calls), until=event.deadline)
     answer = replace(state.answer, ran=True) if state.answer else None
     return replace(state, batch=batch, answer=answer, parts=())
 
 
 def call_refused(state: RunState, event: events.CallRefused) -> RunState:
-    """A call is not run; its refusal is its result."""
+    """End a call that is not run; its refusal is its result."""
     call = replace(find(state, "call_refused", event.call), hidden=event.hidden)
     return ended(state, call, event.size)
 
 
 def approval_requested(state: RunState, event: events.ApprovalRequested) -> RunState:
-    """A person is asked about calls that were not started."""
+    """Open the wait for an approver's decision about calls that have not started."""
     if not event.calls or state.approval:
-        raise UnexpectedEvent("approval_requested", "it names no call, or a person is asked already")
+        raise UnexpectedEvent("approval_requested", "it lists no calls, or an approval is already open")
     for call in event.calls:
         if find(state, "approval_requested", call).dispatched:
             raise UnexpectedEvent("approval_requested", f"call {call} was started already")
@@ -73,77 +79,79 @@ def approval_requested(state: RunState, event: events.ApprovalRequested) -> RunS
 
 
 def summary_requested(state: RunState, event: events.SummaryRequested) -> RunState:
-    """A summary of these messages is asked for."""
+    """Open the request for a summary."""
     if state.request or state.batch or state.summary:
         raise UnexpectedEvent("summary_requested", "a request, a summary or a batch of calls is still open")
     check_ranges("summary_requested", event.messages, state.messages)
     if not event.messages:
-        raise UnexpectedEvent("summary_requested", "it names no message")
+        raise UnexpectedEvent("summary_requested", "it lists no messages")
     return replace(state, summary=pending(state, event, event.deadline))
 
 
 def history_pruned(state: RunState, event: events.HistoryPruned) -> RunState:
-    """Messages left the window."""
+    """Remove messages from the window."""
     check_ranges("history_pruned", event.kept, state.messages)
-    # What stays may be a long window, and what goes is mostly little.
-    window = without(state.window, outside(state.window.ranges, event.kept))
+    # The window may be long, and usually few messages leave: remove those instead of rebuilding the rest.
+    window = without(state.window, numbers_outside(state.window.ranges, event.kept))
     if window.count != event.after:
-        raise UnexpectedEvent("history_pruned", f"{event.after} messages are said to stay, {window.count} do")
+        raise UnexpectedEvent(
+            "history_pruned", f"it records {event.after} remaining messages, but {window.count} remain"
+        )
     return replace(state, window=window, eased=True)
 
 
 def message_trimmed(state: RunState, event: events.MessageTrimmed) -> RunState:
-    """A message is shown shorter."""
+    """Shorten a message in the window."""
     ref = next((ref for ref in refs(state.window) if ref.number == event.message), None)
     if ref is None:
         raise UnexpectedEvent("message_trimmed", f"message {event.message} is not in the window")
     shown = Shown(seq=state.seq, whole=ref.whole, cuts=event.cuts) if event.cuts else None
-    window = resized(state.window, event.message, event.size, shown)
+    window = resize(state.window, event.message, event.size, shown)
     return replace(state, window=window, eased=True)
 
 
 def message_injected(state: RunState, event: events.MessageInjected) -> RunState:
-    """The harness said something to the model: at the end, or in the place of what it stands for."""
-    state = tallied(state, event.cause, event.name)
+    """Add a message of the harness at the end, or in place of the messages that it stands for."""
+    state = count_cause(state, event.cause, event.name)
     if event.gap is not None:
-        return _placed(state, event, event.gap)
+        return _insert_message(state, event, event.gap)
     if (
         event.cause is not Cause.PROGRESS
-    ):  # the harness's clock between two partial answers does not part them
-        state = replace(state, parts=_stitched(state) if event.stitches else ())
-    return said(state, reference(state, event.role, event.size))
+    ):  # a time report between two partial responses does not separate them
+        state = replace(state, parts=_extend_parts(state) if event.stitches else ())
+    return add_message(state, make_reference(state, event.role, event.size))
 
 
-def _stitched(state: RunState) -> tuple[int, ...]:
-    # Of a stream that broke, what had arrived is the last part already, and younger than any answer.
+def _extend_parts(state: RunState) -> tuple[int, ...]:
+    # After a broken stream, the last part is its partial text, which is newer than any response.
     last = state.answer
     older = last is None or last.blank or last.seq <= max(state.parts, default=0)
     return state.parts if last is None or older else (*state.parts, last.seq)
 
 
-def _placed(state: RunState, event: events.MessageInjected, gap: Gap) -> RunState:
+def _insert_message(state: RunState, event: events.MessageInjected, gap: Gap) -> RunState:
     check_ranges("message_injected", gap.sources, state.messages)
-    sources, came = quoted(state.window, gap.sources), state.summed_up
-    # A digest of a digest quotes what that one did, which is gone.
+    sources, came = quoted_refs(state.window, gap.sources), state.summed_up
+    # A digest of a digest quotes the original messages; the first digest itself is gone.
     if sources and (gap.source or any(source.sources for source in sources)):
-        raise UnexpectedEvent("message_injected", "it is no digest of messages, and says that it is")
+        raise UnexpectedEvent("message_injected", "its sources are not the messages of a digest")
     if gap.source:
         if came is None or came.seq != gap.source or not isinstance(came.event, events.SummaryReturned):
             raise UnexpectedEvent(
-                "message_injected", f"event {gap.source} is no summary that waits for its place"
+                "message_injected", f"event {gap.source} is not a summary that waits to be inserted"
             )
         state = summary_done(state)
-    ref = replace(reference(state, event.role, event.size), gap=gap, sources=sources)
+    ref = replace(make_reference(state, event.role, event.size), gap=gap, sources=sources)
     return replace(state, window=insert(state.window, ref, gap.after), messages=ref.number)
 
 
 def guard_tripped(state: RunState, event: events.GuardTripped) -> RunState:
-    """A guard spoke. What it asked for follows; its warnings are counted."""
-    return tallied(state, Cause.GUARD, event.guard) if event.verdict is Verdict.WARN else state
+    """Count a guard's warnings. Decisions that carry out other verdicts follow as events of their own."""
+    return count_cause(state, Cause.GUARD, event.guard) if event.verdict is Verdict.WARN else state
 
 
 def limit_reached(state: RunState, event: events.LimitReached) -> RunState:
-    """A limit was reached. A time limit may be at any moment: what is in flight settles first."""
+    """Record a reached limit. For a time limit, wait until everything in flight has settled."""
     if not code_of(event.limit):
         raise UnexpectedEvent("limit_reached", f"no limit of type {event.limit.type!r} ends a run")
     if event.deferred:
@@ -154,56 +162,56 @@ def limit_reached(state: RunState, event: events.LimitReached) -> RunState:
         trigger=Trigger.TIME_OUT,
         code="time_limit",
         reason=f"the time limit {event.limit.name!r} was reached",
-        where=where(state),
+        where=name_activity(state),
     )
     return replace(state, limit=event.limit, stopping=stopping)
 
 
 def limit_neared(state: RunState, event: events.LimitNeared) -> RunState:
-    """People were warned, and are not warned of it again."""
-    return tallied(state, Cause.NEAR, event.of)
+    """Record that users were warned, so that the warning is not repeated."""
+    return count_cause(state, Cause.NEAR, event.of)
 
 
 def step_freed(state: RunState, event: events.StepFreed) -> RunState:
-    """A step limit does not count the step."""
-    return tallied(state, Cause.FREE, event.limit)
+    """Record that a step limit does not count the step."""
+    return count_cause(state, Cause.FREE, event.limit)
 
 
 def context_overflowed(state: RunState, event: events.ContextOverflowed) -> RunState:
-    """The context was too long, and the request that follows is not made yet."""
-    state = tallied(state, Cause.OVERFLOW)
+    """Record that the context overflowed; the next request is not made yet."""
+    state = count_cause(state, Cause.OVERFLOW)
     spent = replace(state.spent, steps=max(0, state.spent.steps - event.gives_back))
     return replace(state, spent=spent, overflowed=True, eased=False)
 
 
 def answer_discarded(state: RunState, event: events.AnswerDiscarded) -> RunState:
-    """An answer of nothing is asked for again."""
-    state = tallied(state, Cause.EMPTY)
+    """Record that an empty response was discarded."""
+    state = count_cause(state, Cause.EMPTY)
     return replace(state, answer=replace(state.answer, empties=event.count)) if state.answer else state
 
 
 def summary_abandoned(state: RunState, event: events.SummaryAbandoned) -> RunState:
-    """A summary that failed is waited for no longer; the passes after its own go on."""
-    state = tallied(state, Cause.HISTORY, event.name)
+    """Stop waiting for a summary that failed; later compaction steps continue."""
+    state = count_cause(state, Cause.HISTORY, event.name)
     return state if state.summary is None else summary_done(state)
 
 
 def retry_scheduled(state: RunState, event: events.RetryScheduled) -> RunState:
-    """The run waits before the next attempt. What had arrived of a broken stream may be kept as a message."""
-    state = tallied(state, event.cause)
+    """Open the wait before the next attempt. The partial text of a broken stream may stay as a message."""
+    state = count_cause(state, event.cause)
     spent = replace(state.spent, planned_wait=state.spent.planned_wait + event.delay)
     failed = state.failure
     backoff = pending(state, event, event.until)
     state = replace(state, backoff=backoff, spent=spent, model=event.model)
     if not event.keeps or failed is None or failed.event.partial is None:
         return state
-    ref = replace(reference(state, Role.ASSISTANT, failed.event.partial), seq=failed.seq)
+    ref = replace(make_reference(state, Role.ASSISTANT, failed.event.partial), seq=failed.seq)
     before = () if failed.event.starts_over else state.parts
-    return replace(said(state, ref), parts=(*before, failed.seq))
+    return replace(add_message(state, ref), parts=(*before, failed.seq))
 
 
 def state_changed(state: RunState, event: events.StateChanged) -> RunState:
-    """The machine moves, if its table has the move."""
+    """Move the machine, if its table has the move."""
     if event.source is not state.agent_state:
         raise IllegalMove(state.agent_state, event.trigger, event.target)
     if target(event.source, event.trigger, state.came_from) is not event.target:
@@ -219,18 +227,18 @@ def state_changed(state: RunState, event: events.StateChanged) -> RunState:
         return state
     if state.request or state.batch:
         raise UnexpectedEvent("state_changed", f"{event.target} while a request or calls are still open")
-    return replace(state, outcome=_outcome(state, event), stopping=None, backoff=None)
+    return replace(state, outcome=_make_outcome(state, event), stopping=None, backoff=None)
 
 
 def state_digested(state: RunState, event: events.StateDigested) -> RunState:  # noqa: ARG001
-    """A checkpoint for people who compare logs: the next one comes so many events after it."""
+    """Record a checkpoint; the next one follows after a fixed number of events."""
     return replace(state, digested=state.seq)
 
 
-def _outcome(state: RunState, event: events.StateChanged) -> Outcome:
+def _make_outcome(state: RunState, event: events.StateChanged) -> Outcome:
     answer = state.answer
     if answer is not None and answer.seq < max(state.parts, default=0):
-        answer = None  # what had arrived of a stream that broke is younger
+        answer = None  # the partial text of a broken stream is newer
     text = answer is not None and not answer.blank and event.outcome != "fallback"
     completed = event.target.succeeded
     said_so_far = text or (bool(state.parts) and event.outcome != "fallback")

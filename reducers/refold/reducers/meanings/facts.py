@@ -1,6 +1,6 @@
-"""What each kind of fact means: one small function for each.
+"""One small function for each kind of fact: how it changes the state.
 
-Each is called with `seq` and `at` already moved to its event. `evolve` is the only caller.
+`evolve` is the only caller. It moves `seq` and `at` to the event before the call.
 """
 
 from msgspec.structs import asdict, replace
@@ -11,17 +11,17 @@ from refold.reducers.events import RunForked
 from refold.reducers.failures import failure_of
 from refold.reducers.machine import Trigger
 from refold.reducers.meanings.common import (
-    counted_once_more,
-    found_out,
-    given,
-    idle,
-    in_doubt,
-    later,
-    no_longer_asked,
-    reference,
-    said,
-    tallied,
-    where,
+    add_downtime,
+    add_message,
+    count_cause,
+    end_settled_wait,
+    end_wait,
+    increment_tally,
+    make_reference,
+    make_references,
+    mark_in_doubt,
+    name_activity,
+    postpone,
 )
 from refold.reducers.messages import Usage
 from refold.reducers.pending import bare, ended, find, may_be_said, opened, remembered, underway, with_call
@@ -42,13 +42,13 @@ _NOTHING = Usage()
 
 
 def run_started(state: RunState, event: events.RunStarted) -> RunState:
-    """A run begins: with its policy, and the messages that are there from the start."""
+    """Begin the run, with its policy and its first messages."""
     if state.seq != 1:
-        raise UnexpectedEvent("run_started", "the run has begun already")
+        raise UnexpectedEvent("run_started", "the run has already started")
     setup = started_setup(event)
-    # The task that is named is the one that is pinned; else it is the first message of a person.
+    # A task that the event names is pinned; otherwise the first user message is pinned.
     window = replace(state.window, estimator=event.policy.estimator, task_pinned=event.task is not None)
-    for ref in given(state, event.messages):
+    for ref in make_references(state, event.messages):
         window = append(window, replace(ref, pinned=ref.part == event.task))
     mark = Mark(at=state.at)
     marked = replace(state, lineage=mark, origin=mark, turn=mark, unasked=event.unasked)
@@ -56,26 +56,26 @@ def run_started(state: RunState, event: events.RunStarted) -> RunState:
 
 
 def started_setup(event: events.RunStarted) -> Setup:
-    """What the run begins with."""
+    """Return the setup that the run begins with."""
     return Setup(**asdict(replace(event, messages=(), content=None)))
 
 
 def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
-    """The answer is accounted for and becomes a message; its calls become the open batch."""
-    request = _open_request(state, "model_responded", event.request).event
-    spent = _charged(state.spent, event, len(event.calls))
-    state = _first_response(state) if state.turn.first_response is None else state
-    answer, before = _last_answer(state, event, request), state.answer
+    """Account for the response and add it as a message; its calls become the open batch."""
+    request = _require_request(state, "model_responded", event.request).event
+    spent = _add_spending(state.spent, event, len(event.calls))
+    state = _mark_first_response(state) if state.turn.first_response is None else state
+    answer, before = _make_last_answer(state, event, request), state.answer
     window, messages = state.window, state.messages
     if event.calls or not answer.blank:
-        ref = reference(state, Role.ASSISTANT, event.size)
+        ref = make_reference(state, Role.ASSISTANT, event.size)
         window, messages = append(window, ref), ref.number
     elif before is not None:
-        # Nothing but thoughts is no last word: the model is not shown it when it is asked for one again.
+        # A response of only reasoning text is not a final answer: the prompt of the next try leaves it out.
         answer = replace(answer, empties=before.empties)
     return replace(
         state,
-        spent=_settled(spent, state.step.spent),
+        spent=_settle_waits(spent, state.step.spent),
         request=None,
         answer=answer,
         parts=() if answer.graces or event.starts_over else state.parts,
@@ -85,7 +85,9 @@ def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
     )
 
 
-def _last_answer(state: RunState, event: events.ModelResponded, request: events.ModelRequested) -> LastAnswer:
+def _make_last_answer(
+    state: RunState, event: events.ModelResponded, request: events.ModelRequested
+) -> LastAnswer:
     before = state.answer
     told = request.request_only and any(text.tier for text in request.request_only)
     return LastAnswer(
@@ -98,20 +100,20 @@ def _last_answer(state: RunState, event: events.ModelResponded, request: events.
 
 
 def model_failed(state: RunState, event: events.ModelFailed) -> RunState:
-    """The request is over without an answer; so may a summary be. What it cost counts."""
+    """Close the request, or the summary, without a response. Its cost counts."""
     if event.usage != _NOTHING or event.cost_nanousd is not None:
-        state = replace(state, spent=_charged(state.spent, event))
+        state = replace(state, spent=_add_spending(state.spent, event))
     if state.summary is not None and state.summary.seq == event.request:
         return replace(state, summed_up=remembered(state, event))
-    request = _open_request(state, "model_failed", event.request)
-    state = tallied(state, Cause.FAILED, failure_of(event.failure, request.event.model))
+    request = _require_request(state, "model_failed", event.request)
+    state = count_cause(state, Cause.FAILED, failure_of(event.failure, request.event.model))
     failure = LastFailure(seq=state.seq, event=bare(event), asked=request)
     failed_at = state.at if state.failed_at is None else state.failed_at
     return replace(state, request=None, failure=failure, failed_at=failed_at)
 
 
 def tool_returned(state: RunState, event: events.ToolReturned) -> RunState:
-    """A call has its result."""
+    """Record the result of a call."""
     call = find(state, "tool_returned", event.call)
     if call.refused and event.refused_by is None:
         raise UnexpectedEvent(
@@ -123,42 +125,40 @@ def tool_returned(state: RunState, event: events.ToolReturned) -> RunState:
         call = replace(call, error=event.error)
     if event.unasked:
         state = replace(state, unasked=True)
-    return found_out(ended(state, call, event.size, event.preview))
+    return end_settled_wait(ended(state, call, event.size, event.preview))
 
 
 def doubt_resolved(state: RunState, event: events.DoubtResolved) -> RunState:
-    """Somebody looked into a call in doubt: its result follows, or it runs again."""
+    """Record what became of a call in doubt: its result follows, or it runs again."""
     call = find(state, "doubt_resolved", event.call)
     if not call.in_doubt:
         raise UnexpectedEvent("doubt_resolved", f"call {event.call} is not in doubt")
     if not may_be_said(call, event.doubt):
-        raise UnexpectedEvent("doubt_resolved", f"call {event.call} is known to have happened")
+        raise UnexpectedEvent("doubt_resolved", f"call {event.call} is known to have run")
     begins_again = event.doubt is Doubt.DID_NOT
     known = replace(call, doubt=event.doubt, reconciled=event.reconciled, in_doubt=not begins_again)
-    return found_out(with_call(state, known))
+    return end_settled_wait(with_call(state, known))
 
 
 def input_received(state: RunState, event: events.InputReceived) -> RunState:
-    """A person's message joins the window and begins a turn."""
-    state = no_longer_asked(_waiting(state, "input_received", "a message"))
-    state = said(state, reference(state, Role.USER, event.size))
+    """Add a user's message to the window and begin a turn."""
+    state = end_wait(_require_wait(state, "input_received", "a message"))
+    state = add_message(state, make_reference(state, Role.USER, event.size))
     last = replace(state.answer, empties=0) if state.answer else None
     mark = Mark(at=state.at, spent=state.spent)
     return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)
 
 
 def approval_answered(state: RunState, event: events.ApprovalAnswered) -> RunState:
-    """A person decided about calls. What comes after its time counts as nothing said, here and for the
-    chain.
-    """
-    asked = _waiting(state, "approval_answered", "an answer about calls").approval
+    """Apply an approver's decisions. After the deadline they count as no answer, here and in the chain."""
+    asked = _require_wait(state, "approval_answered", "an approval").approval
     if asked is None or not event.answers:
-        raise UnexpectedEvent("approval_answered", "nobody was asked about calls, or it answers about none")
+        raise UnexpectedEvent("approval_answered", "no approval is open, or it has no answers")
     late = asked.until is not None and state.at >= asked.until
-    state = no_longer_asked(state)
+    state = end_wait(state)
     for answer in event.answers:
         if answer.call not in asked.event.calls:
-            raise UnexpectedEvent("approval_answered", f"nobody was asked about call {answer.call}")
+            raise UnexpectedEvent("approval_answered", f"call {answer.call} does not wait for approval")
         call = find(state, "approval_answered", answer.call)
         if answer.decision == "edit" and not late:
             state = with_call(state, replace(call, edited=state.seq))
@@ -167,47 +167,50 @@ def approval_answered(state: RunState, event: events.ApprovalAnswered) -> RunSta
     return state
 
 
-def _waiting(state: RunState, kind: str, given: str) -> RunState:
-    """The state, if it waits for what a person has `given`."""
+def _require_wait(state: RunState, kind: str, given: str) -> RunState:
+    """Return the state if it waits for `make_references`, else raise `UnexpectedEvent`."""
     if not state.agent_state.awaits_operator or state.asked_at is None:
-        raise UnexpectedEvent(kind, f"the run is {state.agent_state}, not waiting for a person")
-    wanted = "an answer about calls" if state.approval else "how calls ended" if state.batch else "a message"
+        raise UnexpectedEvent(kind, f"the run is {state.agent_state} and does not wait for an operator")
+    wanted = "an approval" if state.approval else "the outcome of calls" if state.batch else "a message"
     if given != wanted:
-        raise UnexpectedEvent(kind, f"what was asked for is {wanted}")
+        raise UnexpectedEvent(kind, f"the run waits for {wanted}")
     return state
 
 
 def summary_returned(state: RunState, event: events.SummaryReturned) -> RunState:
-    """A summary came back. It is no message yet: the pass that asked for it puts it in its place."""
+    """Record a summary. It becomes a message once the compaction step that requested it inserts it."""
     pending = state.summary
     if pending is None or pending.seq != event.request or state.summed_up is not None:
-        raise UnexpectedEvent("summary_returned", f"no summary was asked for at event {event.request}")
-    spent = _charged(state.spent, event)
+        raise UnexpectedEvent("summary_returned", f"no summary requested at event {event.request} is open")
+    spent = _add_spending(state.spent, event)
     return replace(state, summed_up=remembered(state, event), spent=spent)
 
 
 def child_ended(state: RunState, event: events.ChildEnded) -> RunState:
-    """A child run has ended: what it spent counts. The call's result follows."""
+    """Add a child run's spending. The result of its call follows."""
     find(state, "child_ended", event.call)
-    return replace(state, spent=_charged(state.spent, event))
+    return replace(state, spent=_add_spending(state.spent, event))
 
 
 def cancel_requested(state: RunState, event: events.CancelRequested) -> RunState:
-    """Somebody wants the run to stop. The first who asked is named."""
+    """Mark the run as stopping. The first request to cancel is the one that counts."""
     if state.stopping is not None:
         return state
     stopping = Stopping(
-        trigger=Trigger.CANCEL, code="cancelled", reason=f"cancelled by {event.by}", where=where(state)
+        trigger=Trigger.CANCEL,
+        code="cancelled",
+        reason=f"cancelled by {event.by}",
+        where=name_activity(state),
     )
     return replace(state, stopping=stopping)
 
 
 def clock_read(state: RunState, event: events.ClockRead) -> RunState:  # noqa: ARG001
-    """Time passed: a wait that is over is known to be, for a back-off or for a person."""
+    """End a wait whose time is over: a back-off, or the wait for an approver."""
     asked = state.approval
-    waits = state.asked_at is not None  # a forged log may ask and not wait
+    waits = state.asked_at is not None  # a forged log may have an approval but no wait
     if waits and asked is not None and asked.until is not None and state.at >= asked.until:
-        return no_longer_asked(state)
+        return end_wait(state)
     backoff = state.backoff
     if backoff is None or backoff.until is None or state.at < backoff.until:
         return state
@@ -216,34 +219,32 @@ def clock_read(state: RunState, event: events.ClockRead) -> RunState:  # noqa: A
 
 
 def run_resumed(state: RunState, event: events.RunResumed) -> RunState:
-    """An engine took the run up again: calls whose end nobody saw are in doubt."""
-    state = in_doubt(replace(state, unattended=event.unattended), "run_resumed", event.in_doubt)
-    # A person's time is counted as such, whether an engine waited with them or not.
-    return state if state.asked_at is not None else idle(state, event.downtime)
+    """Record that an engine resumed the run; calls with an unknown outcome are in doubt."""
+    state = mark_in_doubt(replace(state, unattended=event.unattended), "run_resumed", event.in_doubt)
+    # The time of a wait for an operator counts as such, with or without an engine.
+    return state if state.asked_at is not None else add_downtime(state, event.downtime)
 
 
 def policy_amended(state: RunState, event: events.PolicyAmended) -> RunState:
-    """Another policy is in force from here on."""
+    """Replace the policy."""
     state = replace(state, setup=amended_setup(state.setup, event))
-    return found_out(state) if state.batch else state
+    return end_settled_wait(state) if state.batch else state
 
 
 def amended_setup(old: Setup, event: events.PolicyAmended) -> Setup:
-    """What the run goes on with."""
+    """Return the setup with the new policy."""
     return replace(old, policy=event.policy)
 
 
-def _settled(spent: Spent, step: Spent) -> Spent:
-    """What was spent, with the waits of a step that succeeded; `step` is what had been spent when it
-    began.
-    """
+def _settle_waits(spent: Spent, step: Spent) -> Spent:
+    """Add the waits of a step that succeeded; `step` is the spending at the start of the step."""
     waited = spent.retry_wait - step.retry_wait
     if not waited and spent.settled_wait == spent.retry_wait:
         return spent
     return replace(spent, succeeded_wait=spent.succeeded_wait + waited, settled_wait=spent.retry_wait)
 
 
-def _first_response(state: RunState) -> RunState:
+def _mark_first_response(state: RunState) -> RunState:
     marks = {"lineage": state.lineage, "origin": state.origin, "turn": state.turn}
     first = {
         name: replace(mark, first_response=state.at)
@@ -253,7 +254,7 @@ def _first_response(state: RunState) -> RunState:
     return replace(state, **first)
 
 
-def _open_request(state: RunState, kind: str, seq: int) -> Pending[events.ModelRequested]:
+def _require_request(state: RunState, kind: str, seq: int) -> Pending[events.ModelRequested]:
     if state.request is None or state.request.seq != seq:
         raise UnexpectedEvent(kind, f"no request made at event {seq} is open")
     return state.request
@@ -262,18 +263,20 @@ def _open_request(state: RunState, kind: str, seq: int) -> Pending[events.ModelR
 _Charge = events.ModelResponded | events.ModelFailed | events.SummaryReturned | events.ChildEnded
 
 
-def _charged(spent: Spent, event: _Charge, calls: int = 0) -> Spent:
+def _add_spending(spent: Spent, event: _Charge, calls: int = 0) -> Spent:
     old, usage = spent.usage, event.usage
-    total = Usage(  # by hand: asked at every answer, and a loop over the names takes seven times as long
-        input=old.input + usage.input,
-        output=old.output + usage.output,
-        cache_read=old.cache_read + usage.cache_read,
-        cache_write=old.cache_write + usage.cache_write,
-        reasoning=old.reasoning + usage.reasoning,
+    total = (
+        Usage(  # written out: it runs for every response, and a loop over the names takes seven times as long
+            input=old.input + usage.input,
+            output=old.output + usage.output,
+            cache_read=old.cache_read + usage.cache_read,
+            cache_write=old.cache_write + usage.cache_write,
+            reasoning=old.reasoning + usage.reasoning,
+        )
     )
     for what in event.unknown:
         if what in UNMETERED:
-            spent = counted_once_more(spent, Cause.UNKNOWN, what)
+            spent = increment_tally(spent, Cause.UNKNOWN, what)
     return replace(
         spent,
         calls=spent.calls + calls,
@@ -287,70 +290,62 @@ def _check_cut(state: RunState, event: RunForked) -> None:
     if state.seq != event.parent_seq + 1:
         raise UnexpectedEvent("run_forked", f"it forks at event {event.parent_seq}, not at {state.seq - 1}")
     if state.batch and any(call.refused and call.result is None for call in state.batch.calls):
-        raise UnexpectedEvent("run_forked", "a call that was refused has no result yet")
+        raise UnexpectedEvent("run_forked", "a refused call has no result yet")
 
 
 def run_forked(state: RunState, event: RunForked) -> RunState:
-    """A run goes on from a prefix of another's: what it does not change stays as it was there."""
+    """Continue a prefix of another run's log; everything that the fork does not change stays."""
     _check_cut(state, event)
-    state = _left_open(_later(state, event.downtime), event)
+    state = _keep_calls_open(_shift_times(state, event.downtime), event)
     if event.again:
-        state = _withdrawn(state)
-    if state.unasked:  # that the parent's source ends here ends nothing here
-        state = no_longer_asked(state) if state.asked_at is not None else replace(state, unasked=False)
+        state = _withdraw_request(state)
+    if state.unasked:  # the end of the parent's source does not end the fork
+        state = end_wait(state) if state.asked_at is not None else replace(state, unasked=False)
     mark = Mark(at=state.at, spent=state.spent)
     state = replace(state, setup=forked_setup(state.setup, event), origin=mark, turn=mark)
     if event.size is not None:
         if state.request or state.batch or state.asked_at is not None:
-            raise UnexpectedEvent(
-                "run_forked", "a message joins it, and something else is asked for or under way"
-            )
-        state = said(state, reference(state, Role.USER, event.size))
-    return found_out(state) if state.batch else state
+            raise UnexpectedEvent("run_forked", "it adds a message while a request, calls or a wait are open")
+        state = add_message(state, make_reference(state, Role.USER, event.size))
+    return end_settled_wait(state) if state.batch else state
 
 
 _GOES_ON = ("model", "address", "price", "settings", "tools", "seed", "context")
 
 
 def forked_setup(old: Setup, event: RunForked) -> Setup:
-    """What the fork goes on with: what it does not say is as it was in the parent."""
+    """Return the fork's setup: fields that the event does not set are as in the parent."""
     said = {name: value for name in _GOES_ON if (value := getattr(event, name)) is not None}
     if event.context == 0:
         said["context"] = None
-    # What follows is of an engine of ours: it says what it does, and what it offers.
+    # An engine of ours continues the run and records what it offers, so nothing is unknown.
     said["unknown"] = ()
     return replace(
         old, run=event.run, rules=event.rules, policy=event.policy or old.policy, parent=None, **said
     )
 
 
-def _later(state: RunState, downtime: int) -> RunState:
-    """The state, so much later: what is still asked for or under way has as long as it had when the parent
-    went on.
-    """
+def _shift_times(state: RunState, downtime: int) -> RunState:
+    """Move times by `downtime`, so that everything pending keeps the time it had left in the parent."""
     if not downtime:
         return state
     if state.approval is not None:
-        state = replace(state, approval=later(state.approval, downtime))
+        state = replace(state, approval=postpone(state.approval, downtime))
     if state.asked_at is not None:
         state = replace(state, asked_at=state.asked_at + downtime)
-    return idle(state, downtime)
+    return add_downtime(state, downtime)
 
 
-def _left_open(state: RunState, event: RunForked) -> RunState:
-    """The parent began these calls, and how they ended is no part of the fork: they keep the keys that they
-    had.
-    """
+def _keep_calls_open(state: RunState, event: RunForked) -> RunState:
+    """Mark calls that the parent started: their outcome is not part of the fork. They keep their keys."""
     before = state.setup.run
     for call in underway(state):
         state = with_call(state, replace(call, begun_in=call.begun_in or before))
-    return in_doubt(state, "run_forked", event.in_doubt)
+    return mark_in_doubt(state, "run_forked", event.in_doubt)
 
 
-def _withdrawn(state: RunState) -> RunState:
-    """What the parent was about to ask the model was never asked here; nor was the step taken that it
-    began.
-    """
+def _withdraw_request(state: RunState) -> RunState:
+    """Remove the parent's pending request, which is not made in the fork, and the step that it began."""
     request = state.request
     if request is not None:
         steps = state.spent.steps - (request.event.purpose == "step")

@@ -1,4 +1,4 @@
-"""What each kind of event means: the one table."""
+"""The one table of functions that apply events to the state, by kind."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -15,46 +15,46 @@ _Kind = TypeVar("_Kind", bound=Event)
 Meaning = Callable[[RunState, Any], RunState]
 
 
-def _of(kind: type[_Kind], meaning: Callable[[RunState, _Kind], RunState]) -> tuple[type[Event], Meaning]:
-    return kind, meaning  # as a function, so that a line with another kind's meaning is an error of types
+def _pair(kind: type[_Kind], meaning: Callable[[RunState, _Kind], RunState]) -> tuple[type[Event], Meaning]:
+    return kind, meaning  # a function, so that the type checker refuses a line with another kind's function
 
 
 MEANINGS: Mapping[type[Event], Meaning] = MappingProxyType(
     dict(
         (
-            _of(events.RunStarted, facts.run_started),
-            _of(events.RunForked, run_forked),
-            _of(events.ModelResponded, facts.model_responded),
-            _of(events.ModelFailed, facts.model_failed),
-            _of(events.ToolReturned, facts.tool_returned),
-            _of(events.DoubtResolved, facts.doubt_resolved),
-            _of(events.InputReceived, facts.input_received),
-            _of(events.ApprovalAnswered, facts.approval_answered),
-            _of(events.ContextObserved, context_observed),
-            _of(events.SummaryReturned, facts.summary_returned),
-            _of(events.ChildEnded, facts.child_ended),
-            _of(events.CancelRequested, facts.cancel_requested),
-            _of(events.ClockRead, facts.clock_read),
-            _of(events.RunResumed, facts.run_resumed),
-            _of(events.PolicyAmended, facts.policy_amended),
-            _of(events.ModelRequested, decisions.model_requested),
-            _of(events.ToolsDispatched, decisions.tools_dispatched),
-            _of(events.CallRefused, decisions.call_refused),
-            _of(events.ApprovalRequested, decisions.approval_requested),
-            _of(events.SummaryRequested, decisions.summary_requested),
-            _of(events.SummaryAbandoned, decisions.summary_abandoned),
-            _of(events.HistoryPruned, decisions.history_pruned),
-            _of(events.MessageTrimmed, decisions.message_trimmed),
-            _of(events.MessageInjected, decisions.message_injected),
-            _of(events.GuardTripped, decisions.guard_tripped),
-            _of(events.LimitReached, decisions.limit_reached),
-            _of(events.LimitNeared, decisions.limit_neared),
-            _of(events.StepFreed, decisions.step_freed),
-            _of(events.ContextOverflowed, decisions.context_overflowed),
-            _of(events.AnswerDiscarded, decisions.answer_discarded),
-            _of(events.RetryScheduled, decisions.retry_scheduled),
-            _of(events.StateChanged, decisions.state_changed),
-            _of(events.StateDigested, decisions.state_digested),
+            _pair(events.RunStarted, facts.run_started),
+            _pair(events.RunForked, run_forked),
+            _pair(events.ModelResponded, facts.model_responded),
+            _pair(events.ModelFailed, facts.model_failed),
+            _pair(events.ToolReturned, facts.tool_returned),
+            _pair(events.DoubtResolved, facts.doubt_resolved),
+            _pair(events.InputReceived, facts.input_received),
+            _pair(events.ApprovalAnswered, facts.approval_answered),
+            _pair(events.ContextObserved, context_observed),
+            _pair(events.SummaryReturned, facts.summary_returned),
+            _pair(events.ChildEnded, facts.child_ended),
+            _pair(events.CancelRequested, facts.cancel_requested),
+            _pair(events.ClockRead, facts.clock_read),
+            _pair(events.RunResumed, facts.run_resumed),
+            _pair(events.PolicyAmended, facts.policy_amended),
+            _pair(events.ModelRequested, decisions.model_requested),
+            _pair(events.ToolsDispatched, decisions.tools_dispatched),
+            _pair(events.CallRefused, decisions.call_refused),
+            _pair(events.ApprovalRequested, decisions.approval_requested),
+            _pair(events.SummaryRequested, decisions.summary_requested),
+            _pair(events.SummaryAbandoned, decisions.summary_abandoned),
+            _pair(events.HistoryPruned, decisions.history_pruned),
+            _pair(events.MessageTrimmed, decisions.message_trimmed),
+            _pair(events.MessageInjected, decisions.message_injected),
+            _pair(events.GuardTripped, decisions.guard_tripped),
+            _pair(events.LimitReached, decisions.limit_reached),
+            _pair(events.LimitNeared, decisions.limit_neared),
+            _pair(events.StepFreed, decisions.step_freed),
+            _pair(events.ContextOverflowed, decisions.context_overflowed),
+            _pair(events.AnswerDiscarded, decisions.answer_discarded),
+            _pair(events.RetryScheduled, decisions.retry_scheduled),
+            _pair(events.StateChanged, decisions.state_changed),
+            _pair(events.StateDigested, decisions.state_digested),
         )
     )
 )

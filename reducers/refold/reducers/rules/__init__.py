@@ -1,4 +1,4 @@
-"""What is decided, and in which order: `order` has every phase, its checks, and `decide`."""
+"""The decision rules: `order` has every phase with its checks, and `decide`."""
 
 from refold.reducers.rules.order import DIGEST_EVERY, ORDER, RULES, Phase, decide, rules_of
 

@@ -1,8 +1,7 @@
 """How decisions are derived, and the ways to end a run.
 
-What stands in the order of checks is either a check itself, a step of the machine that every run has, or a
-rule: bound to a policy it is a check, or nothing where the policy has it off. So no check asks whether it is
-on.
+An entry in the order of checks is either a check, which every run has, or a rule. A rule bound to a policy is
+a check, or None if the policy has it off. So no check tests whether it is enabled.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +24,7 @@ from refold.reducers.vocabulary import Cause, Refusal, Role
 
 
 class Flow:
-    """What follows from `fact`: the decisions that were `said`, each with the state after it, and the latest
-    `state`.
-    """
+    """The decisions that follow from `fact`, each with the state after it, and the latest `state`."""
 
     __slots__ = ("fact", "said", "state")
 
@@ -36,26 +33,28 @@ class Flow:
         self.said: list[tuple[ev.Decision, RunState]] = []
 
     def say(self, decision: ev.Decision) -> None:
-        """Decide this. Raises as `evolve` does."""
+        """Add a decision and fold it. Raises as `evolve` does."""
         self.state = evolve(self.state, decision)
         self.said.append((decision, self.state))
 
 
 Check = Callable[[Flow], bool]
-"""One check of a phase: says decisions, and returns whether it has spoken for its place, as one does too that
-has nothing to say and leaves none after it anything to decide. What it decides may settle the run, which ends
-the phase.
+"""A check of a phase. It adds decisions and returns whether it settles its place in the order.
+
+It may return True without a decision if later checks of its place have nothing to decide. If its decisions
+settle the run, the phase ends.
 """
 
 
 class Rule:
-    """What stands in the order of checks for a policy to switch on: bound to the policy it is a check."""
+    """An entry of the order that a policy switches on: bound to a policy it is a check."""
 
     __slots__ = ()
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check under this policy, with these guards on duty (None for one that is not there); None: it
-        is off.
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return the check under this policy, or None if it is off.
+
+        `guards` are the active guards, with None for a guard that is not installed.
         """
         raise NotImplementedError
 
@@ -63,22 +62,22 @@ class Rule:
 Entry = Check | Rule
 
 
-def bound(entry: Entry, policy: Policy, guards: Sequence[Any]) -> Check | None:
-    """What stands in the order, as the check that it is under this policy."""
-    return entry.bound(policy, guards) if isinstance(entry, Rule) else entry
+def bind(entry: Entry, policy: Policy, guards: Sequence[Any]) -> Check | None:
+    """Bind an entry of the order to a policy."""
+    return entry.bind(policy, guards) if isinstance(entry, Rule) else entry
 
 
 KnobT = TypeVar("KnobT")
 
 
 class Switched(Rule, Generic[KnobT]):
-    """The rule of one knob: asked with what the policy has there, and off where that is None."""
+    """A rule of one policy key: its check gets the key's value, and is off if that is None."""
 
     def __init__(self, knob: Callable[[Policy], KnobT | None], check: Callable[[KnobT, Flow], bool]) -> None:
         self._knob, self._check = knob, check
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check with its knob."""
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return the check with the value of its key."""
         knob = self._knob(policy)
         return None if knob is None else partial(self._check, knob)
 
@@ -86,23 +85,21 @@ class Switched(Rule, Generic[KnobT]):
 def switched_by(
     knob: Callable[[Policy], KnobT | None],
 ) -> Callable[[Callable[[KnobT, Flow], bool]], Switched[KnobT]]:
-    """Make a function a rule: it is asked under the policies for which `knob` has a value, with that
-    value.
-    """
+    """Turn a function into a rule that is on, and gets the value, where `knob` returns one."""
     return lambda check: Switched(knob, check)
 
 
 class FirstOf(Rule):
-    """The first of these that has an opinion speaks: those after it are not looked at."""
+    """A rule that stops at the first of its entries that returns True."""
 
     __slots__ = ("entries",)
 
     def __init__(self, *entries: Entry) -> None:
         self.entries = entries
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """One check of those that are on."""
-        found = (bound(entry, policy, guards) for entry in self.entries)
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return one check of the enabled entries."""
+        found = (bind(entry, policy, guards) for entry in self.entries)
         checks = [check for check in found if check is not None]
 
         def first(flow: Flow) -> bool:
@@ -115,16 +112,16 @@ class FirstOf(Rule):
 
 
 class WithoutCalls(Rule):
-    """R12: the entry, on an answer without calls: what is asked when a batch is done is asked there too."""
+    """R12: an entry for responses without calls, which is also checked after a batch."""
 
     __slots__ = ("entries",)
 
     def __init__(self, entry: Entry) -> None:
         self.entries = (entry,)
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check, on an answer without calls."""
-        inner = bound(self.entries[0], policy, guards)
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return the check, limited to responses without calls."""
+        inner = bind(self.entries[0], policy, guards)
         if inner is None:
             return None
 
@@ -135,26 +132,25 @@ class WithoutCalls(Rule):
         return check
 
 
-def settled(state: RunState) -> bool:
-    """Whether there is nothing left to decide now: the run has ended, or something in the world comes
-    next.
-    """
-    return state.agent_state.terminal or state.asked_at is not None or busy(state) or waits(state)
+def is_settled(state: RunState) -> bool:
+    """Return whether nothing is left to decide: the run has ended, or an effect or an operator comes next."""
+    return state.agent_state.terminal or state.asked_at is not None or is_busy(state) or waits(state)
 
 
-def busy(state: RunState) -> bool:
-    """Whether something is under way that must report: a request, a summary, a call."""
+def is_busy(state: RunState) -> bool:
+    """Return whether something in progress must report: a request, a summary or a call."""
     if state.request is not None or (state.summary is not None and state.summed_up is None):
         return True
-    return state.batch is not None and in_flight(state)
+    return state.batch is not None and has_calls_in_flight(state)
 
 
-def in_flight(state: RunState) -> bool:
-    """Whether a result is still to come: of a call that was dispatched, or, with its batch, of one that was
-    refused in its source.
+def has_calls_in_flight(state: RunState) -> bool:
+    """Return whether the result of a call is still to come.
+
+    The call was dispatched, or it belongs to a running batch and its source's harness refused it.
     """
     begun = state.agent_state.awaits_tools
-    # A plain loop: this is asked after every check that decides.
+    # A plain loop: this runs after every check that decides.
     for call in state.batch.calls if state.batch else ():
         if (call.dispatched or (begun and call.refused)) and call.result is None:
             return True
@@ -164,7 +160,7 @@ def in_flight(state: RunState) -> bool:
 Values = dict[str, str | int]
 
 
-def move(
+def make_move(
     state: RunState,
     trigger: Trigger,
     code: str,
@@ -172,7 +168,7 @@ def move(
     where: str | None = None,
     outcome: Literal["", "grace", "fallback"] = "",
 ) -> ev.StateChanged:
-    """The decision that the machine moves. Raises `IllegalMove` if it cannot."""
+    """Return the decision that moves the machine. Raises `IllegalMove` if it has no such move."""
     return ev.StateChanged(
         source=state.agent_state,
         target=target(state.agent_state, trigger, state.came_from),
@@ -185,39 +181,39 @@ def move(
 
 
 def _leaves_nothing(state: RunState, trigger: Trigger) -> bool:
-    # What a model says beside its calls is no answer, once they have run.
+    # Text beside calls is not an answer once the calls have run.
     if state.policy.fallback is None or all(trigger is not end for end, _ in ENDS.values()):
         return False
     answer = state.answer
     return not state.parts and (answer is None or answer.blank or answer.ran)
 
 
-def asked_to_stop(flow: Flow) -> bool:
-    """First in every phase: a run that is to stop ends once nothing is in flight; open calls are refused."""
+def stop_if_requested(flow: Flow) -> bool:
+    """End a run that is to stop, once nothing is in flight. First in every phase."""
     stopping = flow.state.stopping
-    if stopping is None or busy(flow.state):
+    if stopping is None or is_busy(flow.state):
         return False
-    stopped_by(flow, stopping)
+    end_stopped(flow, stopping)
     return True
 
 
-def stopped_by(flow: Flow, stopping: Stopping) -> None:
-    """Refuse what was not started, and end as `stopping` says."""
+def end_stopped(flow: Flow, stopping: Stopping) -> None:
+    """Refuse calls that have not started, and end the run as `stopping` says."""
     refuse_open(flow, "refused:stopped", Cause.STOPPED, stopping.code)
-    flow.say(move(flow.state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
+    flow.say(make_move(flow.state, stopping.trigger, stopping.code, stopping.reason, stopping.where))
 
 
 def refuse_open(
     flow: Flow, text: str, cause: Cause, name: str = "", version: int = 1, values: Values | None = None
 ) -> None:
-    """Refuse every call that was not started: each call has one result, whatever happens."""
+    """Refuse every call that has not started, so that each call has one result."""
     batch = flow.state.batch
     for call in batch.calls if batch else ():
         if call.result is None and not call.dispatched:
-            flow.say(refused(flow.state, call.id, text, cause, name, version=version, values=values))
+            flow.say(make_refusal(flow.state, call.id, text, cause, name, version=version, values=values))
 
 
-def refused(
+def make_refusal(
     state: RunState,
     call: str,
     text: str,
@@ -228,8 +224,8 @@ def refused(
     hidden: bool = False,
     values: Values | None = None,
 ) -> ev.CallRefused:
-    """The decision to skip a call, with what the model is told instead of a result."""
-    said = _said(state, Role.TOOL, text, values or {})
+    """Return the decision to skip a call, with the text that the model gets as its result."""
+    said = _render_fields(state, Role.TOOL, text, values or {})
     return ev.CallRefused(
         call=call,
         why=Refusal.SKIPPED,
@@ -242,7 +238,7 @@ def refused(
     )
 
 
-def injected(
+def make_injection(
     state: RunState,
     text: str,
     cause: Cause,
@@ -252,25 +248,25 @@ def injected(
     *,
     stitches: bool = False,
 ) -> ev.MessageInjected:
-    """The decision to say something to the model, kept in the window."""
-    said = _said(state, role, text, values or {})
+    """Return the decision to add a text of the policy to the window."""
+    said = _render_fields(state, role, text, values or {})
     return ev.MessageInjected(role=role, text=text, cause=cause, name=name, stitches=stitches, **said)
 
 
-def _said(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:
-    content, size = said(state, role, text, values)
+def _render_fields(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:
+    content, size = render_message(state, role, text, values)
     return {"size": size, "content": content}
 
 
-def said(state: RunState, role: Role, text: str, values: Values) -> tuple[ev.Said, Size]:
-    """The policy's text, filled, as the words of a message, and the size of it."""
+def render_message(state: RunState, role: Role, text: str, values: Values) -> tuple[ev.Said, Size]:
+    """Render a text of the policy as a message; return its content and size."""
     rendered = render(text_of(state.policy, text), values)
     content = ev.Said(texts=(rendered,))
     return content, measured(state.policy, rendered, digest=digest_of(b"", content))
 
 
 def may_inject(state: RunState) -> bool:
-    """Whether somebody will read it: once a limit is reached no request follows, and nothing is injected."""
+    """Return whether an injected message will be sent: once a limit is reached, no request follows."""
     if state.deferred is not None:
         return False
     limits = (limit for limit in state.policy.limits if isinstance(limit, StepLimit))
@@ -278,9 +274,7 @@ def may_inject(state: RunState) -> bool:
 
 
 def ask_about_doubts(flow: Flow) -> bool:
-    """A person is asked how calls ended that nothing but a person can tell, once they are all that is
-    left.
-    """
+    """Ask an operator for the outcome of calls, once only such calls are left."""
     state = flow.state
     if state.stopping is not None or state.asked_at is not None:
         return False
@@ -288,5 +282,5 @@ def ask_about_doubts(flow: Flow) -> bool:
     if not calls or len(calls) < sum(1 for _ in underway(state)):
         return False
     sentence = f"nobody saw how {len(calls)} calls ended: a person finds out"
-    flow.say(move(state, Trigger.ASK, "in_doubt", sentence))
+    flow.say(make_move(state, Trigger.ASK, "in_doubt", sentence))
     return True

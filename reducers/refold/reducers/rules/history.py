@@ -1,4 +1,4 @@
-"""History at work: the policy's passes are run, and what they plan becomes decisions."""
+"""The check that runs the policy's compaction steps and turns their plans into decisions."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -15,56 +15,70 @@ from refold.reducers.machine import Trigger
 from refold.reducers.messages import Gap, Size
 from refold.reducers.meters import call_deadline
 from refold.reducers.policy import Policy, text_of
-from refold.reducers.rules.flow import Flow, Values, injected, move, said, settled, switched_by
-from refold.reducers.rules.requests import model_next
+from refold.reducers.rules.flow import (
+    Flow,
+    Values,
+    is_settled,
+    make_injection,
+    make_move,
+    render_message,
+    switched_by,
+)
+from refold.reducers.rules.requests import next_model
 from refold.reducers.state import RunState
 from refold.reducers.text import render_around
 from refold.reducers.vocabulary import Cause, Role
-from refold.reducers.window import MessageRef, Window, left, quoted, refs, refs_within, tokens_without
+from refold.reducers.window import (
+    MessageRef,
+    Window,
+    quoted_refs,
+    refs,
+    refs_within,
+    subtract,
+    tokens_without,
+)
 
 
 @switched_by(lambda policy: policy if policy.history or policy.overflow else None)
 def history(policy: Policy, flow: Flow) -> bool:
-    """P7: the policy's passes, in order. A pass whose summary came back is done, and those before it."""
+    """P7: run the policy's compaction steps in order, after the one whose summary just arrived."""
     resumed = flow.state.pruned_by
-    if resumed in [step.name for step in _forced(flow.state)]:
+    if resumed in [step.name for step in _forced_passes(flow.state)]:
         make_room(flow)
-    # What an overflow has run is not run again: its summary, if it failed, would be asked for without end.
-    forced = [step.name for step in _forced(flow.state)]
+    # Steps that an overflow ran are skipped: otherwise a failed summary would be requested without end.
+    forced = [step.name for step in _forced_passes(flow.state)]
     passes = tuple([step for step in policy.history if step.name not in forced])
-    if not settled(flow.state):
-        _run(flow, _after(passes, resumed))
+    if not is_settled(flow.state):
+        _run_passes(flow, _passes_after(passes, resumed))
     return True
 
 
-def _observed(policy: Policy) -> tuple[Pass, ...] | None:
+def _observed_passes(policy: Policy) -> tuple[Pass, ...] | None:
     return tuple([step for step in policy.history if isinstance(step, ObservedWindow)]) or None
 
 
-@switched_by(_observed)
+@switched_by(_observed_passes)
 def observed_history(passes: tuple[Pass, ...], flow: Flow) -> bool:
-    """Before another attempt of an imported run: what its own harness dropped meanwhile leaves, and no
-    more.
-    """
+    """Before another attempt in an imported run: remove only what its own harness dropped meanwhile."""
     if flow.state.observed is not None:
-        _run(flow, passes)
+        _run_passes(flow, passes)
     return True
 
 
-def _after(passes: tuple[Pass, ...], resumed: str) -> tuple[Pass, ...]:
+def _passes_after(passes: tuple[Pass, ...], resumed: str) -> tuple[Pass, ...]:
     names = [step.name for step in passes]
     return passes[names.index(resumed) + 1 :] if resumed in names else passes
 
 
 def make_room(flow: Flow) -> None:
-    """F2, R2: after an overflow the passes that the policy names run at once, whatever their `when` says."""
-    _run(flow, _after(tuple(_forced(flow.state)), flow.state.pruned_by), forced=True)
-    if not settled(flow.state) and not flow.state.eased:
+    """F2, R2: after an overflow, run the compaction steps that the policy names, whatever their `when`."""
+    _run_passes(flow, _passes_after(tuple(_forced_passes(flow.state)), flow.state.pruned_by), forced=True)
+    if not is_settled(flow.state) and not flow.state.eased:
         sentence = "the context was too long, and nothing more can leave the history"
-        flow.say(move(flow.state, Trigger.FAIL, "context_overflow", sentence))
+        flow.say(make_move(flow.state, Trigger.FAIL, "context_overflow", sentence))
 
 
-def _run(flow: Flow, passes: tuple[Pass, ...], *, forced: bool = False) -> None:
+def _run_passes(flow: Flow, passes: tuple[Pass, ...], *, forced: bool = False) -> None:
     scene, at = scene_of(flow.state, forced=forced), flow.state.seq
     for step in passes:
         if flow.state.seq != at:
@@ -72,11 +86,11 @@ def _run(flow: Flow, passes: tuple[Pass, ...], *, forced: bool = False) -> None:
         plan = plan_step(scene, step)
         if plan is not None:
             _carry_out(flow, step, plan, scene)
-            if settled(flow.state):
+            if is_settled(flow.state):
                 return
 
 
-def _forced(state: RunState) -> Iterator[Pass]:
+def _forced_passes(state: RunState) -> Iterator[Pass]:
     knob = state.policy.overflow
     if not state.overflowed or knob is None:
         return
@@ -89,12 +103,12 @@ def _forced(state: RunState) -> Iterator[Pass]:
 
 
 def scene_of(state: RunState, *, forced: bool) -> Scene:
-    """What a pass is given; `forced`: an overflow asks."""
+    """Return the input of a compaction step; `forced`: it runs because of an overflow."""
     setup = state.setup
     return Scene(
         window=state.window,
         step=state.spent.steps + 1,
-        model=model_next(state) or setup.model,
+        model=next_model(state) or setup.model,
         context=setup.context,
         tools=setup.tools_tokens,
         turn_start=state.spent.steps == state.turn.spent.steps,
@@ -108,21 +122,21 @@ def scene_of(state: RunState, *, forced: bool) -> Scene:
 
 def _carry_out(flow: Flow, step: Pass, plan: Plan, scene: Scene) -> None:
     for shorter in plan.shorter:
-        flow.say(_trimmed(flow.state, step, shorter, forced=scene.forced))
+        flow.say(_make_trimming(flow.state, step, shorter, forced=scene.forced))
     if plan.summary is not None:
-        flow.say(_summary_requested(flow.state, step.name, plan.summary))
+        flow.say(_make_summary_request(flow.state, step.name, plan.summary))
         return
     before = flow.state.window
     if plan.gap is not None:
-        flow.say(_marked(flow.state, step, plan.gap))
+        flow.say(_make_marker(flow.state, step, plan.gap))
     if plan.drop is not None:
         marked = scene if plan.gap is None else replace(scene, window=flow.state.window)
         over, reason = not step.fits(marked, plan.drop), _reason(step, forced=scene.forced)
-        flow.say(_pruned(step.name, reason, before, flow.state.window, plan.drop, over=over))
+        flow.say(_make_pruning(step.name, reason, before, flow.state.window, plan.drop, over=over))
 
 
-def _summary_requested(state: RunState, name: str, wanted: Covering) -> ev.SummaryRequested:
-    content, size = said(state, Role.SYSTEM, "summarise", {})
+def _make_summary_request(state: RunState, name: str, wanted: Covering) -> ev.SummaryRequested:
+    content, size = render_message(state, Role.SYSTEM, "summarise", {})
     deadline = call_deadline(state)
     return ev.SummaryRequested(
         **asdict(wanted), name=name, deadline=deadline, instructions=size, content=content
@@ -133,10 +147,10 @@ def _reason(step: Pass, *, forced: bool) -> str:
     return "overflow" if forced else step.reason
 
 
-def _pruned(
+def _make_pruning(
     name: str, reason: str, before: Window, marked: Window, gone: Sequence[MessageRef], *, over: bool
 ) -> ev.HistoryPruned:
-    # `marked` is with the message that stands for what leaves, `before` without it.
+    # `marked` includes the message that stands for the removed ones, `before` does not.
     return ev.HistoryPruned(
         name=name,
         reason=reason,
@@ -144,18 +158,18 @@ def _pruned(
         after=marked.count - len(gone),
         tokens_before=before.tokens,
         tokens_after=tokens_without(marked, gone),
-        kept=left(marked.ranges, [ref.number for ref in gone]),
+        kept=subtract(marked.ranges, [ref.number for ref in gone]),
         over_budget=over,
     )
 
 
-def _marked(state: RunState, step: Pass, gap: Gap) -> ev.MessageInjected:
+def _make_marker(state: RunState, step: Pass, gap: Gap) -> ev.MessageInjected:
     values: Values = {"count": gap.covers, "tokens": gap.tokens}
     if not gap.sources:
-        return replace(injected(state, step.marks, Cause.HISTORY, step.name, values), gap=gap)
-    # A digest holds words of the model: only what stands around them is said here.
+        return replace(make_injection(state, step.marks, Cause.HISTORY, step.name, values), gap=gap)
+    # A digest quotes the model's text: only the text around it is rendered here.
     values |= {"per_message": gap.per_message, "total": gap.total}
-    sources = [(ref.role, ref.size) for ref in quoted(state.window, gap.sources)]
+    sources = [(ref.role, ref.size) for ref in quoted_refs(state.window, gap.sources)]
     sizes = [size for _, size in sources]
     lines = sum(len(role) + 3 + min(size.chars or 9, gap.per_message) for role, size in sources) - 1
     frame = render_around(text_of(state.policy, step.marks), "digest", values)
@@ -165,10 +179,10 @@ def _marked(state: RunState, step: Pass, gap: Gap) -> ev.MessageInjected:
         tokens=ESTIMATORS[state.policy.estimator].quoting(frame, quote, sizes),
         digest=_sha256((frame, [size.digest for size in sizes], gap.per_message, gap.total)),
     )
-    return _framing(Role.USER, step.marks, step.name, gap, frame, size)
+    return _make_frame(Role.USER, step.marks, step.name, gap, frame, size)
 
 
-def _framing(
+def _make_frame(
     role: Role, text: str, name: str, gap: Gap, frame: tuple[str, ...], size: Size
 ) -> ev.MessageInjected:
     content = ev.Said(texts=frame)
@@ -177,15 +191,15 @@ def _framing(
     )
 
 
-def _trimmed(state: RunState, step: Pass, shorter: Shortening, *, forced: bool) -> ev.MessageTrimmed:
+def _make_trimming(state: RunState, step: Pass, shorter: Shortening, *, forced: bool) -> ev.MessageTrimmed:
     ref = next(ref for ref in refs(state.window) if ref.number == shorter.number)
-    return trimming(state, ref, shorter, Cause.HISTORY, step.name, _reason(step, forced=forced))
+    return make_trimming(state, ref, shorter, Cause.HISTORY, step.name, _reason(step, forced=forced))
 
 
-def trimming(
+def make_trimming(
     state: RunState, ref: MessageRef, shorter: Shortening, cause: Cause, name: str, reason: str
 ) -> ev.MessageTrimmed:
-    """The decision to show a message shorter, with the sizes of what is left of it."""
+    """Return the decision to shorten a message, with its new sizes."""
     whole = ref.whole
     sizes = {"text": whole.chars, "reasoning": whole.reasoning}
     for cut, text in zip(shorter.cuts, shorter.texts, strict=True):
@@ -213,19 +227,19 @@ def _sha256(shown: Any) -> str:
     return hashlib.sha256(encode_value(shown)).hexdigest()
 
 
-def summarised(flow: Flow) -> bool:
-    """When a summary came back, or failed to: it takes the place of what it sums up, or nothing does."""
+def apply_summary(flow: Flow) -> bool:
+    """Insert a summary in place of the messages that it covers, or give up on one that failed."""
     asked, came = flow.state.summary, flow.state.summed_up
     if asked is None or came is None:
         return False
     if isinstance(came.event, ev.ModelFailed):
-        flow.say(_given_up(flow.state, asked.event, came.event))
+        flow.say(_give_up(flow.state, asked.event, came.event))
     else:
-        _replace(flow, asked.event, came.seq, came.event.size)
+        _insert_summary(flow, asked.event, came.seq, came.event.size)
     return True
 
 
-def _replace(flow: Flow, asked: ev.SummaryRequested, source: int, size: Size) -> None:
+def _insert_summary(flow: Flow, asked: ev.SummaryRequested, source: int, size: Size) -> None:
     before = flow.state.window
     covered = refs_within(before, asked.messages)
     gap = Gap(
@@ -236,16 +250,16 @@ def _replace(flow: Flow, asked: ev.SummaryRequested, source: int, size: Size) ->
     )
     frame = render_around(text_of(flow.state.policy, "summary"), "summary", {})
     size = replace(size, digest=_sha256((frame, size.digest)))
-    flow.say(_framing(asked.role, "summary", asked.name, gap, frame, size))
-    flow.say(_pruned(asked.name, "summary", before, flow.state.window, covered, over=False))
+    flow.say(_make_frame(asked.role, "summary", asked.name, gap, frame, size))
+    flow.say(_make_pruning(asked.name, "summary", before, flow.state.window, covered, over=False))
 
 
-def _given_up(
+def _give_up(
     state: RunState, asked: ev.SummaryRequested, failed: ev.ModelFailed
 ) -> ev.StateChanged | ev.SummaryAbandoned:
-    named = {step.name: step for step in (*state.policy.history, *_forced(state))}
+    named = {step.name: step for step in (*state.policy.history, *_forced_passes(state))}
     step = named.get(asked.name)
     if isinstance(step, Summarise) and step.on_failure == "fail":
         reason = f"the summary for the pass {asked.name!r} failed ({failed.failure})"
-        return move(state, Trigger.FAIL, f"provider:{failed.failure}", reason)
+        return make_move(state, Trigger.FAIL, f"provider:{failed.failure}", reason)
     return ev.SummaryAbandoned(name=asked.name, failure=failed.failure)

@@ -1,4 +1,4 @@
-"""Limits at work.
+"""Rules for limits.
 
 Source: the nearing threshold of inspect_agents (IA) for time, the reserves of aar (AAR) for tokens and money.
 """
@@ -31,21 +31,21 @@ from refold.reducers.rules.flow import (
     Check,
     Flow,
     Rule,
-    asked_to_stop,
-    move,
+    end_stopped,
+    make_move,
     refuse_open,
-    stopped_by,
+    stop_if_requested,
     switched_by,
 )
-from refold.reducers.rules.requests import granted_by, request_grace
+from refold.reducers.rules.requests import granting_limit, make_grace_request
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, share_of
 
 
 class TimeLimits(Rule):
-    """A check of the time limits: one that trips lets the run settle, then end TIMED_OUT.
+    """A check of the time limits. If one trips, the run settles and then ends TIMED_OUT.
 
-    P2 looks at those for before a request only; whenever the clock has moved, `every` one is a deadline.
+    P2 checks only limits with `check: preflight`; whenever the clock has moved, `every` limit is a deadline.
     """
 
     __slots__ = ("every",)
@@ -53,10 +53,10 @@ class TimeLimits(Rule):
     def __init__(self, *, every: bool = True) -> None:
         self.every = every
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check of those that are limited; where there is none, whether the run was asked to stop."""
-        rows = _rows(self.among(policy))
-        return partial(self._look, rows) if rows else asked_to_stop
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return the check of the limited ones; without any, the check whether the run is to stop."""
+        rows = _make_rows(self.among(policy))
+        return partial(self._look, rows) if rows else stop_if_requested
 
     def _look(self, rows: Sequence["_LimitRow"], flow: Flow) -> bool:
         state = flow.state
@@ -65,12 +65,12 @@ class TimeLimits(Rule):
                 until = promised(state) if self.every else 0
                 if state.at > until or trips_at(limit, state) >= until:
                     flow.say(LimitReached(limit=hit(limit, state)))
-                    asked_to_stop(flow)
+                    stop_if_requested(flow)
                     return True
-        return asked_to_stop(flow)
+        return stop_if_requested(flow)
 
     def among(self, policy: Policy) -> list[TimeLimit]:
-        """The policy's limits that are looked at here, in order."""
+        """Return the policy's limits that are checked here, in order."""
         return [
             limit
             for limit in policy.limits
@@ -85,7 +85,7 @@ class _LimitRow(NamedTuple):
     insists: bool
 
 
-def _rows(limits: Sequence[Limit]) -> list[_LimitRow]:
+def _make_rows(limits: Sequence[Limit]) -> list[_LimitRow]:
     leasts = [(limit, trip_value(limit)) for limit in limits]
     return [
         _LimitRow(limit, meter(limit), least, refuses_unknown(limit))
@@ -95,26 +95,24 @@ def _rows(limits: Sequence[Limit]) -> list[_LimitRow]:
 
 
 class Limits(Rule):
-    """A check of the limits looked at at `check`: those of the first kind first, then in the policy's
-    order.
-    """
+    """A check of the limits with this `check`, by kind first, then in the policy's order."""
 
     __slots__ = ("check", "kinds")
 
     def __init__(self, check: str, kinds: tuple[tuple[type[Limit], str], ...]) -> None:
         self.check, self.kinds = check, kinds
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check of those that are limited."""
-        rows = _rows(self.among(policy))
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return the check of the limits that have a value."""
+        rows = _make_rows(self.among(policy))
         return partial(_look, rows) if rows else None
 
     def first(self, state: RunState) -> Limit | None:
-        """The first of them that trips."""
-        return _first(_rows(self.among(state.policy)), state)
+        """Return the first limit that trips."""
+        return _first_tripped(_make_rows(self.among(state.policy)), state)
 
     def among(self, policy: Policy) -> list[Limit]:
-        """The policy's limits that are looked at here, in order."""
+        """Return the policy's limits that are checked here, in order."""
         return [
             limit
             for kind, measure in self.kinds
@@ -124,10 +122,10 @@ class Limits(Rule):
 
 
 SPENT = Limits("response", COUNTED)
-"""What a failure, a summary or a child cost is looked at as soon as it is known."""
+"""The check that counts the cost of a failure, a summary or a child when it arrives."""
 
 
-def _first(rows: Sequence[_LimitRow], state: RunState) -> Limit | None:
+def _first_tripped(rows: Sequence[_LimitRow], state: RunState) -> Limit | None:
     for limit, measured, least, known in rows:
         if measured(state) >= least or (known and lacking(limit, state)):
             found: Limit = limit
@@ -136,54 +134,52 @@ def _first(rows: Sequence[_LimitRow], state: RunState) -> Limit | None:
 
 
 def _look(rows: Sequence[_LimitRow], flow: Flow) -> bool:
-    limit = _first(rows, flow.state)
+    limit = _first_tripped(rows, flow.state)
     if limit is None:
         return False
     if check_of(limit) != "response_deferred":
-        _reached(flow, limit)
+        _end_by_limit(flow, limit)
         return True
     if flow.state.deferred is None:
         flow.say(LimitReached(limit=hit(limit, flow.state), deferred=True))
     return True
 
 
-def _reached(flow: Flow, limit: Limit) -> None:
+def _end_by_limit(flow: Flow, limit: Limit) -> None:
     found = hit(limit, flow.state)
     flow.say(LimitReached(limit=found))
     if flow.state.stopping is not None:
-        stopped_by(flow, flow.state.stopping)
+        end_stopped(flow, flow.state.stopping)
         return
     refuse_open(flow, "refused:limit", Cause.LIMIT, name_of(limit))
     grace = flow.state.policy.grace
     granted = grace is not None and name_of(limit) in grace.on and is_reached(found)
     if granted and check_of(limit) == "preflight":
-        flow.say(request_grace(flow.state))
+        flow.say(make_grace_request(flow.state))
     else:
-        flow.say(limit_move(flow.state))
+        flow.say(make_limit_move(flow.state))
 
 
-def deferred(flow: Flow) -> bool:
-    """R12, T3: a limit that was judged on the response ends the run, now that its batch is done or it has
-    none.
-    """
+def end_deferred(flow: Flow) -> bool:
+    """R12, T3: end the run by a limit that tripped on the response, after its batch or without calls."""
     found = flow.state.deferred
     if found is None:
         return False
     flow.say(LimitReached(limit=found))
     if flow.state.stopping is not None:
-        stopped_by(flow, flow.state.stopping)
+        end_stopped(flow, flow.state.stopping)
     else:
-        flow.say(limit_move(flow.state))
+        flow.say(make_limit_move(flow.state))
     return True
 
 
-def _freeing(policy: Policy) -> list[StepLimit] | None:
+def _limits_with_free_tools(policy: Policy) -> list[StepLimit] | None:
     return [limit for limit in policy.limits if isinstance(limit, StepLimit) and limit.free_tools] or None
 
 
-@switched_by(_freeing)
+@switched_by(_limits_with_free_tools)
 def free_steps(limits: list[StepLimit], flow: Flow) -> bool:
-    """R1: a step whose calls are all to a step limit's `free_tools` does not count there."""
+    """R1: exempt a step from a step limit if all its calls are to the limit's `free_tools`."""
     batch = flow.state.batch
     if batch is None:
         return False
@@ -200,9 +196,9 @@ _WHY = {
 }
 
 
-def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChanged:
-    """The decision to end by the limit that tripped."""
-    found = granted_by(state)
+def make_limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChanged:
+    """Return the decision to end the run by the limit that tripped."""
+    found = granting_limit(state)
     end = end_of(found)
     assert end is not None
     trigger, code = end
@@ -212,12 +208,12 @@ def limit_move(state: RunState, outcome: Literal["", "grace"] = "") -> StateChan
         reason = f"limit {found.name!r} was reached: {used} used, and {found.op} {least} ends"
     else:
         reason = f"limit {found.name!r} cannot be kept: {_WHY[found.type]}: ignore"
-    return move(state, trigger, code, reason, outcome=outcome)
+    return make_move(state, trigger, code, reason, outcome=outcome)
 
 
 @switched_by(lambda policy: None if policy.near is None else policy.near.fraction)
 def near_time(fraction: float, flow: Flow) -> bool:
-    """P9: once a run, when so much of the smallest time limit has elapsed."""
+    """P9: warn once a run, when the given fraction of the smallest time limit has elapsed."""
     state, limit = flow.state, smallest_time(flow.state)
     if limit is None or state.count(Cause.NEAR, "run", "time"):
         return False
@@ -230,7 +226,7 @@ def near_time(fraction: float, flow: Flow) -> bool:
 
 @switched_by(lambda policy: policy.near)
 def near_budget(knob: Near, flow: Flow) -> bool:
-    """R4: once a scope, when no more than a reserve is left of a budget of tokens, or of money."""
+    """R4: warn once a scope, when at most the reserve of a token or cost budget remains."""
     state = flow.state
     if state.count(Cause.NEAR, knob.scope, "budget"):
         return False

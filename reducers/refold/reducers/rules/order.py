@@ -1,11 +1,10 @@
-"""The order of checks: every phase and its checks, in one place; and every version of the rules.
+"""The order of checks: every phase with its checks, and every version of the rules.
 
-A policy only switches checks on: each phase is bound to it once, and only what is on is asked. The first
-check that stops the run wins; what does not stop accumulates. Limits win over recoveries, recoveries over the
-end of a turn. A new rule is a line here, a new guard is not even that: it names the place where it speaks.
+A policy only switches checks on: each phase is bound to it once, and only enabled checks run. The first check
+that stops the run wins; the others accumulate. Limits come before recoveries, recoveries before the end of a
+turn. A new rule is a line here. A new guard needs no line: it names the place at which it runs.
 
-A run is decided by the rules that it was started under, for as long as it lives: resumed or audited, by
-whatever version of refold.
+A run keeps the rules that it was started under, whichever version of refold resumes or audits it.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,12 +22,12 @@ from refold.reducers.pending import doubted, is_fresh, waits
 from refold.reducers.rules.answers import (
     dispatch,
     dispatch_next,
+    end_after_grace,
     end_of_turn,
-    graced,
-    not_offered,
+    finish_batch,
     provider_refusal,
-    tools_done,
-    turned_down,
+    refuse_not_offered,
+    refuse_rejected,
 )
 from refold.reducers.rules.failures import (
     broken_calls,
@@ -49,18 +48,18 @@ from refold.reducers.rules.flow import (
     Flow,
     WithoutCalls,
     ask_about_doubts,
-    asked_to_stop,
-    bound,
-    move,
-    settled,
+    bind,
+    is_settled,
+    make_move,
+    stop_if_requested,
 )
 from refold.reducers.rules.guards import Guards
-from refold.reducers.rules.history import history, observed_history, summarised
+from refold.reducers.rules.history import apply_summary, history, observed_history
 from refold.reducers.rules.limits import (
     SPENT,
     Limits,
     TimeLimits,
-    deferred,
+    end_deferred,
     free_steps,
     near_budget,
     near_time,
@@ -94,16 +93,16 @@ class Phase(StrEnum):
     __hash__ = str.__hash__
 
 
-def answered(flow: Flow) -> bool:
-    """A person's answer moves the machine back to where it came from; so does the end of their time."""
+def resume_after_wait(flow: Flow) -> bool:
+    """Move the machine back to where it came from, after an answer or a time-out."""
     state = flow.state
     if not state.agent_state.awaits_operator or state.asked_at is not None:
         return False
-    flow.say(move(state, Trigger.ANSWERED, *_how_answered(state, flow.fact)))
+    flow.say(make_move(state, Trigger.ANSWERED, *_explain_resumption(state, flow.fact)))
     return True
 
 
-def _how_answered(state: RunState, fact: ev.Fact) -> tuple[str, str]:
+def _explain_resumption(state: RunState, fact: ev.Fact) -> tuple[str, str]:
     if isinstance(fact, ev.ClockRead):
         return "unanswered", "nobody answered in time: what the policy says of that counts"
     if isinstance(fact, ev.ContextObserved):
@@ -113,23 +112,23 @@ def _how_answered(state: RunState, fact: ev.Fact) -> tuple[str, str]:
     return "answered", "a person answered"
 
 
-def unasked(flow: Flow) -> bool:
-    """Before anything is judged of a request that an imported run's source does not show: it was not made."""
+def stop_unrequested(flow: Flow) -> bool:
+    """Before a request is judged: stop an imported run whose source records no further request."""
     if not flow.state.unasked:
         return False
     sentence = "the source shows no request after this"
-    flow.say(move(flow.state, Trigger.ASK, "unasked", sentence))
+    flow.say(make_move(flow.state, Trigger.ASK, "unasked", sentence))
     return True
 
 
-_RUN_CALLS = (turned_down, Guards(Place.ON_APPROVAL), dispatch)
+_RUN_CALLS = (refuse_rejected, Guards(Place.ON_APPROVAL), dispatch)
 
 ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
     {
         Phase.REQUEST: (
-            asked_to_stop,
-            answered,
-            unasked,
+            stop_if_requested,
+            resume_after_wait,
+            stop_unrequested,
             TimeLimits(every=False),
             Limits("preflight", BEFORE + COUNTED),
             progress(before_history=True),
@@ -139,10 +138,10 @@ ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
             Guards(Place.BEFORE_REQUEST),
             Request(),
         ),
-        Phase.AGAIN: (asked_to_stop, TimeLimits(), observed_history, request_again),
+        Phase.AGAIN: (stop_if_requested, TimeLimits(), observed_history, request_again),
         Phase.RESPONSE: (
-            asked_to_stop,
-            graced,
+            stop_if_requested,
+            end_after_grace,
             free_steps,
             overflow_stop,
             Limits("response", BUDGETS + OTHERS),
@@ -152,48 +151,54 @@ ORDER: Mapping[Phase, tuple[Entry, ...]] = MappingProxyType(
             room,
         ),
         Phase.ANSWER: (
-            not_offered,
+            refuse_not_offered,
             broken_calls,
             Guards(Place.ON_REPETITION),
             Guards(Place.ON_CALLS),
             Guards(Place.ON_BATCH),
             *_RUN_CALLS,
-            WithoutCalls(deferred),
+            WithoutCalls(end_deferred),
             WithoutCalls(Guards(Place.AFTER_TOOLS)),
             provider_refusal,
             silent_stream,
             FirstOf(truncation, Guards(Place.ON_FINISHED), empty, end_of_turn),
         ),
-        Phase.APPROVAL: (asked_to_stop, answered, TimeLimits(), *_RUN_CALLS),
+        Phase.APPROVAL: (stop_if_requested, resume_after_wait, TimeLimits(), *_RUN_CALLS),
         Phase.RESULTS: (
-            asked_to_stop,
-            answered,
+            stop_if_requested,
+            resume_after_wait,
             TimeLimits(),
             SPENT,
-            tools_done,
+            finish_batch,
             Guards(Place.ON_RESULTS),
-            deferred,
+            end_deferred,
             Guards(Place.AFTER_TOOLS),
             Guards(Place.ON_NUDGE),
         ),
-        Phase.FAILURE: (asked_to_stop, TimeLimits(), SPENT, overflow, broken_stream, retry, give_up),
-        Phase.PARTIAL: (asked_to_stop, answered, TimeLimits(), dispatch_next, ask_about_doubts),
-        Phase.DOUBT: (asked_to_stop, answered, TimeLimits(), ask_about_doubts),
-        Phase.SUMMARY: (asked_to_stop, TimeLimits(), SPENT, summarised),
-        Phase.ASIDE: (asked_to_stop, TimeLimits()),
+        Phase.FAILURE: (stop_if_requested, TimeLimits(), SPENT, overflow, broken_stream, retry, give_up),
+        Phase.PARTIAL: (stop_if_requested, resume_after_wait, TimeLimits(), dispatch_next, ask_about_doubts),
+        Phase.DOUBT: (stop_if_requested, resume_after_wait, TimeLimits(), ask_about_doubts),
+        Phase.SUMMARY: (stop_if_requested, TimeLimits(), SPENT, apply_summary),
+        Phase.ASIDE: (stop_if_requested, TimeLimits()),
     }
 )
 
 Look = Callable[[Entry, Flow], None]
-"""Is shown each entry of the order that is asked, and the flow so far: its state, and what was said before.
+"""A callback that gets each entry of the order that is checked, and the flow so far, with state and
+decisions.
 """
 
 
 def decide(state: RunState, fact: ev.Fact, look: Look | None = None) -> list[tuple[ev.Decision, RunState]]:
-    """What follows from `fact`, which `state` has been folded with: each decision, with the state after it.
+    """Return the decisions that follow from `fact`, each with the state after it.
 
-    Each decision is folded before the next is derived. Ends when something in the world comes next, a person
-    is asked, or the run has ended.
+    Each decision is folded before the next is derived. Ends when an effect comes next, the run waits for an
+    operator, or it has ended.
+
+    Args:
+        state: The state after `fact`.
+        fact: The fact that `state` was folded with.
+        look: Called with each entry of the order before its check.
     """
     flow = Flow(state, fact)
     _derive(flow, look)
@@ -204,44 +209,41 @@ def decide(state: RunState, fact: ev.Fact, look: Look | None = None) -> list[tup
 
 
 def _derive(flow: Flow, look: Look | None) -> None:
-    phase = _entry(flow.state, flow.fact)
+    phase = _first_phase(flow.state, flow.fact)
     while phase is not None:
-        over = _OVER.get(phase, settled)
+        over = _OVER.get(phase, is_settled)
         done = over(flow.state)
-        for entry, check in _bound(phase, flow.state) if look else _checks(phase, flow.state):
+        for entry, check in _bind_phase(phase, flow.state) if look else _enabled_checks(phase, flow.state):
             if look is not None:
                 look(entry, flow)
             if check is not None and check(flow):
                 done = over(flow.state)
             if done:
                 break
-        if done and (not flow.state.overflowed or settled(flow.state)):
+        if done and (not flow.state.overflowed or is_settled(flow.state)):
             return
-        phase = _next(phase, flow.state)
+        phase = _next_phase(phase, flow.state)
 
 
 Bound = tuple[tuple[Entry, Check | None], ...]
 
 
-def _checks(phase: Phase, state: RunState) -> Bound:
-    """What the policy has on of a phase, in order; bound once for a policy and the guards that it is run
-    with.
-    """
-    # The memo hangs on the value that it follows from, so a run under another policy, or with other guards,
-    # has its own.
+def _enabled_checks(phase: Phase, state: RunState) -> Bound:
+    """Return the enabled checks of a phase, in order. They are bound once for a policy and its guards."""
+    # Cached on the setup that they follow from, so a run with another policy or other guards has its own.
     kept = state.setup.checks
     guards = [watch.guard for watch in state.guards] if state.guards else []
     found = kept.get(phase)
     if found is None or found[0] != guards:
-        on = tuple([pair for pair in _bound(phase, state) if pair[1] is not None])
+        on = tuple([pair for pair in _bind_phase(phase, state) if pair[1] is not None])
         found = kept[phase] = guards, on
     checks: Bound = found[1]
     return checks
 
 
-def _bound(phase: Phase, state: RunState) -> Bound:
+def _bind_phase(phase: Phase, state: RunState) -> Bound:
     guards = [watch.guard for watch in state.guards]
-    return tuple([(entry, bound(entry, state.policy, guards)) for entry in ORDER[phase]])
+    return tuple([(entry, bind(entry, state.policy, guards)) for entry in ORDER[phase]])
 
 
 def _ended(state: RunState) -> bool:
@@ -250,21 +252,21 @@ def _ended(state: RunState) -> bool:
 
 _OVER: Mapping[Phase, Callable[[RunState], bool]] = MappingProxyType(
     {
-        # Here something is mostly in flight: that must not hide a deadline that has passed.
+        # In these phases something is often in flight, which must not hide a passed deadline.
         **dict.fromkeys((Phase.PARTIAL, Phase.DOUBT, Phase.ASIDE), _ended),
-        # What follows an overflow is the next request, and no other recovery.
-        Phase.FAILURE: lambda state: state.overflowed or settled(state),
+        # After an overflow the next request follows, and no other recovery.
+        Phase.FAILURE: lambda state: state.overflowed or is_settled(state),
     }
 )
-"""When a phase is over: once the run is settled, but for these."""
+"""The test for the end of a phase where that is not `is_settled`."""
 
 
-def _entry(state: RunState, fact: ev.Fact) -> Phase | None:
+def _first_phase(state: RunState, fact: ev.Fact) -> Phase | None:
     entry = _ENTRY.get(type(fact))
     return entry if entry is None or isinstance(entry, Phase) else entry(state, fact)
 
 
-def _after_a_wait(state: RunState) -> Phase:
+def _phase_after_wait(state: RunState) -> Phase:
     if state.agent_state.awaits_operator and state.asked_at is None:
         return Phase.APPROVAL
     if state.backoff is None or waits(state) or state.summary:
@@ -272,10 +274,8 @@ def _after_a_wait(state: RunState) -> Phase:
     return Phase.REQUEST if is_fresh(state.backoff) else Phase.AGAIN
 
 
-def _next(phase: Phase, state: RunState) -> Phase | None:
-    """After an answer whose calls were all refused the batch is complete; after a batch, and a turn to go on,
-    ask.
-    """
+def _next_phase(phase: Phase, state: RunState) -> Phase | None:
+    """Return the phase that follows. A response whose calls were all refused completes its batch at once."""
     if phase is Phase.RESPONSE and not state.overflowed:
         return Phase.ANSWER
     if phase in (Phase.ANSWER, Phase.APPROVAL) and state.answer is not None and state.answer.event.calls:
@@ -284,7 +284,7 @@ def _next(phase: Phase, state: RunState) -> Phase | None:
     return Phase.REQUEST if phase in goes_on else None
 
 
-def _after_context(_: RunState, fact: ev.Fact) -> Phase:
+def _phase_after_context(_: RunState, fact: ev.Fact) -> Phase:
     return Phase.REQUEST if isinstance(fact, ev.ContextObserved) and fact.goes_on else Phase.ASIDE
 
 
@@ -298,25 +298,25 @@ _ENTRY: Mapping[type[ev.Event], Phase | Callable[[RunState, ev.Fact], Phase | No
         ev.ModelFailed: lambda state, _: Phase.SUMMARY if state.summary else Phase.FAILURE,
         ev.ToolReturned: lambda state, _: Phase.PARTIAL if state.batch else Phase.RESULTS,
         ev.SummaryReturned: Phase.SUMMARY,
-        ev.ClockRead: lambda state, _: _after_a_wait(state),
+        ev.ClockRead: lambda state, _: _phase_after_wait(state),
         ev.CancelRequested: Phase.ASIDE,
-        ev.ContextObserved: _after_context,
+        ev.ContextObserved: _phase_after_context,
         **dict.fromkeys(
             (ev.RunResumed, ev.DoubtResolved, ev.PolicyAmended),
             lambda state, _: Phase.DOUBT if doubted(state) else None,
         ),
     }
 )
-"""The phase that a fact begins; of another fact nothing follows."""
+"""The phase that a fact begins; other facts have no consequences."""
 
 
 class Decide(Protocol):
-    """What follows from a fact: see `refold.reducers.rules.order.decide`."""
+    """A function that derives decisions from a fact: see `refold.reducers.rules.order.decide`."""
 
     def __call__(
         self, state: RunState, fact: ev.Fact, look: Look | None = None, /
     ) -> list[tuple[ev.Decision, RunState]]:
-        """Each decision, with the state after it."""
+        """Return each decision with the state after it."""
         ...
 
 
@@ -324,7 +324,11 @@ VERSIONS: Mapping[int, Decide] = MappingProxyType({RULES: decide})
 
 
 def rules_of(state: RunState) -> Decide:
-    """The rules that a run is decided by. Raises `NewerLog` for rules that this version does not have."""
+    """Return the rules of a run.
+
+    Raises:
+        NewerLog: The run uses rules that this version does not have.
+    """
     found = VERSIONS.get(state.setup.rules)
     if found is None:
         raise NewerLog(state.setup.run, state.seq, f"decision rules version {state.setup.rules}")

@@ -1,7 +1,7 @@
 """The request, and its reminders.
 
-Source: the pressure tiers of Utah and Hermes; that kept ones made models stop using tools is Hermes' own
-finding.
+Source: the pressure tiers of Utah and Hermes. Hermes found that reminders kept in the history make models
+stop using tools.
 """
 
 import hashlib
@@ -19,16 +19,23 @@ from refold.reducers.guards.protocol import Place, Remind
 from refold.reducers.limits import LimitHit, StepLimit, TimeLimit, name_of, threshold
 from refold.reducers.meters import call_deadline, elapsed, smallest_time, used
 from refold.reducers.policy import Policy, Pressure, Progress, Tier, has_text
-from refold.reducers.rules.flow import Check, Flow, Rule, Switched, Values, injected, said, switched_by
+from refold.reducers.rules.flow import (
+    Check,
+    Flow,
+    Rule,
+    Switched,
+    Values,
+    make_injection,
+    render_message,
+    switched_by,
+)
 from refold.reducers.state import RunState, offer_digest
 from refold.reducers.text import hours_minutes_seconds
 from refold.reducers.vocabulary import Cause, Role
 
 
 def progress(*, before_history: bool) -> Switched[Progress]:
-    """P6 or P8: every so many steps, how much time was used. Once a step, also where a summary came
-    between.
-    """
+    """P6 or P8: report the time used every `every` steps, once a step, even if a summary comes between."""
 
     def knob(policy: Policy) -> Progress | None:
         found = policy.progress
@@ -36,16 +43,16 @@ def progress(*, before_history: bool) -> Switched[Progress]:
 
     @switched_by(knob)
     def check(knob: Progress, flow: Flow) -> bool:
-        if not _due(knob, flow.state):
+        if not _is_due(knob, flow.state):
             return False
         values = _elapsed(knob, flow.state)
-        flow.say(injected(flow.state, "progress", Cause.PROGRESS, values=values))
+        flow.say(make_injection(flow.state, "progress", Cause.PROGRESS, values=values))
         return True
 
     return check
 
 
-def _due(knob: Progress, state: RunState) -> bool:
+def _is_due(knob: Progress, state: RunState) -> bool:
     if (state.spent.steps + 1) % knob.every:
         return False
     return state.spent.count(Cause.PROGRESS) == state.step.spent.count(Cause.PROGRESS)
@@ -64,13 +71,11 @@ def _elapsed(knob: Progress, state: RunState) -> dict[str, str | int]:
 
 
 Reminder = Callable[[RunState], Iterable[RequestText]]
-"""What the next request of a state says besides its window."""
+"""A function that yields the texts that a state's next request has besides its window."""
 
 
 def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
-    """P9, those that are on, in this order: progress, the hint after an overflow, what guards say, the nudge,
-    pressure.
-    """
+    """P9: return the enabled reminders in order: progress, overflow hint, guards, nudge, pressure."""
     found: list[Reminder] = []
     if policy.progress is not None and not policy.progress.kept:
         found.append(partial(_progress, policy.progress))
@@ -78,7 +83,7 @@ def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
         found.append(_hint)
     here = list_judging_guards(guards, Place.BEFORE_REQUEST)
     if here:
-        found.append(partial(_of_guards, here))
+        found.append(partial(_guard_reminders, here))
     if policy.nudge:
         found.append(_nudge)
     if policy.pressure is not None:
@@ -87,28 +92,28 @@ def reminders(policy: Policy, guards: Sequence[Any]) -> tuple[Reminder, ...]:
 
 
 def _progress(knob: Progress, state: RunState) -> Iterator[RequestText]:
-    if _due(knob, state):
-        yield _text("progress", Cause.PROGRESS, values=_elapsed(knob, state))
+    if _is_due(knob, state):
+        yield _make_text("progress", Cause.PROGRESS, values=_elapsed(knob, state))
 
 
 def _hint(state: RunState) -> Iterator[RequestText]:
     if state.overflowed:
-        yield _text("overflow", Cause.OVERFLOW)
+        yield _make_text("overflow", Cause.OVERFLOW)
 
 
-def _of_guards(here: Sequence[int], state: RunState) -> Iterator[RequestText]:
+def _guard_reminders(here: Sequence[int], state: RunState) -> Iterator[RequestText]:
     for at in here:
         watch = state.guards[at]
         for reminder in judged(watch, state, Place.BEFORE_REQUEST):
             if isinstance(reminder, Remind):
-                yield _text(reminder.text, Cause.GUARD, watch.name, reminder.values)
+                yield _make_text(reminder.text, Cause.GUARD, watch.name, reminder.values)
 
 
 def _nudge(_: RunState) -> Iterator[RequestText]:
-    yield _text("nudge", Cause.NUDGE)
+    yield _make_text("nudge", Cause.NUDGE)
 
 
-def _text(text: str, cause: Cause, name: str = "", values: Values | None = None) -> RequestText:
+def _make_text(text: str, cause: Cause, name: str = "", values: Values | None = None) -> RequestText:
     return RequestText(role=Role.USER, text=text, values=values or {}, cause=cause, name=name)
 
 
@@ -131,7 +136,7 @@ def _tier_text(knob: Pressure, tier: Tier, state: RunState, values: Values) -> I
         return
     if shown.place == "tool_result" and _last_role(state) is not Role.TOOL:
         return
-    text = _text(f"pressure:{shown.name}", Cause.PRESSURE, values=values)
+    text = _make_text(f"pressure:{shown.name}", Cause.PRESSURE, values=values)
     role = Role.SYSTEM if shown.place == "system" else Role.USER
     yield replace(text, role=role, place=shown.place, tier=tier.name, escalated=escalated)
 
@@ -147,8 +152,8 @@ def _last_role(state: RunState) -> Role | None:
     return state.window.chunks[-1].refs[-1].role if state.window.count else None
 
 
-def offered(state: RunState, texts: tuple[RequestText, ...]) -> tuple[str, ...] | None:
-    """The names of the tools that a request with these texts offers; None: all that there are."""
+def offered_tools(state: RunState, texts: tuple[RequestText, ...]) -> tuple[str, ...] | None:
+    """Return the names of the tools that a request with these texts offers; None for all."""
     knob = state.policy.pressure
     shown = {text.tier for text in texts}
     tier = next((tier for tier in knob.tiers if tier.name in shown), None) if knob else None
@@ -164,34 +169,33 @@ class Request(Rule):
 
     __slots__ = ()
 
-    def bound(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
-        """The check with what a request of this policy may say besides its window."""
-        return partial(_request, reminders(policy, guards))
+    def bind(self, policy: Policy, guards: Sequence[Any]) -> Check | None:
+        """Return the check with the reminders of this policy."""
+        return partial(_ask_model, reminders(policy, guards))
 
 
-def _request(said: Sequence[Reminder], flow: Flow) -> bool:
+def _ask_model(said: Sequence[Reminder], flow: Flow) -> bool:
     state = flow.state
     texts = tuple([text for reminder in said for text in reminder(state)])
     step = state.spent.steps + 1
-    flow.say(_requested(state, step, 1, texts, tools=offered(state, texts), model=model_next(state)))
+    flow.say(_make_request(state, step, 1, texts, tools=offered_tools(state, texts), model=next_model(state)))
     return True
 
 
 def request_again(flow: Flow) -> bool:
-    """After a back-off: the next attempt at the same step, or at the same grace request, shown the same
-    texts.
+    """Repeat the request after a back-off: the next attempt at the same step or grace request.
 
-    Each in the words of the policy in force; but for those of a guard that an amendment took out, and its
-    words with it.
+    It has the same reminders, rendered with the policy in force. Those of a guard that an amendment removed
+    are left out, because their texts are gone.
     """
     state = flow.state
     assert state.backoff is not None
     step, attempt, model = state.spent.steps, state.backoff.event.attempt, state.model
     if state.failure is None:
-        flow.say(_requested(state, step, attempt, (), tools=None, model=model))
+        flow.say(_make_request(state, step, attempt, (), tools=None, model=model))
         return True
     before, asked = state.failure.asked, state.failure.asked.event
-    again = _requested(
+    again = _make_request(
         state,
         step,
         attempt,
@@ -205,33 +209,34 @@ def request_again(flow: Flow) -> bool:
     return True
 
 
-def request_grace(state: RunState) -> ModelRequested:
-    """At a limit: one more request, without tools, in which the model says what was done."""
-    found = granted_by(state)
+def make_grace_request(state: RunState) -> ModelRequested:
+    """Return the one more request that a limit grants, without tools: the model reports what was done."""
+    found = granting_limit(state)
     values: Values = {"limit": found.name, "max": found.value}
     text = RequestText(role=Role.USER, text="grace", cause=Cause.GRACE, values=values)
-    return _requested(
-        state, state.spent.steps, 1, (text,), tools=(), model=model_next(state), purpose="grace"
+    return _make_request(
+        state, state.spent.steps, 1, (text,), tools=(), model=next_model(state), purpose="grace"
     )
 
 
-def model_next(state: RunState) -> str:
-    """The model of the next request, "" for the run's own: a success returns to that one, unless the policy
-    stays.
+def next_model(state: RunState) -> str:
+    """Return the model of the next request, "" for the run's own.
+
+    After a success the run's own model is used again, unless the policy's fallback is `sticky`.
     """
     fallback, answer = state.policy.retry.fallback, state.answer
     failed = state.failure is not None or (answer is not None and answer.silent)
     return state.model if failed or (fallback is not None and fallback.sticky) else ""
 
 
-def granted_by(state: RunState) -> LimitHit:
-    """The limit that ends the run, after one last request if it granted it."""
+def granting_limit(state: RunState) -> LimitHit:
+    """Return the limit that ends the run, and that may have granted one last request."""
     if state.limit is None:
         raise UnexpectedEvent("model_requested", "no limit tripped that could grant a last request")
     return state.limit
 
 
-def _requested(
+def _make_request(
     state: RunState,
     step: int,
     attempt: int,
@@ -242,7 +247,7 @@ def _requested(
     purpose: Purpose = "step",
     promised: int | None = None,
 ) -> ModelRequested:
-    words = [said(state, text.role, text.text, text.values) for text in texts]
+    words = [render_message(state, text.role, text.text, text.values) for text in texts]
     texts = tuple([replace(text, size=size) for text, (_, size) in zip(texts, words, strict=True)])
     return ModelRequested(
         step=step,
@@ -265,10 +270,10 @@ def view_digest(
     tools: tuple[str, ...] | None = None,
     model: str = "",
 ) -> str:
-    """A digest of all that the next request shows: the window, the tools offered, the model and its settings.
+    """Return a digest of the next prompt: the window, the tools offered, the model and its settings.
 
-    It leaves out the clock, the run's id and the provider's ids; the words are in it by their digests, which
-    are salted where they are not the harness's own: views compare within a lineage, and in replays.
+    It excludes the clock, the run's id and the provider's ids. It includes texts by their digests, which are
+    salted unless the text is the harness's own. So digests compare only within a lineage, and in replays.
     """
     setup, seen = state.setup, state.window.digest
     offer = setup.offer
