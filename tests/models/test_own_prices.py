@@ -54,7 +54,7 @@ def test_the_price_of_a_model_by_its_name(monkeypatch: pytest.MonkeyPatch) -> No
     """An agent takes it beside the name; beside a model it is that model's to know."""
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1")
     assert Agent("ollama:mine", policy=COST_LIMIT, price=(0, 0)).model.priced
-    with pytest.raises(WrongUse, match=r"price: .* a ScriptedModel has no price; leave it out"):
+    with pytest.raises(WrongUse, match=r"price: .* ScriptedModel has no price; leave it out"):
         Agent(ScriptedModel([]), price=(0, 0))
 
 

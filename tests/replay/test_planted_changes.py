@@ -228,7 +228,7 @@ async def test_every_field_of_every_decision_counts(short_log: list[Record], lon
             for field in event.__struct_fields__:
                 for planted in others(field, getattr(event, field)):
                     found = await audited(changed(seq, **{field: planted})(log))
-                    misfit = f"event {seq}: the content of {kind_of(event)} is not that of its body"
+                    misfit = f"event {seq}: the content of {kind_of(event)} does not match its body"
                     assert misfit in found.damaged or (seq, CHANGED, kind_of(event), (field,)) == first(found)
             visited.add(kind_of(event))
     assert {kind_of(kind) for kind in DECISIONS} == visited

@@ -1,10 +1,8 @@
-"""Agents whose behaviour is a function of what they are shown, and of nothing else: run them under any
-policy.
+"""Agents whose behaviour is a function of their prompts alone, to be run under any policy.
 
-A model is shown a request, a tool a call, a person a question and what was said; each answers, and takes as
-long, as a hash of that says. When a person cancels and when the machine goes down is the world's own affair,
-by its clock. Results that come at one instant come in the order of their calls, and before any clock of that
-instant.
+A model gets a request, a tool a call, an operator a question. A hash of that input determines the response and
+its duration. Cancellations and restarts follow the simulated clock. Results of one instant come in the order of
+their calls, before any clock event of that instant.
 """
 
 import hashlib

@@ -169,9 +169,7 @@ class Agent:
         cancelled with it. `name` defaults to the agent's. Raises `WrongUse` for an agent without a name.
         """
         if not self.name:
-            raise WrongUse(
-                "an agent without a name cannot be used as a tool or handoff: pass Agent(name=...)"
-            )
+            raise WrongUse("an agent without a name cannot be a tool or a handoff: pass Agent(name=...)")
         takes = takes_task(name or self.name)
         described = description or f"Give a task to the agent {self.name}, and get its answer."
         return AgentTool(
