@@ -20,7 +20,7 @@ from refold.store import SqliteStore
 from refold.store.bundles import Scan
 from refold.store.protocol import DamagedStore, Record, Stored, UnknownRun
 
-LINE = "run r9: whole"
+LINE = "run r9: intact"
 FORGED_NAME = f"x\n{LINE}"
 
 

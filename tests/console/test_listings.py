@@ -100,7 +100,7 @@ def test_verify(refold: Refold, store: Path, finished: str) -> None:
     """A whole log: how much was checked, and what that does not prove."""
     ran = refold("verify", finished, "--store", store)
     assert 0 == ran.code
-    assert "run aa11: whole" in ran.out
+    assert "run aa11: intact" in ran.out
     assert "17 events, 7 with content" in ran.out
     assert "not sealed" in ran.out
 
@@ -150,7 +150,7 @@ def test_a_damaged_log(refold: Refold, store: Path, waiting: str) -> None:
     assert "run aa11: DAMAGED" in ran.out
     assert "event 4 (tools_dispatched)" in ran.out
     assert "refold state aa11@e3 --store" in ran.out
-    assert "run bb33: whole" in ran.out
+    assert "run bb33: intact" in ran.out
 
 
 def changed(source: Path, target: Path, run: str, seq: int, old: bytes, new: bytes) -> None:

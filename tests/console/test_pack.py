@@ -50,7 +50,7 @@ def test_pack_verify_unpack(refold: Refold, store: Path, key: Path, line: str, t
     ran = refold("verify", file, "--key", public(key), "--seal", line)
     assert 0 == ran.code, ran.out
     assert "2 of 2 runs" in ran.out
-    assert "run aa11: whole" in ran.out
+    assert "run aa11: intact" in ran.out
     assert "\x1b" not in ran.out
     document = json.loads(refold("-o", "json", "verify", file).out)
     assert (True, line, 2) == (document["whole"], document["seal"], document["sealed_runs"])
@@ -72,7 +72,7 @@ def test_bundles_and_runs_at_once(refold: Refold, store: Path, line: str, key: P
     ran = refold("verify", file, "aa22", "--store", store)
     assert 3 == ran.code
     assert f"bundle {file}: DAMAGED" in ran.out
-    assert "run aa22: whole" in ran.out
+    assert "run aa22: intact" in ran.out
     assert 3 == refold("-o", "json", "verify", file).code
 
 

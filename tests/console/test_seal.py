@@ -38,7 +38,7 @@ def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: s
         "the seals: hold",
         "1 seals over 3 entries, against key",
         "3 of 3 entries, of which 2 are heads of these runs",
-        "2 of 3 sealed and whole",
+        "2 of 3 sealed and intact",
         "no event of it",
         f"newest    {line}",
         "that no seal was removed after the one that was kept last",
@@ -159,9 +159,9 @@ def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: P
     record(store, [say("Later.")], run_id="ee66")
     for words in (["--key", public(key)], ["--seal", line]):
         ran = refold("verify", "ee66", *words, "--store", store)
-        assert (125, True) == (ran.code, "cover none of these runs: cannot be judged" in ran.out)
+        assert (125, True) == (ran.code, "cover none of these runs: inconclusive" in ran.out)
         ran = refold("verify", "ee66", "aa11", *words, "--store", store)
-        assert (0, True) == (ran.code, "1 of 2 sealed and whole" in ran.out)
+        assert (0, True) == (ran.code, "1 of 2 sealed and intact" in ran.out)
 
 
 def test_the_state_before_a_cut(refold: Refold, store: Path, key: Path, line: str) -> None:

@@ -234,7 +234,7 @@ def test_a_guard_that_only_some_runs_have(refold: Refold, runs: Path) -> None:
     assert 0 == refold("whatif", "guarded", *words).code
     many = refold("whatif", "--all", *words)
     assert 125 == many.code
-    assert 2 == " ".join(many.out.split()).count("cannot be judged: guards.repetition")
+    assert 2 == " ".join(many.out.split()).count("inconclusive: guards.repetition")
     none = refold("whatif", "--all", "--store", runs, "--set", "guards.stall=null")
     assert 2 == none.code
     assert "no guard 'stall' to remove" in none.err

@@ -67,7 +67,7 @@ EVIL: tuple[str, ...] = (
         r'"\udc00\ud800"',
         r'"\u001b[2J"',
         r'"\u202e"',
-        r'"x\nrun r9: whole"',
+        r'"x\nrun r9: intact"',
         '"\U0001d518"',
     ),
     *(

@@ -268,4 +268,4 @@ def test_a_guard_that_was_only_kept_is_not_taken_for_installed() -> None:
 def test_a_name_is_one_line() -> None:
     """A name that would start a line of its own, where it is shown, is refused."""
     with pytest.raises(PolicyError, match=r"limits\[0\]\.name: expected one line"):
-        parse({"limits": [{"type": "step", "value": 1, "name": "x\nrun r9: whole"}]})
+        parse({"limits": [{"type": "step", "value": 1, "name": "x\nrun r9: intact"}]})

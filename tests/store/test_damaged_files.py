@@ -205,7 +205,7 @@ async def listed(store: Store, into: list[str] | None = None) -> list[str]:
     [
         pytest.param("INSERT INTO run (id) VALUES (CAST(x'ff72' AS TEXT))", id="no UTF-8"),
         pytest.param("INSERT INTO run (id) VALUES ('x' || char(0) || 'y')", id="NUL"),
-        pytest.param("INSERT INTO run (id) VALUES ('r: whole' || char(10) || 'run x')", id="line break"),
+        pytest.param("INSERT INTO run (id) VALUES ('r: intact' || char(10) || 'run x')", id="line break"),
         pytest.param("INSERT INTO run (id) VALUES ('')", id="empty"),
         pytest.param("INSERT INTO run (number, id) VALUES (3 + (1 << 32), 'x')", id="number beyond 31 bits"),
     ],

@@ -1,8 +1,8 @@
 """Agents whose behaviour is a function of their prompts alone, to be run under any policy.
 
-A model gets a request, a tool a call, an operator a question. A hash of that input determines the response and
-its duration. Cancellations and restarts follow the simulated clock. Results of one instant come in the order of
-their calls, before any clock event of that instant.
+A model gets a request, a tool a call, an operator a question. A hash of that input determines the response
+and its duration. Cancellations and restarts follow the simulated clock. Results of one instant come in the
+order of their calls, before any clock event of that instant.
 """
 
 import hashlib

@@ -208,7 +208,7 @@ class Problems:
     def add(self, run: str, error: RefoldError) -> None:
         """One log more; what was found in it before stays found."""
         judged = isinstance(error, CannotJudge)
-        note(f"run {run}: {'cannot be judged' if judged else 'DAMAGED'}: {error}")
+        note(f"run {run}: {'inconclusive' if judged else 'DAMAGED'}: {error}")
         self.code = worst((self.code, CannotJudge.exit_code if judged else Damaged.exit_code))
 
     def end(self, ended: "Ended") -> None:

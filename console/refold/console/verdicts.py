@@ -19,7 +19,7 @@ from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun
 
 _SHOWN = 600
-_SUMMED = {0: "in order", CannotJudge.exit_code: "cannot be judged", Damaged.exit_code: "DAMAGED"}
+_SUMMED = {0: "in order", CannotJudge.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
 _WORDS = (*_SUMMED.values(), "not as they should be")
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
@@ -90,7 +90,7 @@ async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -
 
 def tell_not_judged(screen: Screen, found: NotJudged) -> None:
     """Say as text that there is no verdict, and why."""
-    what = "DAMAGED, cannot be read" if found.damaged else "cannot be judged"
+    what = "DAMAGED, cannot be read" if found.damaged else "inconclusive"
     name = f"bundle {found.bundle}" if found.bundle else f"run {found.run}"
     screen.block(f"{name}: {what}", f"  {found.damaged or found.cannot_judge}")
 
@@ -114,7 +114,7 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 
 
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
-    verdict = "whole" if found.whole else "DAMAGED" if found.damaged else "cannot be judged"
+    verdict = "intact" if found.whole else "DAMAGED" if found.damaged else "inconclusive"
     screen.heading(f"run {found.run}: {verdict}")
     counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with content"
     head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed"
@@ -160,7 +160,7 @@ def _audit_verdict(found: Audit) -> str:
         return "DAMAGED, cannot be followed to its end"
     if found.differences:
         return f"DIFFERS, {figures.counted(found.differences, 'time')}"
-    return "every decision follows from the facts" if found.clean else "cannot be judged whole"
+    return "every decision follows from the facts" if found.clean else "inconclusive"
 
 
 def _agreement(found: Audit) -> str:

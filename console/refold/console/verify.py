@@ -201,7 +201,7 @@ def _verdict(found: Sealing) -> str:
         return "DO NOT HOLD"
     if not found.seals.seals:
         return "there are none"
-    return "hold" if found.compared else "hold, and cover none of these runs: cannot be judged"
+    return "hold" if found.compared else "hold, and cover none of these runs: inconclusive"
 
 
 def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
@@ -217,8 +217,8 @@ def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
             ],
             "checked": f"{seals.seals} seals over {entries}, against {', '.join(against)}",
             "covered": f"{seals.trusted} of {entries}, of which {found.compared} are heads of these runs",
-            "runs": f"{found.sealed_runs} of {found.runs} sealed and whole",
-            "events": f"{sealed} of {figures.count(found.events)} sealed and whole",
+            "runs": f"{found.sealed_runs} of {found.runs} sealed and intact",
+            "events": f"{sealed} of {figures.count(found.events)} sealed and intact",
             "unsealed": _unsealed_lines(found.not_sealed) if whole else None,
             "newest": f"{seals.newest}, {figures.clock(seals.at)}" if seals.newest else None,
             "unproved": found.cannot_prove,
@@ -308,15 +308,15 @@ def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:
 
 
 def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
-    verdict = "DAMAGED" if isinstance(error, Damaged) else "cannot be judged"
+    verdict = "DAMAGED" if isinstance(error, Damaged) else "inconclusive"
     found = CheckedBundle(bundle=str(path), whole=False, problem=str(error))
     screen.result(found, lambda: screen.block(f"bundle {path}: {verdict}", f"  {error}"))
     return error.exit_code
 
 
 def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
-    screen.heading(f"bundle {found.bundle}: whole")
+    screen.heading(f"bundle {found.bundle}: intact")
     rows = [*list_results(bundle), *(("unsealed", each) for each in _unsealed_lines(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
-        screen.say(f"  run {each.run}: whole, {figures.counted(each.events, 'event')}, {each.agent_state}")
+        screen.say(f"  run {each.run}: intact, {figures.counted(each.events, 'event')}, {each.agent_state}")

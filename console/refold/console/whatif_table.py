@@ -213,7 +213,7 @@ class WhatIfTable:
             raise error
         problem, code = verdicts.not_judged(run, error)
         self._codes.append(code)
-        said = f"{'DAMAGED' if problem.damaged else 'cannot be judged'}: {error}"
+        said = f"{'DAMAGED' if problem.damaged else 'inconclusive'}: {error}"
         row = self._broken(run, said)
         self._screen.result(problem, lambda: self._rows.append(row))
 

@@ -174,7 +174,7 @@ def _answers_by_a_tool(terminal: Terminal) -> str:
     shows = ["call +c1 price", "result +c1 ok", " said "]
     run = _id(terminal.type("run", task, "--tools", "shop:price", shows=shows))
     say(f"$ {command_line('verify', run)}; {command_line('audit', run)}")
-    terminal.run("verify", run, shows=["^run .*: whole"])
+    terminal.run("verify", run, shows=["^run .*: intact"])
     terminal.run("audit", run, shows=["^run .*: every decision follows"])
     return run
 
