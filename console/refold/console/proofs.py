@@ -239,7 +239,11 @@ def _tell(screen: Screen, checked: CheckedCertificate) -> None:
     totals = found.totals
     verdict = "clean" if found.clean else "NOT CLEAN"
     if store and _code(store):
-        verdict += ", and THE STORE DIFFERS" if store.differing else ", and the comparison with the store is inconclusive"
+        verdict += (
+            ", and THE STORE DIFFERS"
+            if store.differing
+            else ", and the comparison with the store is inconclusive"
+        )
     screen.heading(f"certificate {checked.certificate}: {verdict}")
     rows = [
         ("  signed", _signer(checked)),
