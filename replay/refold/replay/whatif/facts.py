@@ -1,13 +1,12 @@
-"""A recorded fact as it would stand in the log of the other policy's run.
+"""A recorded fact as the log of the other policy's run would contain it.
 
-A policy hides secrets, words errors and caps outputs before they are recorded. Where the record has the whole
-of what was said, what would stand there instead is known to the letter, and nothing has happened yet: the
-runs part when somebody is shown it, and not if nobody ever is. Where it has not, they part there.
+A policy hides secrets, words errors and caps outputs before they are recorded. If the log has the whole text,
+the text under the other policy is computed exactly, and the runs diverge only when something reads it. If the
+log lacks the whole text, the runs diverge at the fact.
 
-What the world said is the same. What a log adds to it follows from the policy and is made anew: to which
-request it answers, what it weighs by the policy's estimator, what a preview of it would show. And a policy
-has a say before a fact is recorded: it caps outputs, words errors, hides secrets, and tells an overflow by
-its patterns.
+What the model and the tools reported stays the same. What refold adds to a fact follows from the policy and
+is recomputed: the number of its request, sizes by the policy's estimator, the size of a preview, and whether
+a failure is a context overflow.
 """
 
 from collections.abc import Callable, Iterator

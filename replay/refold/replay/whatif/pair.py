@@ -81,24 +81,24 @@ class RunPair:
     def __init__(self, run: str, change: Change, registry: Registry, shared: int = 0) -> None:
         self.run, self._change, self._registry = run, change, registry
         self._counted, self.before = shared, Spend()
-        """The prefix that another run counts, and what it cost."""
+        """Spending up to the end of the prefix that another run already counts."""
         self.recorded, self.derived = ComparedRun(NEW), ComparedRun(NEW)
         self._windows, self.unseen = Windows(), UnobservedChanges()
         self._tools: tuple[ev.Manifest, ...] = ()
         self._given = LatestCalls()
         self.events: Sequence[ev.Event] = ()
-        """What the other run took last."""
+        """Events that the other run took last."""
         self.found: DivergencePoint | None = None
         self.fact = self.shared = 0
         """The last fact, and the last event that both runs have."""
         self.reached = True
-        """Whether no clock parted the two before that fact."""
+        """Whether both runs reached the last fact before a deadline separated them."""
         self.fired: list[Intervention] = []
         self.more = 0
         self.origins: dict[int, int] = {}
-        """Facts whose event number in the other run is another, by that number."""
+        """Recorded event number of facts that have a different number in the other run."""
         self.changes: list[tuple[int, ev.HistoryPruned | ev.MessageTrimmed]] = []
-        """Of the other run's window, by the fact."""
+        """Compaction events of the other run, each with its fact."""
 
     def copy_position(self, other: "RunPair") -> None:
         """Copy the position of another pair."""
