@@ -254,7 +254,10 @@ class Pass:
 async def follow(
     source: AsyncIterator[Stored], *followers: Follower[Any], registry: Registry = NO_GUARDS
 ) -> None:
-    """Pass a log to all followers, with the guards of `registry` if states are needed. Raises `UnknownRun`."""
+    """Pass a log to all followers, with the guards of `registry` if states are needed.
+
+    Raises `UnknownRun`.
+    """
     with Pass(followers, registry) as going:
         async for stored in source:
             if not going.take(stored):
