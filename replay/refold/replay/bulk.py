@@ -308,7 +308,7 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
 
 
 class _Held(Iterator[Stored]):
-    """Iterator over the records of a log. `head` is the last record followed by a further read without error."""
+    """Iterator over the records of a log. `head` is the last record that was followed by a valid read."""
 
     def __init__(self, records: Iterator[Stored]) -> None:
         self._records = records

@@ -244,7 +244,7 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 def by(cause: Cause, name: str = "") -> str:
-    """Return the author of a decision: a guard's or compaction step's name, else the cause, as `limit:step`."""
+    """Return the author of a decision: the name of a guard or compaction step, else `limit:step`."""
     if cause in (Cause.GUARD, Cause.HISTORY):
         return name
     return f"{cause}:{name}" if name else str(cause)
