@@ -212,7 +212,7 @@ def details_of(event: ev.Event, tools: Tools) -> EventDetails:
 
 
 def texts_of(event: ev.Event) -> Iterator[str]:
-    """Return the texts of an event in order, without empty ones: payload first, then sentences of the body."""
+    """Return the non-empty texts of an event in order: payload first, then sentences of the body."""
     said = event.fact if isinstance(event, ev.LateResult) else event
     for way in kind_for(said).texts:
         value: object = event
