@@ -1,12 +1,9 @@
-"""Runs in parts that processes look through side by side, and audits of many.
+"""Parallel processing of many runs in shards, and bulk audits.
 
-What is to be looked through is cut into shards, each some runs of a store or one bundle. A task is a function
-that can be sent somewhere else: it is given a shard, and finds something in it. What it finds comes in the
-order of the shards, however many are under way. No shard is lost without a word: of each is told that it
-ended, and why if nobody finished it.
-
-Merging is free of order. Every run is named whose decisions were not all derived again, and every shard that
-nobody finished.
+A shard is some runs of a store, or one bundle. A task is a picklable function from a shard to results.
+Results arrive in shard order regardless of parallelism. The end of every shard is reported, with the problem
+if it was not finished. Merging totals is commutative. Totals name each run whose decisions were not all
+derived again, and each unfinished shard.
 """
 
 from collections import Counter, deque
@@ -27,19 +24,18 @@ from refold.store.chain import START
 from refold.store.protocol import Head, Stored, UnknownRun
 
 SHARD = 20_000
-"""Events of a shard, about: a second or two of work, so that no core waits long for another at the end."""
+"""Approximate number of events in a shard: one or two seconds of work, so that cores finish together."""
 
 _AHEAD = 32  # shards that are under way, or done and not yet told of: what they found is held
 HELD = 50_000
-"""Events of a shard of which what is found may be held, where a task tells of each."""
+"""Maximum number of events in a shard whose results are held in memory, for tasks with a result per event.
+"""
 
 T = TypeVar("T")
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs of the store in the file `path`, with so many events; of a bundle all of them, and `runs` is
-    empty.
-    """
+    """Some runs of the store in the file `path`; for a bundle, `runs` is empty and means all of them."""
 
     path: str
     runs: tuple[str, ...] = ()
@@ -47,7 +43,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What people are told of it."""
+        """Name of the shard for display."""
         if not self.runs:
             return self.path
         first, *others = self.runs
@@ -56,9 +52,9 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(NamedTuple):
-    """There is no more from a shard.
+    """End of a shard's results.
 
-    `problem`: nobody finished it, and why; `broke`: its executor broke on it.
+    `problem` says why it was not finished; `broke` means that its executor broke on it.
     """
 
     shard: Shard
@@ -67,7 +63,8 @@ class Ended(NamedTuple):
 
 
 Task = Callable[[Shard], Iterable[T]]
-"""What is found in a shard. To be sent to a process it is a function of a module, or `partial` of one."""
+"""Yields results for a shard. To be sent to a process, it must be a module function or a `partial` of one.
+"""
 
 
 def shards(
@@ -77,9 +74,9 @@ def shards(
     *,
     families: Mapping[str, str] | None = None,
 ) -> list[Shard]:
-    """The runs of a store, each with its number of events, cut into shards of about `size` events.
+    """Split the runs of a store, each with its number of events, into shards of about `size` events.
 
-    Runs of one family, if it is said which they are of, come into one shard, where the first of them stands.
+    Runs of one family, if `families` is given, share a shard, at the position of the first of them.
     """
     found: list[Shard] = []
     names: list[str] = []
@@ -110,12 +107,11 @@ def worked(
     *,
     held: int | None = None,
 ) -> Generator[T | Ended]:
-    """What the task finds in each shard, and then that it ended; in this process without an executor.
+    """Yield each shard's results followed by its `Ended`; without an executor, work in this process.
 
-    What fails for one shard (a file that is gone, a worker that died) is no reason to stop. An executor that
-    breaks takes with it all that it had not done. That is tried again, one shard after the other, on
-    executors that `fresh` makes, and comes last. A shard of more than `held` events is looked through here:
-    elsewhere all that is found in it has to be held.
+    A failed shard (a missing file, a killed worker) does not stop the others. If an executor breaks, its
+    unfinished shards are retried at the end, one at a time, on executors made by `fresh`. A shard of more
+    than `held` events is processed in this process, because results from other processes are held in memory.
     """
     left: list[Shard] = []
     for each in _worked(work, executor, task, held):
@@ -181,7 +177,7 @@ def _fetched(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
 def _submitted(
     executor: Executor | None, shard: Shard, task: Task[T], held: int | None
 ) -> "Future[list[T]] | None":
-    """What will be found in the shard; None: it is to be looked through here."""
+    """Submit the shard; None means to process it here."""
     if executor is None or (held is not None and shard.events > held):
         return None
     try:
@@ -193,20 +189,19 @@ def _submitted(
 
 
 def listed(shard: Shard, task: Task[T]) -> list[T]:
-    """All that a task finds in a shard: what a process sends back."""
+    """Return all results of a task for a shard, to be sent back from a process."""
     return list(task(shard))
 
 
 KEPT = 10_000
-"""Runs that a summary names, of each kind; further ones are among `runs`, and not among `clean`."""
+"""Maximum number of runs that totals list per kind; further ones are only counted."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A run after its audit, or a bundle, by its path, that cannot be read to its end.
+    """An audited run, or a bundle (named by its path) that cannot be read to the end.
 
-    `audit` is None where nothing could be said: then `damaged` or `unjudged` says why.
-    `policy` is the digest of the policy that the run ended under, hex; `head` the hash of its last event,
-    hex.
+    `audit` is None if no audit was possible: then `damaged` or `unjudged` says why. `policy` is the digest of
+    the run's last policy, hex; `head` is the hash of its last event, hex.
     """
 
     run: str
@@ -227,18 +222,18 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFinding(msgspec.Struct, frozen=True, order=True):
-    """A run, or a shard, and what is to be said of it."""
+    """A run or shard, and what was found."""
 
     name: str
     why: str
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What audits of many runs came to. `verdicts`, `rules` and `policies` count runs: by what was found, by
-    version and by the policy's digest.
+    """Totals of audits of many runs.
 
-    `imported` of them were derived from transcripts. The lists hold the first `KEPT` by name. `unchecked` are
-    shards that nobody finished: of their runs nothing is known.
+    `verdicts`, `rules` and `policies` count runs by verdict, rule version and policy digest. `imported`
+    counts decisions derived from transcripts. The lists hold the first `KEPT` by name. `unchecked` are
+    unfinished shards, whose runs were not audited.
     """
 
     runs: int = 0
@@ -278,10 +273,9 @@ def _first(some: tuple[RunFinding, ...], others: tuple[RunFinding, ...] = ()) ->
 
 
 def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[Judged, ...]:
-    """Audit each run of a shard. Raises only where the file itself cannot be read.
+    """Audit each run of a shard. Raises only if the file cannot be read.
 
-    A bundle that is not what was packed, or of a newer version, stands by its path behind those of its runs
-    that were read.
+    A damaged bundle, or one of a newer version, is reported by its path after the runs that could be read.
     """
     return tuple(_audits(shard, registry()))
 
@@ -314,9 +308,7 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
 
 
 class _Held(Iterator[Stored]):
-    """The records of a log. `head` is the last after which one more was asked for: nothing was wrong with
-    it.
-    """
+    """Iterator over the records of a log. `head` is the last record that was followed by a valid read."""
 
     def __init__(self, records: Iterator[Stored]) -> None:
         self._records = records
@@ -330,7 +322,7 @@ class _Held(Iterator[Stored]):
 
 
 def summed(judged: Iterable[Judged]) -> Totals:
-    """What these runs come to."""
+    """Return the totals of these runs."""
     every = list(judged)
     audits = [each.audit for each in every if each.audit is not None]
     found: dict[str, list[RunFinding]] = {"clean": [], "differs": [], "unjudged": [], "damaged": []}
@@ -377,10 +369,9 @@ def audit_all(
     seen: Callable[[Shard, Sequence[Judged]], None] | None = None,
     fresh: Callable[[], Executor] | None = None,
 ) -> Totals:
-    """Audit all shards, in this process without an executor: see `worked`. `seen` is told of each as it is
-    done.
+    """Audit all shards, in this process without an executor; see `worked`.
 
-    A shard that nobody finished is `unchecked`.
+    `seen` is called for each finished shard. An unfinished shard is listed in `unchecked`.
     """
     totals = Totals()
     judged: list[Judged] = []

@@ -1,5 +1,6 @@
-"""What an audit in bulk found, as a document for machines that can be signed and checked. Its bytes:
-docs/reference/certificates.md.
+"""Certificates: the result of a bulk audit as a signed, machine-readable document.
+
+The byte format is specified in docs/reference/certificates.md.
 """
 
 import re
@@ -26,7 +27,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class BadCertificate(Damaged):
-    """A certificate that is not what was signed, or is signed by nobody who was named."""
+    """A certificate that was altered after signing, or whose signer is not one of the given keys."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -37,7 +38,7 @@ class BadCertificate(Damaged):
 
 
 class Unsigned(CannotJudge):
-    """A certificate without a signature that was to be held against a key."""
+    """A certificate without a signature, although a key was given to check it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -48,7 +49,7 @@ class Unsigned(CannotJudge):
 
 
 class CertifiedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run whose log was followed to its end: its last event, and the hash of that event, hex."""
+    """A run whose log was read to its end: the number of its last event, and that event's hash in hex."""
 
     run: str
     events: int
@@ -56,11 +57,12 @@ class CertifiedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """An audit of many runs. `refold` is the version that made it, `rules` the newest decision rules it has.
+    """An audit of many runs.
 
-    `runs` are those whose log was followed to its end, in the order of their ids; `heads` is the root of a
-    tree over their heads, hex, as the last entry of a seal has it, and `logs` counts them. `guards` are what
-    was installed, by kind and version; `at` is nanoseconds since 1970.
+    `refold` is the version that made it, `rules` its newest decision rules. `runs` are those whose log was
+    read to the end, ordered by id; `heads` is the root of a tree over their log heads, hex, as in the last
+    entry of a signed checkpoint, and `logs` counts them. `guards` are the installed guards by kind and
+    version; `at` is nanoseconds since 1970.
     """
 
     format: str = FORMAT
@@ -75,7 +77,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether every decision of every run was derived again."""
+        """Whether every decision of every run could be derived again with the same result."""
         totals = self.totals
         return not (totals.differing or totals.unjudged or totals.damaged or totals.unchecked)
 
@@ -87,14 +89,14 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class Heads:
-    """The heads of the runs that were audited whole, and the root over them."""
+    """The log heads of completely audited runs, and the root over them."""
 
     def __init__(self) -> None:
         self._heads: dict[str, Head] = {}
         self._twice: set[str] = set()
 
     def add(self, judged: Iterable[Judged]) -> None:
-        """Take the heads of these runs."""
+        """Add the heads of these runs."""
         for each in judged:
             if each.audit is not None and not each.audit.damaged:
                 head = Head(seq=each.audit.events, hash=bytes.fromhex(each.head))
@@ -102,9 +104,9 @@ class Heads:
                     self._twice.add(each.run)
 
     def certified(self) -> tuple[tuple[CertifiedRun, ...], str]:
-        """The runs in the order of their ids, and the root of the tree over their heads, hex.
+        """Return the runs ordered by id, and the root of the tree over their heads, hex.
 
-        Raises `WrongUse` for a run that was there with different heads.
+        Raises `WrongUse` for a run that was added with different heads.
         """
         if self._twice:
             raise WrongUse(
@@ -125,7 +127,7 @@ def _root(heads: Mapping[str, Head]) -> str:
 
 
 def written(certificate: Certificate, key: SigningKey | None) -> bytes:
-    """The certificate as it is kept: a JSON document, signed if there is a key."""
+    """Return the certificate as a JSON document, signed if there is a key."""
     text = _ENCODER.encode(certificate)
     document = _Document(certificate=msgspec.Raw(text))
     if key is not None:
@@ -135,15 +137,15 @@ def written(certificate: Certificate, key: SigningKey | None) -> bytes:
 
 
 def is_certificate(head: bytes) -> bool:
-    """Whether a file begins as a certificate does."""
+    """Return whether the file starts like a certificate."""
     return _BEGINS.match(head) is not None
 
 
 def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, str]:
-    """A certificate, and by which of the keys it is signed, hex ("" if none was named).
+    """Read a certificate and return it with the key that signed it, hex ("" if no key was given).
 
-    Raises `WrongUse` for what is none, `BadCertificate` for a signature that is not right, `Unsigned` where a
-    key is named and nobody signed.
+    Raises `WrongUse` if it is not a certificate, `BadCertificate` for an invalid signature, and `Unsigned` if
+    a key is given but there is no signature.
     """
     try:
         document = msgspec.json.decode(data, type=_Document)
@@ -175,11 +177,11 @@ def _check_signature(path: str, text: bytes, key: bytes, signature: bytes, wante
 
 
 class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
-    """A store beside a certificate of its runs. `same` runs have the log that was audited, `grown` ones have
-    it and more.
+    """A store compared with a certificate of its runs.
 
-    `differing` runs have another log, a damaged one or none; of `unjudged` ones nothing is known. `others`
-    are runs of the store that the certificate does not name.
+    `same` runs have the audited log, `grown` ones have more events after it. `differing` runs have another
+    log, a damaged one or none; `unjudged` ones are inconclusive. `others` are runs that the certificate does
+    not list.
     """
 
     store: str
@@ -193,9 +195,7 @@ class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
 async def compare(
     certificate: Certificate, store: Store, path: str, registry: Registry = BUILTIN
 ) -> ComparedStore:
-    """Verify each run that the certificate names in `store`, from its first event to its last, and compare
-    its head.
-    """
+    """Verify each certified run in `store` from its first to its last event, and compare its log head."""
     found: dict[str, list[RunFinding]] = {"same": [], "grown": [], "differing": [], "unjudged": []}
     for each in certificate.runs:
         how, why = await _compare(each, store, registry)

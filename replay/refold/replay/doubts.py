@@ -1,8 +1,8 @@
-"""Calls in doubt, and the runs that calls began.
+"""Calls whose outcome is unknown, and the runs that calls started.
 
-What a person finds out while the run waits for it is a fact. What they find out after the model was told that
-nobody knows, or after the run ended, is a note about the call's result: it begins with one of three fixed
-sentences.
+An operator's finding is recorded as a fact while the run waits for it. Later findings (after the model was
+informed that the outcome is unknown, or after the run ended) are recorded as a note about the call's result.
+Such a note begins with one of three fixed sentences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,14 +46,14 @@ _SENTENCES: Mapping[Doubt, str] = MappingProxyType(
 
 
 class DoubtfulCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call whose end nobody saw; `tool` is its name, `since` the instant at which it was begun.
+    """A call whose outcome is unknown; `tool` is its name, `since` the time it began.
 
-    `standing`: `open` (nothing came of it yet; while an engine drives the run, that may have it), `asked`
-    (the run waits for a person to find out), `told` (its result says that nobody knows: the model was told,
-    or the run was stopped), `resolved` (somebody said how it ended, if only that nobody will know). `doubt`
-    is what was found out last, by `by` at the instant `at`: of a call that is open or asked, by its own tool,
-    which does not know. `result` is the number of the event which says that nobody knows: what is found out
-    from then on is a note about it. Instants are nanoseconds since the epoch.
+    `standing`: `open` (no result yet; an active engine may still get one), `asked` (the run waits for an
+    operator), `told` (the result states that the outcome is unknown: the model was informed or the run was
+    stopped), `resolved` (an operator recorded the outcome, or that it cannot be found out). `doubt` is the
+    latest finding, by `by` at time `at`; for an open or asked call, it is the tool's own report that it does
+    not know. `result` is the number of the event that records the unknown outcome: later findings are notes
+    about it. Times are nanoseconds since the epoch.
     """
 
     run: str
@@ -68,35 +68,33 @@ class DoubtfulCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remark_of(doubt: Doubt, note: str) -> str:
-    """The text of the note by which a person says how a call ended whose result is that nobody knows."""
+    """Return the note text that records an operator's finding about a call with an unknown outcome."""
     return f"{_SENTENCES[doubt]}: {note}" if note else _SENTENCES[doubt]
 
 
 def doubt_of(text: str) -> Doubt | None:
-    """What such a note says; None for any other text."""
+    """Parse such a note; None for any other text."""
     sentence = text.partition(": ")[0]
     return next((doubt for doubt, said in _SENTENCES.items() if said == sentence), None)
 
 
 def is_unresolved(call: DoubtfulCall) -> bool:
-    """Whether it was not yet said what became of the call; to tell the model that it is not known is not to
-    say it.
-    """
+    """Return whether the outcome is still open. Informing the model does not resolve it."""
     return call.standing != "resolved"
 
 
 async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
-    """Every call of the run whose end nobody saw, in the order in which they were begun.
+    """Return every call of the run whose outcome was unknown, in the order they began.
 
-    A call that returned after all, or that changes nothing, is none; nor is one that may be repeated, unless
-    its run was stopped before it was. Reads no more than a few kinds of event, and the content of notes
-    alone: erased, a note says nothing any more. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
+    A call that returned later or has no side effects is not listed. Neither is a repeatable call, unless its
+    run was stopped before the repeat. Only a few kinds of event are read, and payloads of notes only; an
+    erased note counts as no finding. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
     return await found_by(DoubtFinder(run), store, run)
 
 
 class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
-    """Tells the calls in doubt."""
+    """Follower that finds calls with an unknown outcome."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -109,7 +107,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
         self._asked = self._unattended = False
 
     def take(self, step: Step) -> None:
-        """Take one event. Of other kinds not even the body is read."""
+        """Take one event. Bodies of irrelevant kinds are not decoded."""
         seq, at, kind = step.stored.seq, step.stored.at, step.stored.kind
         if kind not in _KINDS:
             return
@@ -142,7 +140,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
                 pass
 
     def result(self) -> tuple[DoubtfulCall, ...]:
-        """The calls in doubt, by what was taken so far."""
+        """Return the calls found so far."""
         rows = dict(self._rows)
         if not (self._asked or self._unattended):
             # Whoever wrote last may have begun these, and is perhaps not there any more.
@@ -201,9 +199,7 @@ _RETURNED, _RECORDED = ev.kind_of(ev.ToolReturned), ev.kind_of(ev.SourceRecorded
 
 
 class Begun(Follower[Sequence[str]]):
-    """The ids of the runs that its calls of other agents begin, in their order: one that never came to begin
-    is no run.
-    """
+    """Collects the ids of subagent runs in call order; a call that never started has no run."""
 
     folds = True
 
@@ -216,13 +212,14 @@ class Begun(Follower[Sequence[str]]):
             self._runs.update(dict.fromkeys(open_children(step.after)))
 
     def result(self) -> Sequence[str]:
-        """The ids, of forks those with their parents' too."""
+        """Return the ids; for a fork, including those started by its parents."""
         return tuple(self._runs)
 
 
 class NamedDoubt(Follower[Mapping[str, str]]):
-    """The calls of an imported run that began others, by the keys of those in the source: where several calls
-    name a run, the first began it, and the others went on with it.
+    """Maps source keys of subagent runs to the calls of an imported run that started them.
+
+    If several calls name a run, the first one started it and the others continued it.
     """
 
     def __init__(self) -> None:
@@ -242,12 +239,12 @@ class NamedDoubt(Follower[Mapping[str, str]]):
                 pass
 
     def result(self) -> Mapping[str, str]:
-        """The calls by the keys."""
+        """Return the calls by source key."""
         return self._calls
 
 
 async def family_of(store: Store, run: str) -> list[str]:
-    """The ids of the run and of all runs below it that the store has, each once. Raises `UnknownRun`."""
+    """Return the ids of the run and all stored runs below it, each once. Raises `UnknownRun`."""
     found, left = [run], [run]
     while left:
         for child in await _children(store, left.pop()):
@@ -258,7 +255,7 @@ async def family_of(store: Store, run: str) -> list[str]:
 
 
 async def _children(store: Store, run: str) -> list[str]:
-    """The runs that calls of this one started, or would have, ended or not."""
+    """Return the runs that calls of this run started or would have started, ended or not."""
     agents, found = frozenset[str](), list[str]()
     async for stored, event in events(store, run):
         if isinstance(event, ev.RunStarted | ev.RunForked):

@@ -1,9 +1,7 @@
-"""Who and when: in which directory, on which branch, as whom and under which permission mode a run went on,
-and from when to when.
+"""Environment of a run: directory, branch, user, permission mode, and time span.
 
-The log has all of it: a run's start and its labels, and of an imported run the rows of its source, which
-stand beside the facts. Each format writes these by names of its own: `_READERS`. What no row says stays
-unknown.
+It is read from the run's start and labels, and for an imported run from the stored source rows. Each format
+has its own field names: `_READERS`. Items that no row states are unknown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,26 +22,26 @@ ITEMS: tuple[Item, ...] = get_args(Item)
 _MOST = 20  # values of one item that are kept: a source may change one at every row
 _LONGEST = 400  # characters of a value
 _WANTED: tuple[Item, ...] = ("cwd", "branch", "permission_mode")
-"""What an operator asks of every imported run: where it is not recorded, that is said."""
+"""Items that are reported as not recorded if an imported run lacks them."""
 LABELS: Mapping[str, Item] = MappingProxyType(
     {"cwd": "cwd", "gitBranch": "branch", "version": "version", "cli_version": "version", "user": "user"}
 )
-"""The labels of imported runs that are items of the environment."""
+"""Labels of imported runs that are environment items."""
 
 
 class RecordedValue(msgspec.Struct, frozen=True):
-    """A value of an item, and the event from which on it held; 0: from the beginning, as far as is known."""
+    """A value of an item, and the event from which it held; 0 means from the beginning."""
 
     seq: int
     value: str
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Who and when. `began` and `ended` are the first and the last instant of the log, nanoseconds since 1970
-    UTC, 0 where none was recorded.
+    """Environment of a run.
 
-    Each item has its values in order, an entry for each change, 20 at most; without any it is not recorded.
-    `imported`: from another agent's transcript, where all items of `_WANTED` could have been recorded.
+    `began` and `ended` are the first and last time in the log, nanoseconds since 1970 UTC, 0 if not recorded.
+    Each item has its values in order, one per change, 20 at most; an item without values was not recorded.
+    `imported`: the run is from a transcript, which could have recorded all items of `_WANTED`.
     """
 
     began: int = 0
@@ -59,14 +57,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def when(self) -> str:
-        """From when to when, in UTC."""
+        """Return the time span in UTC."""
         return figures.period(self.began, self.ended)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """All of it as names and texts: when, each item that is recorded, and which are not.
-
-        Not harmless yet.
-        """
+        """Return names and texts: the time span, each item, and which are missing. Not sanitized."""
         told = [("when", self.when)]
         for item in ITEMS:
             if values := self.values(item):
@@ -75,18 +70,18 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return [*told, *([("not recorded", ", ".join(lacking))] if lacking else [])]
 
     def values(self, item: Item) -> tuple[RecordedValue, ...]:
-        """The values of an item, in order."""
+        """Return the values of an item in order."""
         found: tuple[RecordedValue, ...] = getattr(self, item)
         return found
 
 
 def spelled(values: tuple[RecordedValue, ...]) -> str:
-    """The values of an item in a line: `default, bypassPermissions from e30`."""
+    """Format the values of an item in one line: `default, bypassPermissions from e30`."""
     return ", ".join(f"{each.value} from e{each.seq}" if each.seq else each.value for each in values)
 
 
 class EnvironmentReader:
-    """Reads the environment of a run off its events, one after the other."""
+    """Follower that reads the environment of a run."""
 
     def __init__(self) -> None:
         self._began = self._ended = 0
@@ -108,7 +103,7 @@ class EnvironmentReader:
                 self._put(seq, item, value)
 
     def result(self) -> Environment:
-        """What is known of it after the last event that was taken."""
+        """Return the environment after the last event taken."""
         found = {item: tuple(values) for item, values in self._found.items()}
         return Environment(began=self._began, ended=self._ended, imported=self._imported, **found)
 
@@ -119,7 +114,7 @@ class EnvironmentReader:
 
 
 def stated(event: SourceRecorded) -> Mapping[Item, str]:
-    """What a row of an imported run's source states of the environment. Pure; never raises."""
+    """Return the environment items in a source row of an imported run. Pure; never raises."""
     row = event.content.text.partition("\n")[0] if isinstance(event.content, Remark) else ""
     reader = _READERS.get(event.format)
     if reader is None or not row.startswith("{"):
@@ -144,7 +139,7 @@ def _texts(items: Iterable[tuple[Item, Any]]) -> Iterator[tuple[Item, str]]:
 
 
 class _EnvironmentRow(msgspec.Struct):
-    """A row of Claude Code, and of those that write as it does."""
+    """A row of Claude Code and of formats that resemble it."""
 
     cwd: Any = None
     gitBranch: Any = None  # noqa: N815 - the format's own names

@@ -1,8 +1,8 @@
-"""Seals: is every event that was sealed still there, as it was sealed? And how far does that reach?
+"""Check signed checkpoints: every covered event must still exist, unchanged.
 
-The log of heads is read twice, in chunks. First its tree is computed again, and each seal held against the
-root at its size, and against its key. Then each entry that a good seal covers is held against the event that
-it names. That the run before such an event is what led to it, its hash chain shows: `verify`.
+The log of heads is read twice, in chunks. The first pass recomputes its tree and checks each checkpoint
+against the root at its size, and against its key. The second pass compares each covered entry with the event
+it names. `verify` checks the hash chain before that event.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -17,7 +17,7 @@ from refold.store.seals import Kept, Lines, MerkleTree, is_signed, last_seal, le
 from refold.store.verify_bundle import NEWEST, key_id, loose_erasures
 
 MOST = 100
-"""How many problems are kept; further ones are counted."""
+"""Maximum number of problems kept; further ones are counted."""
 
 NO_LINE = (
     "that no seal was removed, with all that it covers: keep what `refold seal` prints, and give it by --seal"
@@ -26,9 +26,7 @@ NOT_TRUE = "that what was recorded is what happened"
 
 
 class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log of heads has of a run: `heads` entries, the last at event `seq`; `problem` is the first
-    found.
-    """
+    """Entries of a run in the log of heads: their number, the last event `seq`, and the first `problem`."""
 
     seq: int = 0
     heads: int = 0
@@ -36,12 +34,12 @@ class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log of heads was found to be.
+    """Result of checking the log of heads.
 
-    `seals` were checked over `entries` of it, of which the first `trusted` are under a seal that holds, or
-    under a kept line. `newest` is the last seal that holds, as `refold seal` prints it, at `at` (ns since the
-    epoch, 0: none). `keys` are the ids of the keys that were given, `lines` how many kept lines. Of
-    `problems` the first are kept.
+    `seals` checkpoints were checked over `entries` entries; the first `trusted` are covered by a valid
+    checkpoint or a kept line. `newest` is the last valid checkpoint as `refold seal` prints it, made `at` (ns
+    since the epoch, 0: none). `keys` are the ids of the given keys, `lines` the number of kept lines. The
+    first of `problems` are kept.
     """
 
     seals: int
@@ -56,20 +54,20 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether no problem was found."""
         return not self.problems
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What it cannot show of any run."""
+        """What is not proven for any run."""
         after = "that no seal was removed after the one that was kept last"
         return (after if self.lines else NO_LINE, NOT_TRUE)
 
 
 async def check_seals(store: Store, keys: Collection[bytes], lines: Sequence[Kept] = ()) -> Evidence:
-    """Hold the log of heads against its seals, these public keys, and what was kept of earlier seals.
+    """Check the log of heads against its checkpoints, the public keys and kept checkpoint lines.
 
-    Without keys no signature is checked, and only kept lines are trusted.
+    Without keys, signatures are not checked, and only kept lines are trusted.
     """
     checker = _Checker(store, keys, lines)
     async for chunk in store.seals():
@@ -81,10 +79,7 @@ async def check_seals(store: Store, keys: Collection[bytes], lines: Sequence[Kep
 async def sealed_runs(
     store: Store, evidence: Evidence, runs: Collection[str] | None = None
 ) -> dict[str, SealedRun]:
-    """Each trusted entry held against the event that it names; by run.
-
-    None: of all runs, those that are gone too.
-    """
+    """Compare each trusted entry with its event, by run. None means all runs, including deleted ones."""
     found: dict[str, SealedRun] = {}
     async for entry in _entries(store):
         if entry.place > evidence.trusted:
@@ -98,7 +93,7 @@ async def sealed_runs(
 
 
 def with_seals(found: Verification, sealed: SealedRun) -> Verification:
-    """The verification of a run, with what its seals add to it and take away from what cannot be proved."""
+    """Add the result for checkpoints to a verification, and drop what they prove from `not proven`."""
     upto = min(sealed.seq, found.events)
     unproved: tuple[str, ...] = (NO_SEAL, UNKEYED) if not upto else ()
     if 0 < upto < found.events:
@@ -114,7 +109,7 @@ def with_seals(found: Verification, sealed: SealedRun) -> Verification:
 
 
 class _Checker:
-    """Takes the seals in order, and adds entries to the tree up to the size of each."""
+    """Takes checkpoints in order, and adds entries to the tree up to the size of each."""
 
     def __init__(self, store: Store, keys: Collection[bytes], lines: Sequence[Kept]) -> None:
         self._store, self._entries = store, _entries(store)
@@ -172,9 +167,7 @@ class _Checker:
         return ""
 
     async def _grow(self, size: int | None) -> None:
-        """Add entries until there are so many, or no more; and look at each line that was kept of a size on
-        the way.
-        """
+        """Add entries up to this number, comparing each kept line at its size."""
         while size is None or self._tree.size < size:
             entry = await anext(self._entries, None)
             if entry is None:

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them, and the words that listings share."""
+"""Format numbers for display."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -30,15 +30,13 @@ _AGES = (
     (14 * 86_400, 86_400, "d"),
     (_YEAR, 7 * 86_400, "w"),
 )
-"""Up to how many seconds an age is told in which unit."""
+"""Units of an age, each with its upper bound in seconds."""
 _MOST = 10**30
-"""What a forged log says may be longer than any double, or than Python writes out: above this, only that it
-is.
-"""
+"""Largest number to print. A forged log may hold numbers that exceed floats or Python's digit limit."""
 
 
 def seconds(nanoseconds: int | None) -> str:
-    """`0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`; `-` where no time was taken."""
+    """Format a duration: `0.02 s`, `8.1 s`, `3 m 20 s`, `2 h 05 m`; `-` if it was not measured."""
     if nanoseconds is None:
         return "-"
     if nanoseconds < 0:
@@ -53,9 +51,7 @@ def seconds(nanoseconds: int | None) -> str:
 
 
 def dollars(nano: int | None) -> str:
-    """`$0.0012`; `-` where no price is known. Two digits that tell something, four at least after the
-    point.
-    """
+    """Format a cost: `$0.0012`; `-` if unknown. At least four decimals and two significant digits."""
     if nano is None:
         return "-"
     if nano == 0:
@@ -70,12 +66,12 @@ def dollars(nano: int | None) -> str:
 
 
 def at_least(figure: str, unknown: int) -> str:
-    """What is known of a sum: `$0.0012+?` where it lacks `unknown` parts, `-` where nothing is known."""
+    """Format a lower bound: `$0.0012+?` if `unknown` parts are missing, `-` if nothing is known."""
     return f"{figure}+?" if unknown and figure != "-" else figure
 
 
 def unmarked(results: int) -> str:
-    """What is said of a run of whose results nobody knows whether so many are failures: "" of none."""
+    """Describe the number of results whose status was not recorded: "" if it is 0."""
     return (
         f"{counted(results, 'result')} without a status: the source does not record whether the {'call' if results == 1 else 'calls'} failed"
         if results
@@ -84,7 +80,7 @@ def unmarked(results: int) -> str:
 
 
 def size(bytes_: int) -> str:
-    """`812 B`, `1.2 KiB`, `3.4 MiB`."""
+    """Format a size: `812 B`, `1.2 KiB`, `3.4 MiB`."""
     if bytes_ < 0:
         return f"-{size(-bytes_)}"
     if bytes_ < 1024:
@@ -95,7 +91,7 @@ def size(bytes_: int) -> str:
 
 
 def count(number: int | None) -> str:
-    """`4,210`; `-` where it was not counted."""
+    """Format a count: `4,210`; `-` if unknown."""
     if number is None:
         return "-"
     if abs(number) > _MOST:
@@ -104,18 +100,18 @@ def count(number: int | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 run`, `4,210 runs`, `2 entries`."""
+    """Format a count with its noun: `1 run`, `4,210 runs`, `2 entries`."""
     several = f"{noun[:-1]}ies" if noun.endswith(("ry", "cy")) else f"{noun}s"
     return f"{count(number)} {noun if number == 1 else several}"
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a text, with `…` where something is missing."""
+    """Shorten a text, ending with `…` if it was cut."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def clock(at: int) -> str:
-    """An instant in UTC, to the second: `2025-11-21 11:40:28 UTC`; `-` where a transcript recorded none."""
+    """Format a time in UTC, to the second: `2025-11-21 11:40:28 UTC`; `-` if it was not recorded."""
     if at == 0:
         return "-"
     told = _utc(at)
@@ -123,15 +119,16 @@ def clock(at: int) -> str:
 
 
 def instant(at: int) -> str | None:
-    """An instant as ISO 8601 with nanoseconds: `2025-11-21T11:40:28.000000123Z`; None where none was
-    recorded, or none has this form.
+    """Format a time as ISO 8601 with nanoseconds: `2025-11-21T11:40:28.000000123Z`.
+
+    Returns None if it was not recorded or cannot be represented.
     """
     told = _utc(at) if at else None
     return f"{told:%Y-%m-%dT%H:%M:%S}.{at % _SECOND:09}Z" if told else None
 
 
 def period(began: int, ended: int) -> str:
-    """From when to when in UTC, the day once where it is the same: `2025-11-21 11:40:28 to 11:47:02 UTC`."""
+    """Format a period in UTC, with the day once if it is the same: `2025-11-21 11:40:28 to 11:47:02 UTC`."""
     first, last = clock(began), clock(ended)
     if began == 0 or ended in (0, began):
         return first if began else "no times were recorded"
@@ -147,7 +144,7 @@ def _utc(at: int) -> datetime | None:
 
 
 def age(nanoseconds: int) -> str:
-    """How long ago, in one unit: `38 s`, `12 m`, `5 h`, `3 d`, `8 w`, `2 y`."""
+    """Format an age in one unit: `38 s`, `12 m`, `5 h`, `3 d`, `8 w`, `2 y`."""
     seconds_ = max(0, nanoseconds) // _SECOND
     for most, unit, name in _AGES:
         if seconds_ < most:
@@ -156,25 +153,25 @@ def age(nanoseconds: int) -> str:
 
 
 def amount(number: int, unit: LimitUnit) -> str:
-    """A number of a limit in its unit."""
+    """Format a number of a limit in its unit."""
     if unit is LimitUnit.NANOSECONDS:
         return seconds(number)
     return dollars(number) if unit is LimitUnit.NANO_USD else counted(number, unit.removesuffix("s"))
 
 
 def hit(limit: LimitHit) -> str:
-    """`step: 3 of 3 steps`: which limit, what was used, what was allowed."""
+    """Format a reached limit: `step: 3 of 3 steps`."""
     used_ = amount(limit.used, limit.unit).partition(f" {limit.unit.removesuffix('s')}")[0]
     used_ = at_least(used_, not is_reached(limit))
     return f"{limit.name}: {used_} of {amount(limit.value, limit.unit)}"
 
 
 def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]:
-    """What was used, beside each limit: `step 3/12`, `4,210/20,000 tokens`, ...; `running` nanoseconds pass
-    unrecorded.
+    """Format usage beside each limit: `step 3/12`, `4,210/20,000 tokens`, ...
 
-    Of what a transcript told nothing it says so; `uncounted` answers told no tokens, or not all. Steps,
-    tokens, cost and time are told even where nothing limits them; tokens and cost once there is an answer.
+    `running` nanoseconds have passed since the last event. Data missing from a transcript is marked as such;
+    `uncounted` responses lack token counts. Steps, tokens, cost and time are listed even without a limit,
+    tokens and cost from the first response on.
     """
     limits = [limit for limit in state.policy.limits if limit.value is not None]
     told: list[str] = []
@@ -185,7 +182,7 @@ def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]
 
 
 def _unlimited(state: RunState, running: int, uncounted: int) -> Mapping[LimitUnit, str]:
-    """What is told of each unit where nothing limits it."""
+    """Return the usage text for each unit without a limit."""
     own = state.spent
     uncounted += own.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
     tokens, cost = known.tokens(own.usage), known.cost(own)
@@ -239,7 +236,7 @@ def _against(limit: Limit, state: RunState, running: int) -> str:
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """What a guard or a limit said: `who` it was, the verdict `said`, and why, by a stable `code`."""
+    """Verdict of a guard or limit: `who` it was, the verdict `said`, and a stable `code`."""
 
     who: str
     said: str
@@ -247,14 +244,14 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 def by(cause: Cause, name: str = "") -> str:
-    """Who did it: a guard or a pass by its name, all else by its cause, as `limit:step`."""
+    """Return the author of a decision: the name of a guard or compaction step, else `limit:step`."""
     if cause in (Cause.GUARD, Cause.HISTORY):
         return name
     return f"{cause}:{name}" if name else str(cause)
 
 
 def spoken(event: Event) -> Spoken | None:
-    """What a guard or a limit says in this event; None of any other event."""
+    """Return the verdict of a guard or limit in this event; None for other events."""
     match event:
         case GuardTripped():
             return Spoken(event.guard, event.verdict, event.code)

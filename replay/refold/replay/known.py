@@ -1,8 +1,8 @@
-"""What is known of what was used up, and of how a call went: None where nobody says, and never 0 or "ok".
+"""Recorded usage and call outcomes; None if unknown, never 0 or "ok".
 
-In a log 0 stands for both. An answer without tokens of a kind is one of which nobody counted that kind:
-nothing is as short as that. A duration of 0 nanoseconds is one that nobody took. A result without an error
-went well only where its source says so by more than words.
+A log stores 0 for both. A response with 0 tokens of a kind has no count of that kind, because no response is
+that short. A duration of 0 nanoseconds was not measured. An imported result without an error counts as
+successful only if its source has an explicit status.
 """
 
 from refold.reducers.events import ModelResponded, ToolReturned
@@ -11,59 +11,53 @@ from refold.reducers.state import Spent
 from refold.reducers.vocabulary import Unknown
 
 UNMARKED = "unmarked"
-"""The word for a result of which nobody knows whether its call failed."""
+"""Outcome of a result whose status was not recorded."""
 NOT_RECORDED = "not_recorded"
-"""The word for a call of which the source has no result at all."""
+"""Outcome of a call without a result in the source."""
 REFUSED = "refused"
-"""The word for a call that did not run, because somebody or something refused it."""
+"""Outcome of a call that was refused and did not run."""
 UNSAID = "unsaid"
-"""The word for why an answer ended of which the source says nothing."""
+"""Stop reason if the source records none."""
 
 
 def counted(usage: Usage) -> bool:
-    """Whether somebody counted these tokens."""
+    """Return whether these tokens were counted."""
     return bool(usage.input or usage.output)
 
 
 def tokens(usage: Usage) -> int | None:
-    """Input and output."""
+    """Return input plus output tokens."""
     return usage.input + usage.output or None
 
 
 def sent(usage: Usage) -> int | None:
-    """Input tokens; a source may count those of the output alone."""
+    """Return input tokens; some sources count output only."""
     return usage.input or None
 
 
 def got(usage: Usage) -> int | None:
-    """Output tokens; a source may count those of the input alone."""
+    """Return output tokens; some sources count input only."""
     return usage.output or None
 
 
 def cost(spent: Spent) -> int | None:
-    """What is known of the cost, nano-dollars.
-
-    Where `unpriced` answers had no known price it is the least that it was.
-    """
+    """Return the known cost in nano-dollars, a lower bound if `unpriced` responses have no known price."""
     nothing = spent.unpriced or not counted(spent.usage)
     return spent.cost_nanousd or (None if nothing else 0)
 
 
 def took(nanoseconds: int) -> int | None:
-    """How long something took, nanoseconds."""
+    """Return a duration in nanoseconds."""
     return nanoseconds or None
 
 
 def recorded(result: ToolReturned) -> bool:
-    """Whether the source of a run says how a call ended, or what it gave."""
+    """Return whether the source of a run records how a call ended or what it returned."""
     return Unknown.RESULT not in result.unknown
 
 
 def failed(result: ToolReturned) -> bool | None:
-    """Whether a call failed; None where its source does not say so, or has no result.
-
-    One that was refused did not run.
-    """
+    """Return whether a call failed; None if there is no status or no result. A refused call did not run."""
     if result.error is not None:
         return True
     if result.refused_by is not None:
@@ -72,7 +66,7 @@ def failed(result: ToolReturned) -> bool | None:
 
 
 def outcome(result: ToolReturned) -> str:
-    """How a call ended, in a word: the class of its error, `ok`, `refused`, `unmarked` or `not_recorded`."""
+    """Return a call's outcome: its error class, `ok`, `refused`, `unmarked` or `not_recorded`."""
     if not recorded(result):
         return NOT_RECORDED
     if result.refused_by is not None:
@@ -81,5 +75,5 @@ def outcome(result: ToolReturned) -> str:
 
 
 def stopped(answer: ModelResponded) -> str:
-    """Why an answer ended, in a word: a stop reason, or `unsaid`."""
+    """Return why a response ended: a stop reason, or `unsaid`."""
     return UNSAID if Unknown.STOP in answer.unknown and not answer.stop_raw else str(answer.stop)

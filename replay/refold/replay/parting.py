@@ -1,12 +1,9 @@
-"""Where the decisions behind a fact part.
+"""Divergence between recorded and derived decisions on one fact.
 
-Both lists hang on one fact, so they are held against each other one by one, from the front. Three questions
-look like this one, and are others. Logs of different facts are aligned by what happened in a turn
-(`queries.diffs`, `queries.divergence`), and what counts there is `queries.likeness`. Whether two runs ask the
-same of the world, whatever their logs say of it, is `whatif.shown`. A recording that is played again must
-give the same log to the byte: the engine compares event by event.
-
-That two runs part at all is no matter of their decisions: see `shown`.
+Both lists follow the same fact, so they are compared element by element from the front. Three similar
+comparisons live elsewhere: `queries.diffs` and `queries.divergence` align logs of different facts by turn
+(using `queries.likeness`), `whatif` compares what two runs request, and the engine compares a replayed
+recording event by event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +20,7 @@ from refold.reducers.vocabulary import Cause, Verdict
 
 @unique
 class DecisionDifference(StrEnum):
-    """How a recorded decision and the derived one part."""
+    """How a recorded decision differs from the derived one."""
 
     CHANGED = "changed"
     MISSING = "missing"
@@ -33,9 +30,7 @@ class DecisionDifference(StrEnum):
 
 
 class Parting(NamedTuple):
-    """The first place, from 0, at which recorded decisions and derived ones part, how, and the two; None
-    where a side lacks it.
-    """
+    """First index, from 0, at which recorded and derived decisions differ; None if one side has ended."""
 
     place: int
     difference: DecisionDifference
@@ -44,21 +39,21 @@ class Parting(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What kind of decision it is about."""
+        """Kind of the decision."""
         said = self.recorded or self.derived
         assert said is not None, "two groups part in something"
         return ev.kind_of(said)
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields in which the two differ."""
+        """Fields that differ."""
         return ev.differing(self.recorded, self.derived)
 
 
 def parting(
     state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]
 ) -> Parting | None:
-    """Where and how decisions on one fact part, in the state after that; None: they agree."""
+    """Return the first divergence of decisions on one fact, in the state after it; None if they agree."""
     place = agreeing(state, recorded, derived)
     left, right = recorded[place:], derived[place:]
     if not left and not right:
@@ -73,10 +68,7 @@ def parting(
 
 
 def agreeing(state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> int:
-    """How many decisions agree, from the front.
-
-    A guard that is blind has no digest here, and none is asked for.
-    """
+    """Return the number of leading decisions that agree. Digests of unavailable guards are ignored."""
     pairs = zip(recorded, derived, strict=False)
     return next(
         (place for place, pair in enumerate(pairs) if not _agree(state, *pair)),
@@ -115,13 +107,13 @@ def _without_blind(state: RunState, guards: Mapping[str, str]) -> Mapping[str, s
 
 
 def unjudged(state: RunState, decisions: Iterable[ev.Decision]) -> bool:
-    """Whether some of these hang on a guard that cannot be asked in this state."""
+    """Return whether a decision depends on a guard that is unavailable in this state."""
     blind = {watch.name for watch in state.guards if watch.blind}
     return bool(blind) and any(blind & _guards_of(decision) for decision in decisions)
 
 
 def _guards_of(decision: ev.Decision) -> set[str]:
-    """The guards without whom a decision would be another, or would not be there."""
+    """Return the guards on which a decision depends."""
     match decision:
         case ev.GuardTripped(guard=guard) | ev.ApprovalRequested(guard=guard):
             return {guard}
@@ -136,10 +128,9 @@ def _guards_of(decision: ev.Decision) -> set[str]:
 def place_of(
     state: RunState, group: Sequence[ev.Decision], derived: Sequence[ev.Decision]
 ) -> tuple[int, str | None, str | None]:
-    """Where the recorded decisions part from those of the other run, counted from 1 after the fact, and the
-    two that do.
+    """Return where recorded and derived decisions differ, from 1 after the fact, and the two decisions.
 
-    What is only written down parts nothing: digests, and warnings. `state` is the other run's.
+    Digests and warnings are only records and are ignored. `state` is the other run's.
     """
     one = [(place, decision) for place, decision in enumerate(group, 1) if not _silent(decision)]
     other = [decision for decision in derived if not _silent(decision)]

@@ -1,9 +1,7 @@
-"""Logs read event by event, and one pass over a log for all who ask something of it.
+"""Read logs event by event, in one pass for all followers.
 
-A `Step` is an event where it stands. Nothing of it is read before somebody asks, and nothing twice: of an
-event that only an audit looks at not even the body, of one that eight followers look at each part once, and
-there is one fold for all. Each follower goes as far as it can. What one of them cannot take is told as its
-own `problem`: the others go on.
+A `Step` decodes its event lazily and at most once, and all followers share one fold. A follower that fails
+stores the error as its `problem`, and the others continue.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -21,16 +19,16 @@ from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 NO_GUARDS: Registry = MappingProxyType({})
-"""For whoever asks no guard anything: what guards decided stands in the log, and asking them again is half of
-folding.
+"""Empty registry for readers that need no guard verdicts: they are in the log, and guards take half of the
+folding time.
 """
 
 
 class Records(AsyncIterator[Stored]):
-    """A run's records in order, behind event `after`. No generator: one left half-way would be an event
-    loop's to finalise.
+    """Iterator over a run's records after event `after`.
 
-    Raises as `Store.read`, `checked` or not, and `UnknownRun` where there are none.
+    It is not a generator, because an abandoned one would be left to the event loop to finalize. Raises as
+    `Store.read`, `checked` or not, and `UnknownRun` if there are no records.
     """
 
     def __init__(
@@ -56,7 +54,7 @@ class Records(AsyncIterator[Stored]):
 
 
 class Events(AsyncIterator[tuple[Stored, Event]]):
-    """A run's events in order, each with its record."""
+    """Iterator over a run's events, each with its record."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -67,28 +65,25 @@ class Events(AsyncIterator[tuple[Stored, Event]]):
 
 
 def stored_events(store: Store, run: str, upto: int | None = None) -> Records:
-    """The run's records in order. Raises `UnknownRun` if it has none."""
+    """Return the run's records in order. Raises `UnknownRun` if it has none."""
     return Records(store, run, upto)
 
 
 def event_of(stored: Stored, *, content: bool = True) -> Event:
-    """The event of a record, without what was said unless `content`.
-
-    Raises `DamagedLog` or `NewerLog`, naming the event.
-    """
+    """Decode the event of a record, with its payload only if `content`. Raises `DamagedLog` or `NewerLog`."""
     said = stored.content if content else None
     return codec.decode(stored.kind, stored.body, said, run=stored.run, seq=stored.seq)
 
 
 def events(store: Store, run: str, upto: int | None = None) -> Events:
-    """The run's events in order, each with its record."""
+    """Return the run's events in order, each with its record."""
     return Events(Records(store, run, upto))
 
 
 async def state_at(
     store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
 ) -> tuple[RunState, dict[int, Event]]:
-    """The state after event `upto` (None: the last), and the events whose words a view of it needs."""
+    """Return the state after event `upto` (None: the last), and the events whose text its prompt needs."""
     state = NEW
     async for stored, event in events(store, run, upto):
         state = folded(state, stored, event, registry)
@@ -96,13 +91,13 @@ async def state_at(
 
 
 async def words_of(store: Store, run: str, state: RunState) -> dict[int, Event]:
-    """The events whose words a view of this state of the run needs, by their numbers."""
+    """Return the events whose text a prompt of this state needs, by number."""
     needed = await store.read_some(run, needed_to_go_on(state))
     return {stored.seq: event_of(stored) for stored in needed if stored.content is not None}
 
 
 def folded(state: RunState, stored: Stored, event: Event, registry: Registry = BUILTIN) -> RunState:
-    """The state after an event. Raises `DamagedLog`, naming the event, where it cannot stand."""
+    """Return the state after an event. Raises `DamagedLog` if the event is invalid here."""
     if stored.seq != state.seq + 1:
         raise DamagedLog(stored.run, stored.seq, f"event {state.seq + 1} is missing before it")
     try:
@@ -112,13 +107,13 @@ def folded(state: RunState, stored: Stored, event: Event, registry: Registry = B
 
 
 Problem = Damaged | CannotJudge
-"""What keeps a log from being followed: it is damaged, or of a newer refold."""
+"""Why a log cannot be read further: it is damaged, or written by a newer refold."""
 
 Found_co = TypeVar("Found_co", covariant=True)
 
 
 class Step:
-    """One event of a log: its record, what it says, and the states around it."""
+    """One event of a log: its record, the decoded event, and the states before and after."""
 
     __slots__ = ("_after", "_bare", "_before", "_event", "_registry", "stored")
 
@@ -133,17 +128,14 @@ class Step:
 
     @property
     def event(self) -> Event:
-        """What it says, with its words. Raises `DamagedLog` or `NewerLog`, naming it."""
+        """The event with its payload. Raises `DamagedLog` or `NewerLog`, naming it."""
         if self._event is None:
             self._event = event_of(self.stored)
         return self._event
 
     @property
     def bare(self) -> Event:
-        """What it says, for whoever does not ask for its words: they are there only if somebody did.
-
-        Raises as `event`.
-        """
+        """The event; its payload is present only if another follower asked for it. Raises as `event`."""
         if self._event is not None:
             return self._event
         if self._bare is None:
@@ -152,14 +144,14 @@ class Step:
 
     @property
     def before(self) -> RunState:
-        """The state before it. Raises what kept an event from being folded."""
+        """The state before the event. Raises the error that kept an event from being folded."""
         if not isinstance(self._before, RunState):
             raise self._before
         return self._before
 
     @property
     def after(self) -> RunState:
-        """The state after it. Raises as `before`, and `DamagedLog` where it cannot stand."""
+        """The state after the event. Raises as `before`, and `DamagedLog` if the event is invalid here."""
         if self._after is None:
             # Guards may ask for what was said; nothing else in a state does.
             event = self.event if self._registry else self.bare
@@ -168,56 +160,47 @@ class Step:
 
 
 class Follower(Protocol[Found_co]):
-    """Takes the steps of one log in order, and says what it found.
-
-    Who implements it inherits what is set here.
-    """
+    """Takes the steps of one log in order and returns a result. Subclasses inherit these defaults."""
 
     folds: bool = False
-    """Whether it asks for states."""
+    """Whether it needs states."""
     over: bool = False
-    """It has seen enough, and is shown no more."""
+    """Set when it needs no more steps."""
     problem: Problem | None = None
-    """What kept it from being shown the rest: set by who shows it the log."""
+    """Error that kept it from reading the rest, set by the reader."""
 
     def take(self, step: Step) -> None:
-        """Take the next step.
-
-        Raises `Damaged` or `CannotJudge` where it cannot go on: then this was the last.
-        """
+        """Take the next step. Raises `Damaged` or `CannotJudge` if it cannot continue."""
         ...
 
     def end(self) -> None:
-        """The log ends here, and all of it was shown. Raises as `take`."""
+        """Handle the end of a log that was read completely. Raises as `take`."""
         return
 
     def result(self) -> Found_co:
-        """What was found, as far as it was shown the log."""
+        """Return the result for the steps taken."""
         ...
 
 
 class AsRecorded(Follower[Head]):
-    """Goes on as long as each event is what was recorded, of a log that is shown as it stands.
-
-    Finds the last that is.
-    """
+    """Checks events against their hashes and finds the last intact one."""
 
     def __init__(self) -> None:
         self._head: Head = START
 
     def take(self, step: Step) -> None:
-        """Hold one event against its hash. Raises `DamagedLog`."""
+        """Check one event against its hash. Raises `DamagedLog`."""
         if (problem := changed(step.stored, self._head)) is not None:
             raise problem
         self._head = step.stored
 
     def result(self) -> Head:
-        """The last event that is what was recorded."""
+        """Return the last intact event."""
         return self._head
 
 
 class Pass:
-    """Shows the records of one log, in order, to several followers."""
+    """Passes the records of one log, in order, to several followers."""
 
     def __init__(self, followers: Sequence[Follower[Any]], registry: Registry = NO_GUARDS) -> None:
         self._left, self._registry = list(followers), registry
@@ -225,7 +208,7 @@ class Pass:
         self._state: RunState | Problem = NEW
 
     def take(self, stored: Stored) -> bool:
-        """Show one record; whether anybody wants to be shown more."""
+        """Pass on one record. Return whether any follower needs more."""
         step = Step(stored, self._state, self._registry)
         whole = True
         for follower in self._left:
@@ -253,7 +236,7 @@ class Pass:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """There are no more records, or no more that can be read."""
+        """Finish: there are no more records, or no more that can be read."""
         unread = error if isinstance(error, Damaged | CannotJudge) else None
         for follower in self._left if error is None or unread else ():
             follower.problem = unread
@@ -271,7 +254,7 @@ class Pass:
 async def follow(
     source: AsyncIterator[Stored], *followers: Follower[Any], registry: Registry = NO_GUARDS
 ) -> None:
-    """Show a log to all followers, in one pass. The guards of `registry` are asked if states are.
+    """Pass a log to all followers, with the guards of `registry` if states are needed.
 
     Raises `UnknownRun`.
     """
@@ -282,7 +265,7 @@ async def follow(
 
 
 def follow_all(source: Iterable[Stored], *followers: Follower[Any], registry: Registry = NO_GUARDS) -> None:
-    """`follow`, where the records are read without an event loop."""
+    """Do the same as `follow` for records that are read without an event loop."""
     with Pass(followers, registry) as going:
         for stored in source:
             if not going.take(stored):
@@ -296,10 +279,7 @@ async def found_by(
     upto: int | None = None,
     registry: Registry = NO_GUARDS,
 ) -> Found_co:
-    """What a follower finds in a run by itself, up to event `upto`.
-
-    Raises `UnknownRun`, and what kept it from the end.
-    """
+    """Return the result of one follower, up to event `upto`. Raises `UnknownRun` and its problem."""
     await follow(stored_events(store, run, upto), follower, registry=registry)
     if follower.problem is not None:
         raise follower.problem
@@ -307,10 +287,9 @@ async def found_by(
 
 
 class Steps(AsyncIterator[Step]):
-    """The steps of a run in order, for who tells of a log while reading it. No generator, as `Records` is
-    none.
+    """Iterator over the steps of a run, for callers that process a log while reading it.
 
-    Raises what keeps an event from being folded if `folds`, as `Records` where one cannot be read.
+    It is not a generator, as `Records`. Raises folding errors if `folds`, and reading errors as `Records`.
     """
 
     def __init__(self, records: Records, registry: Registry = NO_GUARDS, *, folds: bool = False) -> None:

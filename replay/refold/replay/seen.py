@@ -1,9 +1,7 @@
-"""What a model saw, call after call, told as changes: each message once, and how each view differs from the
-one before.
+"""The prompts of a run as changes: each message once, and how each prompt differs from the previous one.
 
-`view` says what stands in one request. A run of a thousand requests shows mostly the same messages again and
-again, so that to write each view out would be the square of the run. Here a message has a number of its own,
-and a call says what it took out of the view before it and what it put in.
+`view` shows one request. Most requests of a long run repeat the same messages, so printing every prompt takes
+quadratic space. Here each message has a number, and each call lists the removed and added messages.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +19,11 @@ from refold.replay.figures import by
 
 
 class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as some view shows it. The same one, shown shorter later, is another with the same `number`.
+    """A message as a prompt contains it; a later, shortened form has the same `number`.
 
-    `number` is its number in the run, from 1; 0: it stood in one request only. `seq` is the event that has
-    its words, `tokens` the estimate. `cut`: less of it is shown than was said. `cause` names who put it in,
-    of one that the harness made. `message` is None where the words were erased.
+    `number` counts messages of the run from 1; 0 means that it was in one request only. `seq` is the event
+    with the text, `tokens` the estimate. `cut` means that the text is shortened. `cause` names the rule that
+    added a harness message. `message` is None if the text was erased.
     """
 
     number: int
@@ -37,7 +35,7 @@ class ShownMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Splice(msgspec.Struct, frozen=True, array_like=True):
-    """At this place of the view before (from 0, earlier splices done), take out so many and put these in."""
+    """Edit of the previous prompt: at this position (from 0, after earlier splices), remove and insert."""
 
     place: int
     removed: int
@@ -45,11 +43,11 @@ class Splice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of event `seq`. `splices` make its view of the one before it; messages are named by their
-    places in `Views.shown`, from 0. Those of `once` stand at the end of this view and in no other.
+    """The request of event `seq`. `splices` convert the previous prompt into this one.
 
-    `context` is the model's context in tokens, None where nobody knows it; `allowed` the least of the
-    policy's limits for the tokens of a view, None: it has none. `tools` are the names offered.
+    Messages are named by index in `Views.shown`, from 0. `once` lists messages at the end of this prompt
+    only. `context` is the model's context in tokens, None if unknown; `allowed` the lowest policy limit on
+    prompt tokens, None if there is none. `tools` are the offered tool names.
     """
 
     seq: int
@@ -65,10 +63,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Views:
-    """Takes the state after each request, in order, and tells what it shows.
-
-    `shown` grows; nothing in it changes.
-    """
+    """Takes the state after each request in order, and returns the prompts. `shown` only grows."""
 
     def __init__(self) -> None:
         self.shown: list[ShownMessage] = []
@@ -83,10 +78,9 @@ class Views:
         self._names: dict[str, str] = {}
 
     def take(self, state: RunState, contents: Mapping[int, Event]) -> RequestView | None:
-        """The call that the state waits for, after a `model_requested`; None if it waits for none.
+        """Return the request that the state waits for after `model_requested`; None if there is none.
 
-        `contents` has the events that said something, by their number, with their content where it is still
-        there.
+        `contents` holds events by number, with their payload if it still exists.
         """
         if state.request is None or state.ended or state.stopping is not None:
             return None
@@ -115,10 +109,7 @@ class Views:
         )
 
     def _parted(self, chunks: Chunks) -> tuple[int, list[MessageRef], list[MessageRef]]:
-        """How many messages both views begin with, and what each goes on with.
-
-        What they share is not looked at.
-        """
+        """Return the length of the common start of both prompts and the remainder of each."""
         same = common = 0
         for one, other in zip(self._chunks, chunks, strict=False):
             if one is not other:
@@ -153,9 +144,7 @@ class Views:
         )
 
     def _message(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> Message:
-        """As `view` shows it: without the calls that were never finished, and a result with its tool's
-        name.
-        """
+        """Return the message as `view` shows it: without unfinished calls, results with tool names."""
         message = message_of(state, ref, contents)
         if any(call.id not in self._answered for call in message.calls):
             calls = tuple(call for call in message.calls if call.id in self._answered)
@@ -175,9 +164,7 @@ class Views:
 
 
 def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[RequestText, Message | None]]:
-    """What stands in the request under way and in no other; the message is None where the words were
-    erased.
-    """
+    """Return the messages of this request only; a message is None if its text was erased."""
     texts = state.request.event.request_only if state.request else ()
     try:
         return list(zip(texts, request_only(state, contents), strict=True))
@@ -186,9 +173,9 @@ def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[Requ
 
 
 def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Splice]:
-    """What makes `new` of `old`, both without doubles; what is in both stands in one order.
+    """Return splices that turn `old` into `new`. Neither has duplicates, and common items keep their order.
 
-    Places begin at `start`.
+    Positions begin at `start`.
     """
     stays, was = set(new), set(old)
     before, after = 0, 0
@@ -207,7 +194,7 @@ def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Spli
 
 
 def allowed(state: RunState) -> int | None:
-    """The least of the policy's limits for the estimated tokens of a view; None: it has none."""
+    """Return the lowest policy limit on estimated prompt tokens; None if there is none."""
     limits = [
         limit
         for limit in state.policy.limits

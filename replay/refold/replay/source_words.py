@@ -1,4 +1,4 @@
-"""What an imported source says beside the facts, and what an import lost of it."""
+"""What an imported source records beside the facts, and what its import lost."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -56,17 +56,13 @@ class _SourceRow(msgspec.Struct):
 
 
 def decided(what: str) -> bool:
-    """Whether the source's own harness decided something there, or its model was shown what cannot be shown
-    here.
-    """
+    """Return whether the source's harness decided something, or its model saw something not recorded here."""
     kind, _, word = what.partition(":")
     return kind in _DECIDED or (word == "unequal" and kind not in _NAMED)
 
 
 def source_remark(event: ev.SourceRecorded) -> str:
-    """What the source decided there, in a few words; of what somebody typed that the model may not know,
-    these too.
-    """
+    """Summarize a decision of the source, including user text that the model may not have seen."""
     if (sentence := _TYPED.get(event.what)) is not None:
         return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
     mode = stated(event).get("permission_mode") if event.what in _MODES else None
@@ -76,19 +72,19 @@ def source_remark(event: ev.SourceRecorded) -> str:
 
 
 def context_remark(event: ev.ContextObserved) -> str:
-    """How the source's harness changed what its model is shown."""
+    """Summarize how the source's harness changed the prompt."""
     return f"context: {figures.counted(len(event.messages), 'message')} ({event.why or 'asked again'})"
 
 
 def context_words(event: ev.ContextObserved) -> str:
-    """The words that joined, if a person's are among them."""
+    """Return the texts that joined the prompt, if a user's text is among them."""
     if "user" not in event.why.split() or event.content is None:
         return ""
     return ", ".join(quoted(message.text) for message in event.content.messages[:_MESSAGES])
 
 
 def quoted(said: str) -> str:
-    """The beginning of somebody's words, in quotation marks."""
+    """Return the start of a user's text in quotation marks."""
     return f'"{said[:_QUOTED]}{"…" if len(said) > _QUOTED else ""}"'
 
 
@@ -100,12 +96,12 @@ def _content(row: str) -> str:
 
 
 def cuts(what: str) -> bool:
-    """Whether it is about what the next request shows."""
+    """Return whether the event concerns the next prompt."""
     return what in _CUTS
 
 
 class SourceTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source counted itself, of a whole run; None where it does not say. `cost` is in US dollars."""
+    """Totals counted by the source for a whole run; None if missing. `cost` is in US dollars."""
 
     input: int | None = msgspec.field(default=None, name="tokens_sent")
     output: int | None = msgspec.field(default=None, name="tokens_received")
@@ -118,9 +114,7 @@ class _SourceInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_totals(event: ev.Event, before: SourceTotals | None = None) -> SourceTotals | None:
-    """The source's own totals, once `event` is known too: SWE-agent and mini-swe-agent write them beside the
-    end.
-    """
+    """Return the source's own totals after `event`: SWE-agent and mini-swe-agent write them at the end."""
     match event:
         case ev.SourceRecorded(what=what, content=ev.Remark(text=text)) if what.startswith(END):
             return next(filter(None, map(_totals, text.split("\n"))), before)
@@ -129,7 +123,7 @@ def source_totals(event: ev.Event, before: SourceTotals | None = None) -> Source
 
 
 def _totals(line: str) -> SourceTotals | None:
-    """The totals in a line that an import kept, which may be JSON of anything. 0 is no count."""
+    """Parse totals from an imported line of arbitrary JSON. 0 means not counted."""
     try:
         stats = msgspec.json.decode(line, type=_SourceInfo).model_stats
     except (msgspec.MsgspecError, RecursionError):
@@ -139,11 +133,10 @@ def _totals(line: str) -> SourceTotals | None:
 
 
 class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How its source ended an imported run. `end` is `finished`, `limit:steps`, …, `goes_on`; "" while
-    nothing said so.
+    """How the source ended an imported run.
 
-    `said` is where the source says so, in its own words; None: erased. Of one that `goes_on`: up to event
-    `after` it is in the run `run` too, which has the rest.
+    `end` is `finished`, `limit:steps`, …, `goes_on`; "" if unknown. `said` is the source's own text, None if
+    erased. For `goes_on`, events up to `after` are shared with the run `run`, which continues it.
     """
 
     end: str = ""
@@ -152,13 +145,13 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
     after: int = 0
 
     def brief(self, unanswered: int) -> str:
-        """The end in a few words, for a column: `open, 2 calls unanswered`."""
+        """Return the end in a few words, for a column: `open, 2 calls unanswered`."""
         words = f"goes on in {self.run}" if self.run else self.end.replace(":", ": ", 1)
         words = "end unknown" if words == "unknown" else words
         return f"{words}, {figures.counted(unanswered, 'call')} unanswered" if words and unanswered else words
 
     def sentence(self, unanswered: tuple[str, ...]) -> str:
-        """The end as a person says it; `unanswered` are the names of the calls that have no result."""
+        """Return the end as a sentence; `unanswered` are the names of calls without a result."""
         if not self.end:
             return ""
         kind, _, which = self.end.partition(":")
@@ -188,21 +181,19 @@ _MOST_NAMED = 5
 
 
 def unanswered(state: RunState) -> tuple[str, ...]:
-    """The names of the calls that have no result, in their order."""
+    """Return the names of calls without a result, in order."""
     return tuple(call.name for call in (state.batch.calls if state.batch else ()) if call.result is None)
 
 
 def told_of(state: RunState, end: SourceEnd) -> dict[str, Any]:
-    """The end of a run's source as what is told of the run has it: in words, as a sentence, and what it left
-    open.
-    """
+    """Return the summary fields about the source's end: code, sentence, and what was left open."""
     calls = unanswered(state)
     says = {"source_end": end.end, "source_says": end.sentence(calls), "goes_on_in": end.run}
     return {**says, "unanswered": calls}
 
 
 def exported(state: RunState, end: SourceEnd) -> dict[str, str]:
-    """Of that what is a text, for what is written of a run; nothing of one that no source ended."""
+    """Return the text fields of these for an export; empty if no source ended the run."""
     return {name: said for name, said in told_of(state, end).items() if name != "unanswered" and said}
 
 
@@ -212,9 +203,9 @@ def _named(calls: tuple[str, ...]) -> str:
 
 
 def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
-    """How its source ended the run, once `event` is known too: the last that says so counts.
+    """Return how the source ended the run after `event`; the last statement counts.
 
-    What goes on from there in a fork is another run's, and no source ended it.
+    A fork's continuation is a new run, so the source did not end it.
     """
     match event:
         case ev.SourceRecorded(what=what) if what.startswith(END):
@@ -273,7 +264,7 @@ LOST: Mapping[str, str] = MappingProxyType(
         "no_trace": _NO_RUN,
     }
 )
-"""By the code of the diagnosis, what it says of the source."""
+"""Description of each diagnosis code that reports lost data."""
 
 
 SAID_ALL_THE_SAME = frozenset(
@@ -289,17 +280,15 @@ SAID_ALL_THE_SAME = frozenset(
         "result_repeated",
     }
 )
-"""Diagnoses after which all that the source says is in a fact all the same."""
+"""Diagnosis codes after which no data is missing from the facts."""
 
 
 def is_lost(event: ev.Event) -> bool:
-    """Whether an import says by it that something of its source may be in no fact."""
+    """Return whether the event reports that data of the source may be missing from the facts."""
     return isinstance(event, ev.Diagnosed) and event.code not in SAID_ALL_THE_SAME
 
 
 def lost(code: str) -> str:
-    """That something of a source may be in no fact, and why, with the code behind it; of a code that is not
-    known only that.
-    """
+    """Describe what may be missing, with the code; a generic text for an unknown code."""
     said = LOST.get(code, "it was not wholly read")
     return f"something of the source may be in no fact: {said} ({code})"

@@ -1,6 +1,4 @@
-"""How a run stands, without its turns: what was asked, what it used, how it ended and how its source says
-so.
-"""
+"""Summary of a run without its turns: task, usage, outcome, and how its source ended."""
 
 from typing import Any
 
@@ -23,23 +21,22 @@ from refold.store.protocol import Store
 _LAST = 100
 _TELL_OF_A_SOURCE = frozenset({ev.kind_of(ev.RunForked), ev.kind_of(ev.SourceRecorded)})
 EXCERPT = 400
-"""Characters of a text that is kept of it: it is for skimming, and a run may be long."""
+"""Maximum number of characters of a text in a summary."""
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A run without its turns: what was asked, and how it stands.
+    """A run without its turns: its task, usage and outcome.
 
-    `agent` is whose run it is, "" where nobody named it. `code` and `reason` are None while the run goes on;
-    `provider_error` is what the provider said of the request that ended it; `limit` is set if one ended it.
-    `task` is the first characters of the last message the run began with, None where it was erased, "" where
-    there is none. `started` and `at` are nanoseconds since the epoch, 0 where a transcript told none.
-    `cost_nanousd` is None where nothing of it is known, the least that it was where `unpriced` answers had no
-    known price; of `uncounted` answers not all tokens are known; of `unmarked` results nobody knows whether
-    their calls failed; `lost` places of its source may be in no fact. `source_end` is how its source ended an
-    imported run, `source_says` that as a sentence, `goes_on_in` the run that has the rest; `unanswered` names
-    the calls without a result; `source_totals` is what the source counted itself; `environment` is who and
-    when. A fork goes on from event `forked_at` of `forked_from`. `damaged` says where the log could not be
-    read any further.
+    `agent` is the agent's name, "" if it has none. `code` and `reason` are None while the run is active;
+    `provider_error` is the provider's message for the request that ended it; `limit` is the limit that ended
+    it. `task` is the start of the last message in the opening, None if it was erased, "" if there is none.
+    `started` and `at` are nanoseconds since the epoch, 0 if a transcript has no time. `cost_nanousd` is None
+    if the cost is unknown, a lower bound if `unpriced` responses have no known price. `uncounted` responses
+    lack token counts; `unmarked` results have no recorded status; `lost` records of the source may be missing
+    from the log. `source_end` is how the source ended an imported run, `source_says` the same as a sentence,
+    `goes_on_in` the run that continues it. `unanswered` lists the calls without a result, `source_totals` the
+    source's own counts, and `environment` who ran it and when. A fork continues from event `forked_at` of
+    `forked_from`. `damaged` is the error at which reading the log stopped.
     """
 
     run: str
@@ -81,9 +78,10 @@ async def summary(
     registry: Registry = BUILTIN,
     *others: Follower[Any],
 ) -> tuple[RunSummary, RunState]:
-    """What a run is up to event `upto`, and the state there. A damaged log is told as far as it can be read.
+    """Summarize a run up to event `upto`, and return the state there.
 
-    `others` are shown what is told of. Raises `UnknownRun` and `NewerLog`.
+    A damaged log is summarized up to the damage. `others` take each step as well. Raises `UnknownRun` and
+    `NewerLog`.
     """
     summing = Summing(run, *others)
     await follow(stored_events(store, run, upto), summing, registry=registry)
@@ -93,9 +91,9 @@ async def summary(
 
 
 class Summing(Follower[RunSummary]):
-    """Sums up what can be folded, and shows that to others.
+    """Follower that summarizes a run and passes each step to other followers.
 
-    Of the task so many characters are kept, None: all.
+    `excerpt` is the maximum number of characters of the task; None keeps all of it.
     """
 
     folds = True
@@ -139,9 +137,7 @@ class Summing(Follower[RunSummary]):
             other.take(step)
 
     def result(self) -> RunSummary:
-        """How the run stands after the last event that was taken; `damaged` where it is not the last of the
-        log.
-        """
+        """Return the summary after the last event taken; `damaged` is set if reading stopped early."""
         state = self.state
         spent, outcome = state.spent, state.outcome
         return RunSummary(

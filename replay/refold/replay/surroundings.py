@@ -1,8 +1,8 @@
-"""What an event belongs to: who asked for it, what it says of which calls, and what followed from it.
+"""Events related to an event: its cause, its calls and its results.
 
-All of it is in the log. A decision follows from the fact before it; an answer names its request; what
-happened to a call names the call; a note names the event that it is about. Nothing is derived again:
-`refold.replay.why` does that.
+Everything is read from the log. A decision follows from the preceding fact; a response names its request; a
+call's event names the call; a note names its event. `refold.replay.why` derives decisions again; this module
+does not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,12 +37,12 @@ How = Literal["request", "answer", "fact", "decided", "call", "note", "about"]
 
 
 class Related(msgspec.Struct, frozen=True, kw_only=True):
-    """Another event, and how it belongs to one.
+    """An event related to another one, and how.
 
-    `request`: what it is the answer to, or what the answer with its call is the answer to; `answer`: what
-    came of it; `fact`: what it was decided on; `decided`: what was decided on it; `call`: what else happened
-    to its calls; `note`: what was noted about it; `about`: what it is a note about. `says` is that event in a
-    line.
+    `request`: the request of a response, or of the response that made the call; `answer`: the response to a
+    request; `fact`: the fact a decision follows; `decided`: a decision on a fact; `call`: another event of
+    the same calls; `note`: a note about the event; `about`: the event a note is about. `says` is a one-line
+    summary.
     """
 
     how: How
@@ -52,10 +52,10 @@ class Related(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that an event is about: the answer at event `asked` wants it, with these `arguments`, the text
-    that the model wrote.
+    """A call that an event concerns, requested by the response at event `asked`.
 
-    None: they were erased. `ran` is what it ran with where a person edited that, None where nobody did.
+    `arguments` is the text the model wrote, None if erased. `ran` holds the arguments edited by an approver,
+    None if they were not edited.
     """
 
     id: str
@@ -66,8 +66,10 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an event belongs to. `turn` is the last request up to it, 0 before the first; `since` nanoseconds
-    since the run began, None where no time was taken; `related` are in order.
+    """Position and related events of an event.
+
+    `turn` is the last request up to it, 0 before the first. `since` is nanoseconds since the run began, None
+    if times are unknown. `related` is in event order.
     """
 
     turn: int
@@ -79,7 +81,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surrounded(msgspec.Struct, frozen=True):
-    """An event as it stands in the log, and what it belongs to."""
+    """An event as recorded, with its surroundings."""
 
     stored: Stored
     event: ev.Event
@@ -89,10 +91,9 @@ class Surrounded(msgspec.Struct, frozen=True):
 async def surrounded(
     store: Store, run: str, first: int, last: int
 ) -> tuple[Sequence[Surrounded], Problem | None]:
-    """The events `first` to `last` as they stand, each with what it belongs to; and what is wrong with the
-    log as far as it was read for that.
+    """Return events `first` to `last` with their surroundings, and the first problem found in the log.
 
-    Raises `UnknownRun`, `DamagedLog` and `NewerLog` of one of these events.
+    Raises `UnknownRun`, and `DamagedLog` or `NewerLog` for a requested event.
     """
     stored = {each.seq: each for each in await store.read_some(run, range(first, last + 1), checked=False)}
     if missing := [seq for seq in range(first, last + 1) if seq not in stored]:
@@ -113,10 +114,9 @@ async def surrounded(
 async def _linked(
     store: Store, run: str, about: Mapping[int, ev.Event], *, whole: bool = False
 ) -> tuple["Links", Problem | None]:
-    """What the events belong to, and what is wrong with the log as far as it was read for that: to its end if
-    `whole`.
+    """Return the related events and the first problem found; read to the end of the log if `whole`.
 
-    Raises what is wrong with what came late.
+    Raises problems found in late events.
     """
     links, recorded = Links(about), AsRecorded()
     with Pass([links, recorded]) as going:
@@ -130,10 +130,9 @@ async def _linked(
 
 
 class Links(Follower["Links"]):
-    """Which other events the events `about` belong to, by their numbers. No words are read for it.
+    """Finds the events related to the events `about`, without reading payloads.
 
-    They are `settled` where nothing more can belong to them but what may be said of anything at any time:
-    `_LATE`.
+    They are `settled` once only the kinds in `_LATE`, which may occur at any time, can still relate to them.
     """
 
     def __init__(self, about: Mapping[int, ev.Event]) -> None:
@@ -169,7 +168,7 @@ class Links(Follower["Links"]):
         self._belongs(seq, event)
 
     def take_late(self, step: Step) -> None:
-        """Take an event of the kinds `_LATE`, from wherever in the log, if it was not taken yet."""
+        """Take an event of the kinds `_LATE` from any position, unless it was taken before."""
         if step.stored.seq > self._reached:
             self._belongs(step.stored.seq, step.bare)
 
@@ -201,15 +200,15 @@ class Links(Follower["Links"]):
                     self._requests[seq] = event.request
 
     def result(self) -> "Links":
-        """What was found is kept here."""
+        """Do nothing: the results stay in this object."""
         return self
 
     def wanted(self) -> set[int]:
-        """The events that the others belong to."""
+        """Return the numbers of the related events."""
         return {other for seq in self.about for other in self._of(seq)} - {0}
 
     def of(self, stored: Stored, others: Mapping[int, ev.Event]) -> Surroundings:
-        """What one of the events belongs to; `others` are those wanted, as far as they are there."""
+        """Return the surroundings of an event; `others` holds the wanted events that could be read."""
         seq, event = stored.seq, self.about[stored.seq]
         return Surroundings(
             turn=self._turns.get(seq, 0),
@@ -265,7 +264,7 @@ class Links(Follower["Links"]):
 
 
 def _edited(call: str, told: Sequence[ev.Event]) -> str | None:
-    """The arguments with which a person let a call run, the last ones; None: as it was asked for."""
+    """Return the last edited arguments of a call, None if an approver did not edit them."""
     for event in reversed(told):
         if isinstance(event, ev.ApprovalAnswered) and event.content and call in event.content.arguments:
             return event.content.arguments[call]
@@ -273,7 +272,7 @@ def _edited(call: str, told: Sequence[ev.Event]) -> str | None:
 
 
 def _legible(stored: Stored) -> ev.Event:
-    """An event that was read before without its words; where they cannot be read, without them again."""
+    """Return the event with its payload, or without it if the payload cannot be read."""
     try:
         return event_of(stored)
     except DamagedLog:

@@ -1,4 +1,4 @@
-"""A run as a person reads it: a row a turn, or in one line."""
+"""Timeline of a run: one row per turn, or one line in all."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _BESIDE = 20  # remarks of one turn about the source that it was imported from
 
 
 WAITING = "waiting"
-"""How a call stands that waits for a person's approval."""
+"""Standing of a call that waits for approval."""
 _NEVER_RAN = frozenset({known.REFUSED, WAITING, str(ToolError.BAD_ARGUMENTS), str(ToolError.UNKNOWN_TOOL)})
 _PERHAPS_RAN = frozenset(
     {"open", "doubted", "unknown", known.NOT_RECORDED, str(ToolError.CANCELLED), str(ToolError.IN_DOUBT)}
@@ -60,7 +60,7 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ran(self) -> bool:
-        """Whether it may have run: it was not refused, and its tool was there and took the arguments."""
+        """Whether it may have run: it was not refused, the tool exists and accepted the arguments."""
         return self.result not in _NEVER_RAN
 
     @property
@@ -98,7 +98,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(RunSummary, frozen=True, kw_only=True):
-    """A run with all its turns. Of a long run that is much: `turns` tells them one after the other."""
+    """A run with all its turns in memory. `turns` yields them one at a time instead."""
 
     turns: tuple[TurnRow, ...]
 
@@ -106,7 +106,7 @@ class Timeline(RunSummary, frozen=True, kw_only=True):
 async def timeline(
     store: Store, run: str, upto: int | None = None, registry: Registry = BUILTIN
 ) -> tuple[Timeline, RunState]:
-    """`summary`, and every turn. Raises as `summary`."""
+    """Return the summary and every turn. Raises as `summary`."""
     rows: list[TurnRow] = []
     teller = Teller(rows.append)
     told, state = await summary(store, run, upto, registry, teller)
@@ -114,7 +114,7 @@ async def timeline(
 
 
 async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
-    """The turns of a run up to event `upto`, in order; 0: none. Raises `Damaged` and `NewerLog`."""
+    """Yield the turns of a run up to event `upto`; 0: none. Raises `Damaged` and `NewerLog`."""
     ended: list[TurnRow] = []
     teller = Teller(ended.append)
     if upto:
@@ -127,7 +127,7 @@ async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
 
 
 class Teller(Follower[Sequence[TurnRow]]):
-    """Tells turns, each once it is over. It holds the one that goes on, and no other."""
+    """Builds turns and returns each when it is complete. Holds only the current one."""
 
     def __init__(self, tell: Callable[[TurnRow], None]) -> None:
         self._tell = tell
@@ -185,7 +185,7 @@ class Teller(Follower[Sequence[TurnRow]]):
             self._call(seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted"))
 
     def result(self) -> Sequence[TurnRow]:
-        """The turn that goes on still, with what happened since; none before the first."""
+        """Return the current turn so far; None before the first."""
         return [replace(turn, marks=(*turn.marks, *self._pending)) for turn in (self._turn,) if turn]
 
     def _request(self, seq: int, at: int, event: ev.ModelRequested) -> None:
@@ -202,7 +202,7 @@ class Teller(Follower[Sequence[TurnRow]]):
         self._pending.clear()
 
     def _change(self, seq: int, at: int | None, **fields: object) -> None:
-        """Change the turn by an event of this time; None for an event that takes none of the turn's time."""
+        """Apply an event that takes part of the turn's time; return None for other events."""
         if self._turn is not None:
             took = self._turn.duration if at is None else known.took(at - self._turn.at)
             self._turn = replace(self._turn, last=seq, duration=took, **fields)
@@ -284,7 +284,7 @@ _ENDS = ("failed", "refused", "waiting for approval", "without a result", "in do
 
 
 def _end(call: CallRow) -> str:
-    """How a call ended that is not known to have gone well."""
+    """Return how a call ended that is not known to be successful."""
     if call.failed is not None:
         return "failed" if call.failed else ""
     by_result = {

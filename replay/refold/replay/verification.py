@@ -1,4 +1,4 @@
-"""`verify`: is the log whole and unedited? Chain, order, schema, legal moves, state digests."""
+"""`verify`: check that a log is intact and unedited: chain, order, schema, valid transitions, digests."""
 
 import json
 
@@ -29,7 +29,7 @@ _SIZED = frozenset(ev.kind_of(each) for each in SIZED)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The first event at which a log stops being what was written, and why, in one sentence."""
+    """The first invalid event of a log, and why, in one sentence."""
 
     seq: int
     kind: str
@@ -37,22 +37,22 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
-    """A run behind a fork: its events up to `seq` are the fork's too."""
+    """A run that a fork continues: its events up to `seq` are shared with the fork."""
 
     run: str
     seq: int
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What was checked, what was found, and what checking cannot prove.
+    """Result of checking a log, and what remains not proven.
 
-    `events` were checked, of which `contents` have content and `erased` had; `digests` are the state digests
-    that were derived again. `hash` is the head's, hex. `unjudged`: the log cannot be judged from
-    `problem.seq` on: a newer refold wrote it. `unweighed` facts have sizes that nobody here can measure, for
-    `unweighable` says why: they are believed, and the rest is checked. `sealed` is the last event under a
-    seal (0: none is), by so many `heads`; None where no seal was asked for. Of the `erased`, `loose` have
-    their notice after it. `prefixes` are the runs that a fork goes on from, the oldest first: their events
-    were checked with it.
+    `events` were checked, of which `contents` have a payload and `erased` had one; `digests` counts state
+    digests derived again. `hash` is the log head's, hex. `unjudged`: a newer refold wrote the log from
+    `problem.seq` on. `unweighed` facts have sizes that cannot be measured here, because of `unweighable`;
+    their sizes are taken as recorded. `sealed` is the last event covered by a signed checkpoint (0: none),
+    through `heads` entries; None if checkpoints were not checked. `loose` of the `erased` have their erasure
+    record later in the log. `prefixes` are the runs that a fork continues, oldest first; their events were
+    checked with it.
     """
 
     run: str
@@ -76,19 +76,19 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> bool:
-        """Whether every event that is there is what was written."""
+        """Whether the log is intact: every present event is as written."""
         return self.problem is None and not self.unweighed
 
     @property
     def damaged(self) -> bool:
-        """Whether some event is not what was written. Neither this nor `whole`: that cannot be judged."""
+        """Whether an event is not as written. If neither this nor `whole`, it is inconclusive."""
         return self.problem is not None and not self.unjudged
 
 
 async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed: int = 0) -> Verification:
-    """Check a run from its first event to its last, or to the first that is wrong. Raises `UnknownRun`.
+    """Check a run up to its last event or the first invalid one. Raises `UnknownRun`.
 
-    `sealed` is its last event under a seal.
+    `sealed` is the run's last event covered by a signed checkpoint.
     """
     verifier = Verifier(run, sealed=sealed)
     await follow(Records(store, run, checked=False), verifier, registry=registry)
@@ -105,7 +105,7 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed
 
 
 async def _hold_prefixes(store: Store, verifier: "Verifier") -> None:
-    """What is erased in a parent is erased in its forks, and the notice may come after the cut."""
+    """Collect erasure records of a fork's parents; they may come after the fork point."""
     for prefix in () if verifier.over else verifier.prefixes:
         async for chunk in store.read(prefix.run, prefix.seq, checked=False):
             for stored in chunk:
@@ -113,7 +113,7 @@ async def _hold_prefixes(store: Store, verifier: "Verifier") -> None:
 
 
 async def _hold_children(store: Store, verifier: "Verifier") -> None:
-    """Each child of the run that is in the store has the event with which it ended, it says."""
+    """Check that each stored child run has the final event that this run recorded for it."""
     for stored in verifier.ended:
         child, seq, hashed = ended_child(stored.body)
         if can_name(child) and (await store.head(child)).seq:
@@ -124,9 +124,9 @@ async def _hold_children(store: Store, verifier: "Verifier") -> None:
 
 
 class Verifier(Follower[Verification]):
-    """Checks each event against the ones before it; the first that is wrong is the last that it looks at.
+    """Checks each event against the earlier ones and stops at the first invalid one.
 
-    It judges the chain itself: what shows it a log leaves that to it.
+    It checks the hash chain itself, so the reader does not need to.
     """
 
     folds = True
@@ -136,7 +136,7 @@ class Verifier(Follower[Verification]):
         self._owner = ""  # of the event before: of a fork's prefix another run
         self._prefixes: list[Prefix] = []
         self.ended: list[Stored] = []
-        """What it says of how its children ended, to be held against their logs."""
+        """Recorded ends of child runs, to be compared with their logs."""
         self._state: RunState = NEW
         self._head = START
         self._at = 0
@@ -147,7 +147,7 @@ class Verifier(Follower[Verification]):
         self._unjudged = False
 
     def take(self, step: Step) -> None:
-        """Check one event. Where it is wrong, nothing after it can be believed."""
+        """Check one event. After an invalid event, nothing can be verified."""
         stored, problem = step.stored, self._wrong(step)
         if problem is not None:
             self._wrongs = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
@@ -166,22 +166,20 @@ class Verifier(Follower[Verification]):
         self._unmeasured += erased and stored.kind in _SIZED
 
     def differ(self, stored: Stored, problem: str) -> None:
-        """This record says something that stands otherwise elsewhere."""
+        """Record a contradiction between this record and another log."""
         self._wrongs = self._wrongs or Problem(seq=stored.seq, kind=stored.kind, problem=problem)
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
-        """The runs behind a fork, as far as it was taken."""
+        """Return the runs that a fork continues, as far as it was read."""
         return tuple(self._prefixes)
 
     def notice(self, stored: Stored, upto: int) -> None:
-        """Take one more event of a run behind the fork, of which it has those up to `upto`: it may name what
-        was erased.
-        """
+        """Take an event of a parent run, shared up to `upto`, which may record an erasure."""
         self._bare.notice(stored.kind, stored.body, upto)
 
     def result(self) -> Verification:
-        """What was found so far."""
+        """Return the result so far."""
         return Verification(
             run=self._run,
             events=self._head.seq,
@@ -254,7 +252,7 @@ class Verifier(Follower[Verification]):
         return None
 
     def _contradicted(self, step: Step) -> str | None:
-        """What of it is another by the state that it stands behind."""
+        """Return what contradicts the preceding state."""
         event, fact = step.event, _fact_of(step.event)
         if fact is not None and (unlike := self._misfit(step.before, fact)):
             return unlike
@@ -290,7 +288,7 @@ def _miswritten(stored: Stored, event: ev.Event) -> str | None:
 
 
 def _are_digested(stored: Stored, event: ev.Event) -> bool:
-    """Whether the digests in the body are those of what was said: of each message, where several were."""
+    """Return whether the body's digests match the payload, for each message if there are several."""
     if isinstance(event, ev.LateResult):
         return _are_digested(stored, event.fact)
     words = (stored.content_digest or b"").hex()
@@ -308,15 +306,13 @@ def _are_digested(stored: Stored, event: ev.Event) -> bool:
 
 
 def _frames_words(event: ev.Event) -> bool:
-    """Whether its digest is of the words in a frame, too, which stand elsewhere."""
+    """Return whether the digest also covers a frame text that is stored elsewhere."""
     gap = event.gap if isinstance(event, ev.MessageInjected) else None
     return gap is not None and bool(gap.source or gap.sources)
 
 
 def _read_otherwise(stored: Stored, event: ev.Event) -> bool:
-    """Whether another reader of JSON could read something else: SQLite goes by the first of two fields of one
-    name.
-    """
+    """Return whether JSON readers could differ: SQLite uses the first of duplicate fields."""
     parts = [stored.body, stored.content or b"null"]
     if not isinstance(event, ev.UnknownAnnotation):
         written = codec.encode(
@@ -341,7 +337,7 @@ def _once(pairs: list[tuple[str, object]]) -> None:
 
 
 def _says_something(event: ev.Event) -> bool:
-    """Whether there were words of it, so that there is a digest of them at least."""
+    """Return whether the event had text, so that it must have a digest."""
     match event:
         case ev.RunForked(size=size):
             return size is not None
@@ -356,7 +352,7 @@ def _says_something(event: ev.Event) -> bool:
 
 
 def _fact_of(event: ev.Event) -> ev.Fact | None:
-    """The fact that is to be measured: of a late result the one that it would have been."""
+    """Return the fact to measure; for a late result, the result it would have been."""
     if isinstance(event, ev.LateResult):
         return replace(event.fact, content=event.content)
     return event if isinstance(event, ev.Fact) else None

@@ -1,10 +1,8 @@
-"""Why a run went on as it did at an event, and what that changed of its state.
+"""Why a run took a decision at an event, and how that event changed its state.
 
-Nothing of this stands in a log but what did not simply allow. It is derived again, by the rules that decided
-then: each check is asked in its order, of the state that it was asked of.
-
-A state is immutable, and whatever did not change in it is the same object after as before. So two states are
-compared without looking at what they share, and the changes of a whole run cost about what folding it does.
+A log records only checks that intervened. The checks are run again in order, by the rules of that time and on
+the state they applied to. States are immutable and share unchanged objects, so comparing two states skips
+shared parts, and the changes of a whole run cost about as much as folding it.
 """
 
 import re
@@ -33,17 +31,16 @@ from refold.store.protocol import Store
 
 ALLOWED = "allowed"
 UNKNOWN = "cannot know"
-"""What a limit says where of some answers nobody knows what it counts; IGNORED: its policy lets that pass."""
+"""Verdict of a limit if some responses lack the counts; IGNORED: its policy ignores them."""
 IGNORED = "cannot know, ignored"
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What one limit or guard said when it was asked, before decision number `before` (0: the first) was
-    made.
+    """Verdict of one limit or guard, taken before decision number `before` (0: the first).
 
-    `said` are codes, `allowed` if it had nothing to say, or why it could say nothing. `saw` are the numbers
-    and names that it judged by, a limit's in its unit (`unknown`: of how many answers nobody knows them);
-    `own` is a guard's memory, with digests for what was said.
+    `said` holds codes: `allowed`, or why there was no verdict. `saw` holds the numbers and names it judged
+    by, a limit's in its unit (`unknown`: the number of responses without counts). `own` is a guard's memory,
+    with digests instead of texts.
     """
 
     who: str
@@ -56,10 +53,9 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked between the fact at event `fact` and event `seq`, in order, and what was decided
-    then.
+    """The verdicts between the fact at event `fact` and event `seq`, in order, with the decisions.
 
-    `says` is the event in a line, `told` each decision.
+    `says` is a one-line summary of the event, `told` of each decision.
     """
 
     run: str
@@ -74,10 +70,10 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def why(store: Store, run: str, seq: int | None = None, registry: Registry = BUILTIN) -> Reasons:
-    """What was seen and said at event `seq`, by default at the last fact or decision.
+    """Return the verdicts that led to event `seq`, by default the last fact or decision.
 
-    Of a fact: all that followed from it; of a decision: what was asked before it was made. Raises
-    `UnknownRun`, `DamagedLog`, and `WrongUse` for an annotation, from which nothing follows.
+    For a fact: everything that followed from it. For a decision: the checks made before it. Raises
+    `UnknownRun`, `DamagedLog`, and `WrongUse` for an annotation, which causes nothing.
     """
     state, before, fact, at = NEW, NEW, None, 0
     last, reached = 0, None
@@ -107,9 +103,7 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
 def asked(
     before: RunState, fact: Fact, registry: Registry, number: int | None
 ) -> tuple[list[Opinion], list[Decision]]:
-    """The opinions asked for before decision `number` (from 1) was made, None: before the last; and all
-    decisions.
-    """
+    """Return the verdicts before decision `number` (from 1; None: all), and all decisions."""
     found: list[Opinion] = []
 
     def look(entry: Entry, flow: Flow) -> None:
@@ -175,11 +169,9 @@ def _of_guard(watch: Watch, state: RunState, place: Place, before: int) -> Opini
 
 
 Changes = Mapping[str, str | None]
-"""The changed fields by their paths (`spent.usage.input`), as JSON text; None: it is gone, and all that was
-below it.
+"""Changed fields by path (`spent.usage.input`), as JSON text; None if the path was removed.
 
-They hold in their order. A field with its default is not there, as in the JSON of a state; but the agent's
-state always is.
+They apply in order. Fields with default values are absent, as in the JSON of a state, except the agent state.
 """
 
 # What the row of an event tells already, and what is as long as the run.
@@ -196,11 +188,11 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def state_changes(before: RunState | None, after: RunState) -> Changes:
-    """What is another way after than before; all that it is, where nothing was before.
+    """Return the fields that differ after an event; all fields if there was no state before.
 
-    Not told: `seq` and `at`; the references of the window, of which counts, totals and ranges are told. Of
-    the policy and the tools it is told which event brought them; of lists and maps with more than a dozen
-    entries, how many there are. In a path, a dot within a key is written `\\.`.
+    `seq`, `at` and the window's references are left out; the window's counts, totals and ranges are included.
+    Policy and tools are given as the event that set them, and collections of more than a dozen entries as
+    their length. A dot within a key is written `\\.`.
     """
     return _told(_changed("", before, after), after)
 
@@ -231,7 +223,7 @@ def _changed(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | No
 
 
 def _replaced(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
-    """A value that is composed in another way than before, or not at all."""
+    """Return the changes of a value whose structure changed or that was removed."""
     old, new = _parts(before), _parts(after)
     if old is not None and new is not None:
         for key in (*(key for key in old if key not in new), *new):
@@ -254,9 +246,7 @@ def _below(path: str, key: str) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value that is told as a whole, as JSON text; a list too long to be told event by event by its
-    length.
-    """
+    """Return a value as JSON text; a long list as its length."""
     if isinstance(value, tuple | dict):
         count = len(cast("dict[str, Any]", value))
         if count > _MOST:
@@ -271,7 +261,7 @@ def _parts_of(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def _parts(value: Any) -> dict[str, Any] | None:
-    """The parts of a composed value by their names; None for one that is told as a whole."""
+    """Return the parts of a composed value by name; None for a value reported as one."""
     if isinstance(value, msgspec.Struct):
         return _parts_of(value)
     if isinstance(value, tuple | dict) and len(cast("dict[str, Any]", value)) > _MOST:
@@ -286,7 +276,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
 
 
 def _present(name: str, default: Any, value: Any) -> Any:
-    """The value of a field, None for its default: as the JSON of a state leaves it out."""
+    """Return the value of a field, None for its default, which the JSON of a state omits."""
     if name == _ALWAYS or value is None:
         return value
     return None if value is default or value == default else value
@@ -296,7 +286,7 @@ _SHAPES: dict[type, tuple[tuple[str, Any], ...]] = {}
 
 
 def _shape(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a Struct that are told, with their defaults."""
+    """Return the reported fields of a Struct, with their defaults."""
     found = _SHAPES.get(kind)
     if found is None:
         left_out = _LEFT_OUT.get(kind, frozenset())
@@ -313,9 +303,7 @@ def _shape(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 
 def members(listed: tuple[object, ...]) -> dict[str, Any]:
-    """The members of a list by their own names or ids where they differ by them, else by their places from
-    0.
-    """
+    """Return the members of a list by name or id if these are unique, else by index from 0."""
     names = [_name(each) for each in listed]
     distinct = all(names) and len(set(names)) == len(names)
     return {
@@ -333,10 +321,10 @@ def _escaped(key: str) -> str:
 
 
 def steps(path: str) -> list[str]:
-    """The keys of a path, each as it is written there: what leads from a state to a value."""
+    """Split a path into its keys, still escaped."""
     return _DOT.split(path)
 
 
 def key_of(step: str) -> str:
-    """The key that a step of a path means."""
+    """Unescape one key of a path."""
     return step.replace("\\.", ".")

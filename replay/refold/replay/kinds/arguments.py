@@ -1,13 +1,12 @@
-"""What a person reads of a call, and what the call asks to change.
+"""Main argument of a call, and what the call would change.
 
-Tools name their arguments alike, whoever made them: what is run, looked for, fetched or opened goes by one of
-a few dozen names. So the main argument is the first of these names that the arguments have; without one, the
-first text among them; without a text, what the first thing in a list of things says, and how many more there
-are; else all of them, as they were written. What is no JSON object is its own main argument. Nothing here is
-made harmless: whoever shows it does that.
+Tools use similar argument names, so the main argument is the first of a few dozen known names that the
+arguments contain. Otherwise it is the first text; without a text, the first entry of a list and the number of
+others; else all arguments as written. Arguments that are not a JSON object are returned unchanged. Results
+are not sanitized: the caller must do that.
 
-Known are tools of common agents by their names, shells by the commands that they are given, and tools that
-were declared read-only. Of any other tool it is unknown: its name proves nothing.
+Effects are known for tools of common agents (by name), shells (by their commands), and tools declared
+read-only. For other tools the effect is unknown.
 """
 
 import re
@@ -38,7 +37,7 @@ _WORDS = (
 )
 _NAMES = (*_RUN, *_SOUGHT, *_PATHS, *_WORDS)
 _OF_A_THING = ("content", "step", "text", "label")
-"""What a thing to do, to choose or to ask is called by, where it has none of these names."""
+"""Names of the main field of a list entry, such as a task, choice or question."""
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "powershell", "pwsh", "cmd"})
 _BEGUN = (
     4000  # characters of arguments that are still written are looked at: again and again, while they grow
@@ -48,29 +47,25 @@ _LOOKED_AT = 20_000  # characters of a text that are looked at whole
 _LONG = 4  # times as much as is shown is looked at on either side: white space is made single
 
 ERASED = "(erased)"
-"""What stands where words were erased."""
+"""Placeholder for erased text."""
 
 
 def main_argument(arguments: str) -> str:
-    """The main argument of a call, whole; `arguments` is the JSON text that the model wrote.
+    """Return the main argument of a call, unshortened. Pure; never raises.
 
-    Pure; never raises.
+    `arguments` is the JSON text that the model wrote.
     """
     return _main(arguments, nested=True)[0]
 
 
 def command_argument(arguments: str) -> str | None:
-    """The command that a call runs, whole; None where none of its arguments is called so. Pure; never
-    raises.
-    """
+    """Return the command that a call runs, unshortened; None if there is none. Pure; never raises."""
     said, is_command = _main(arguments, nested=True)
     return said if is_command else None
 
 
 def begun_argument(arguments: str) -> str:
-    """The main argument of a call that is still written, as far as it is there; "" where nothing can be read
-    yet.
-    """
+    """Return the main argument of a partly streamed call; "" if it has not arrived yet."""
     begun = arguments[:_BEGUN]
     closed, comma = _closed(begun)
     for text in (closed, _closed(begun[:comma])[0]):
@@ -81,9 +76,7 @@ def begun_argument(arguments: str) -> str:
 
 
 def _closed(begun: str) -> tuple[str, int]:
-    """The beginning of a JSON object with all closed that is open in it, and the place of its own last
-    comma.
-    """
+    """Complete a truncated JSON object, and return the position of its last top-level comma."""
     ends, comma, quoted, escaped = list[str](), 0, False, False
     for place, character in enumerate(begun):
         if quoted:
@@ -104,16 +97,16 @@ def _closed(begun: str) -> tuple[str, int]:
 
 
 def sole_argument(arguments: str) -> str:
-    """The text of the only argument, where a call has no other; else all of them, as they were written."""
+    """Return the text of a call's only argument; else all arguments as written."""
     given = _given(arguments)
     only = [_said(each) for each in given.values()] if given else []
     return only[0] if len(only) == 1 and only[0] else arguments
 
 
 def elided(text: str, most: int) -> str:
-    """A text as one line of at most `most` characters, white space made single.
+    """Shorten a text to one line of at most `most` characters, collapsing white space.
 
-    Of a longer one the middle is missing; of a longer command line something of each command, never its verb.
+    The middle is cut out. A long command line keeps part of each command, including its verb.
     """
     if len(text) <= _LOOKED_AT:
         line = " ".join(text.split())
@@ -131,9 +124,7 @@ def elided(text: str, most: int) -> str:
 
 
 def shown_argument(arguments: str, most: int) -> str:
-    """The main argument of a call as one line of at most `most` characters; a command of several lines as one
-    with `; `.
-    """
+    """Return the main argument as one line of at most `most` characters, command lines joined by `; `."""
     said, is_command = _main(arguments, nested=True)
     if is_command and "\n" in said and (parts := commands.split(said)):
         line = "".join(joint + text for joint, text in parts)
@@ -142,9 +133,7 @@ def shown_argument(arguments: str, most: int) -> str:
 
 
 def brief(text: str | None, most: int) -> str:
-    """The beginning of a text as one line, white space made single; `(erased)` where it is not there any
-    more.
-    """
+    """Return the start of a text as one line, collapsing white space; `(erased)` if it was erased."""
     if text is None:
         return ERASED
     line = " ".join(text[: _LONG * most].split())
@@ -153,15 +142,13 @@ def brief(text: str | None, most: int) -> str:
 
 
 def called(name: str, arguments: str | None, most: int) -> str:
-    """A call in a line: the tool and its main argument. `arguments` None: they were erased."""
+    """Format a call in one line: tool and main argument. `arguments` is None if erased."""
     said = ERASED if arguments is None else shown_argument(arguments, most)
     return f"{elided(name, 64)}  {said}".rstrip()
 
 
 def called_with(name: str, arguments: str | None, most: int) -> str:
-    """A call in a line with all that it is called with, each shortened to `most` characters: for whoever
-    decides about it.
-    """
+    """Format a call in one line with all arguments, each cut to `most` characters, for an approver."""
     given = None if arguments is None else _given(arguments)
     main = main_argument(arguments or "")
     if arguments is None or not given or main == arguments.strip():
@@ -177,12 +164,12 @@ def _written(value: object) -> str:
 
 
 def calling(name: str, begun: str, most: int) -> str:
-    """A call that is still written in a line: the tool, and its main argument as far as it is there."""
+    """Format a partly streamed call in one line: the tool and the main argument so far."""
     return f"{elided(name, 64)}  {elided(begun_argument(begun), most)}".rstrip()
 
 
 def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
-    """The main argument, and whether it is a command that is run."""
+    """Return the main argument, and whether it is a command."""
     given = _given(arguments)
     if given is None:
         return arguments, False
@@ -197,12 +184,12 @@ def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
 
 
 def _first(texts: Iterable[str]) -> str:
-    """The first text that is not empty; "" if none is."""
+    """Return the first text that is not empty; "" if all are."""
     return next(filter(None, texts), "")
 
 
 def _given(arguments: str) -> dict[str, Any] | None:
-    """The arguments by their names; None of what is no JSON object."""
+    """Return the arguments by name; None if they are not a JSON object."""
     try:
         value: Any = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -211,16 +198,14 @@ def _given(arguments: str) -> dict[str, Any] | None:
 
 
 def _with_path(first: str, found: dict[str, str]) -> str:
-    """An editor's `command` is one word, as `view`, and says little without its file."""
+    """Add the file to an editor's `command`, which is only a word such as `view`."""
     said = found[first]
     path = next((found[name] for name in _PATHS if name in found), "")
     return f"{said} {path}" if path and first in _RUN and said.isidentifier() else said
 
 
 def _things(value: object) -> str:
-    """What the first of some things says, as of a list of tasks, and how many more there are; "" of anything
-    else.
-    """
+    """Return the main field of the first entry of a list, and the number of others; "" for other values."""
     things = cast("list[object]", value if isinstance(value, list) else [value])
     first = cast("dict[str, object]", things[0]) if things and isinstance(things[0], dict) else {}
     names = (*_NAMES, *_OF_A_THING, *(first if isinstance(value, list) else ()))
@@ -230,10 +215,7 @@ def _things(value: object) -> str:
 
 
 def _said(value: object) -> str:
-    """What is a text, or a list of nothing else, as one; "" of anything else.
-
-    Of what a shell is to run, only that.
-    """
+    """Return a text, or a list of texts joined; "" for other values. For a shell call, only the script."""
     if isinstance(value, str):
         return value if value.strip() else ""
     if not isinstance(value, list) or not value:
@@ -268,7 +250,7 @@ _READS = frozenset(
      "todoread", "todowrite", "todo_write", "write_todos", "update_plan", "think", "exitplanmode", "exit_plan_mode",
      "enterplanmode", "askuserquestion", "ask_user_question", "bashoutput", "taskoutput", "toolsearch", "report_intent"}
 )  # fmt: skip
-"""Tools that change nothing outside of the conversation. A list of things to do is the agent's own."""
+"""Tools that change nothing outside of the conversation. An agent's own task list counts as such."""
 
 _HARMFUL = frozenset(
     {"chgrp", "chmod", "chown", "dd", "delete_file", "kill", "killall", "mkfs", "pkill", "reboot", "rm", "rmdir", "rsync", "scp",
@@ -282,19 +264,19 @@ _HARMFUL = frozenset(
 _HARMFUL_PROGRAMS = frozenset(
     {"apt", "apt-get", "brew", "docker", "helm", "kubectl", "systemctl", "terraform"}
 )
-"""Programs that change a machine or a cluster: whatever of theirs changes anything is harmful."""
+"""Programs that change a machine or a cluster: each of their changes is harmful."""
 _HARMFUL_WORDS = frozenset(
     {"--", "-D", "-d", "-f", "--delete", "--discard-changes", "--force", "clear", "deinit", "drop", "remove"}
 )
-"""Words behind a verb that throw work away."""
+"""Arguments after a verb that discard work."""
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call asks to change. `what` names it, in order: `Edit`, `git push`, `> notes.txt`; empty unless
-    it `changes`.
+    """What a call would change.
 
-    `changes`: surely, if it ran. `none`: nothing outside of the conversation. `unknown`: nothing known says
-    either.
+    `what` lists the changes in order: `Edit`, `git push`, `> notes.txt`; empty unless it `changes`.
+    `changes`: it surely changes something if it runs. `none`: nothing outside of the conversation. `unknown`:
+    cannot be told.
     """
 
     kind: EffectKind
@@ -306,8 +288,9 @@ UNKNOWN = Effect(kind="unknown")
 
 
 def effect_of(name: str, arguments: str | None, *, read_only: bool = False) -> Effect:
-    """What a call of the tool `name` asks to change. `arguments` is JSON text, None where they were erased;
-    `read_only`: it was declared so. Pure; never raises.
+    """Return what a call of the tool `name` would change. Pure; never raises.
+
+    `arguments` is JSON text, None if erased; `read_only`: the tool was declared read-only.
     """
     if read_only:
         return NONE
@@ -326,10 +309,10 @@ def effect_of(name: str, arguments: str | None, *, read_only: bool = False) -> E
 
 
 def is_harmful(what: str) -> bool:
-    """Whether a change reaches outside of the project or destroys something: `git push`, `rm`, `npm install`,
-    `git checkout --`.
+    """Return whether a change reaches outside of the project or destroys something.
 
-    `what` is one of an effect's. Such a change is named before all others, and never folded.
+    Examples: `git push`, `rm`, `npm install`, `git checkout --`. `what` is an item of `Effect.what`. Harmful
+    changes are listed first and never folded.
     """
     if what.startswith(">"):
         return False

@@ -1,4 +1,4 @@
-"""Every kind of event with its row."""
+"""Table of all event kinds."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -179,34 +179,32 @@ FACTS = (
 ROWS: tuple[AnyKind, ...] = (*FACTS, *DECISIONS, *ANNOTATIONS)
 
 TABLE: Mapping[type[ev.Event], AnyKind] = MappingProxyType({row.of: row for row in ROWS})
-"""Every kind, with its row."""
+"""Row of each event kind."""
 
 TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {type_: tuple(ev.kind_of(row.of) for row in ROWS if row.type == type_) for type_ in get_args(EventType)}
 )
-"""What a kind of event is about, in one word."""
+"""Subjects of event kinds, one word each."""
 
 
 def kind_for(event: ev.Event) -> AnyKind:
-    """The row of an event's kind."""
+    """Return the row of an event's kind."""
     return TABLE[type(event)]
 
 
 def sentence(event: ev.Event) -> str:
-    """What an event says, in one line, without its kind. Not harmless yet."""
+    """Summarize an event in one line, without its kind. The result is not sanitized."""
     return kind_for(event).sentence(event)
 
 
 def remark(event: ev.Event) -> str:
-    """What an event says where its kind does not stand beside it, in a few words of ours; "" for what is no
-    remark.
-    """
+    """Summarize an event in a few words for places that do not show its kind; "" if there is no remark."""
     row = kind_for(event)
     return (row.mark or row.says)(event) if row.marks else ""
 
 
 def details_of(event: ev.Event, tools: Tools) -> EventDetails:
-    """What an event says of itself. `tools` are the names of tools by the ids of calls."""
+    """Return an event's names, codes and numbers. `tools` maps call ids to tool names."""
     if isinstance(event, ev.LateResult):
         details = details_of(event.fact, tools)
         return replace(details, reason=(ev.kind_of(event.fact), *details.reason))
@@ -214,9 +212,7 @@ def details_of(event: ev.Event, tools: Tools) -> EventDetails:
 
 
 def texts_of(event: ev.Event) -> Iterator[str]:
-    """What was said in an event, one text after the other, empty ones left out: its content, the sentences of
-    its body.
-    """
+    """Return the non-empty texts of an event in order: payload first, then sentences of the body."""
     said = event.fact if isinstance(event, ev.LateResult) else event
     for way in kind_for(said).texts:
         value: object = event

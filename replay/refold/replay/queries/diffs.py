@@ -1,12 +1,12 @@
-"""`diff`: in what two runs differ; `bisect --when`: since when something is true.
+"""`diff` compares two runs; `bisect --when` finds the first event at which a condition holds.
 
-Events are aligned by turn, kind, tool and place: the second result of `bash` in turn 7 stands beside the
-second result of `bash` in turn 7, whatever came between. So one event more shifts nothing, and both logs are
-read once, a turn at a time.
+Events are aligned by turn, kind, tool and position: the second result of `bash` in turn 7 is compared with
+the second result of `bash` in turn 7 of the other run. An extra event therefore shifts nothing, and both logs
+are read once, one turn at a time.
 
-The state of a run is folded from its log, so every event before the one that is sought must be read. Of a
-question that stays true once it is, most answers are known all the same: it is asked once in a stretch of
-events, and in the stretch in which it became true by halving. Of any other, each state is asked.
+`bisect` computes states by folding the log, so it reads every event before the one it finds. If the condition
+stays true once it is true, it is evaluated once per stretch of events, and by bisection within the stretch
+where it became true. Any other condition is evaluated after every event.
 """
 
 from bisect import bisect_left
@@ -26,15 +26,15 @@ from refold.replay.reader import Follower, Step, Steps, found_by, stored_events
 from refold.store.protocol import Store, Stored
 
 MOST = 100
-"""How many differences are kept; further ones are counted."""
+"""Maximum number of differences listed; further ones are only counted."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that is otherwise in the other run, or not in it at all.
+    """An event that differs between the runs or exists in only one.
 
-    `left` and `right` are its numbers in the two runs, None where one lacks it; `turn` counts requests from
-    1, 0 before the first. `name` is the call, guard or pass that it is about. `fields` is empty where a run
-    lacks it.
+    `left` and `right` are its numbers in the two runs, None if it is missing; `turn` counts requests from 1,
+    0 before the first. `name` is the call, guard or compaction step concerned. `fields` is empty if one run
+    lacks the event.
     """
 
     turn: int
@@ -46,10 +46,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to.
+    """Totals of a run.
 
-    `elapsed` is in nanoseconds, `tokens` input and output, each None where it is not known; `code` None while
-    it goes on.
+    `elapsed` is in nanoseconds, `tokens` is input plus output; each is None if unknown. `code` is None while
+    the run is active.
     """
 
     run: str
@@ -65,11 +65,10 @@ class RunTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs side by side. `differing` counts the events that differ, `differences` has the first in their
-    order.
+    """Comparison of two runs. `differing` counts the events that differ, `differences` lists the first ones.
 
-    `kinds` counts them by kind, `compared` all that were looked at. `said` is the first that changed what the
-    model is shown, or what it said. `unknown` counts events whose words are gone on one side.
+    `kinds` counts them by kind, `compared` counts all compared events. `said` is the first difference that
+    changed the prompt or the response. `unknown` counts events whose payload is erased on one side.
     """
 
     left: RunTotals
@@ -83,12 +82,12 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs, as far as anybody knows."""
+        """Whether no known difference exists."""
         return not self.differing
 
 
 class _Key(NamedTuple):
-    """What an event is aligned by within its turn."""
+    """Alignment key of an event within its turn."""
 
     kind: str
     name: str
@@ -96,11 +95,11 @@ class _Key(NamedTuple):
 
 
 _Turn = dict[_Key, tuple[int, ComparedEvent]]
-"""A turn's events by what they are aligned by, each with its offset."""
+"""A turn's events by alignment key, each with its offset."""
 
 
 async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
-    """Two runs side by side, of one store or two. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
+    """Compare two runs of one store or two. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
     left, right = (_LogReader(store, run) for store, run in zip(stores, runs, strict=True))
     found = _Found()
     while True:
@@ -111,9 +110,7 @@ async def diff(stores: tuple[Store, Store], runs: tuple[str, str]) -> Diff:
 
 
 class _LogReader:
-    """Reads a run a turn at a time, folding it as it goes. A turn begins with the first attempt of a
-    request.
-    """
+    """Reads and folds a run one turn at a time. A turn begins with the first attempt of a request."""
 
     def __init__(self, store: Store, run: str) -> None:
         self._run, self._steps = run, Steps(stored_events(store, run), folds=True)
@@ -124,7 +121,7 @@ class _LogReader:
         self._turns = 0
 
     async def turn(self) -> _Turn | None:
-        """The next turn's events by what they are aligned by, each with its offset; None after the last."""
+        """Return the next turn's events by alignment key, each with its offset; None after the last."""
         if self._over and self._next is None:
             return None
         self.number += 1
@@ -143,7 +140,7 @@ class _LogReader:
         return turn
 
     def side(self) -> RunTotals:
-        """What the run came to, as far as it was read."""
+        """Return the totals of the run as far as it was read."""
         state = self._steps.state
         return RunTotals(
             run=self._run,
@@ -174,7 +171,7 @@ def _name(event: Event, calls: Calls) -> str:
 
 
 class _Found:
-    """Collects what differs, turn by turn."""
+    """Collects the differences turn by turn."""
 
     def __init__(self) -> None:
         self._compared = self._differing = self._unknown = 0
@@ -183,7 +180,7 @@ class _Found:
         self._said: Difference | None = None
 
     def take(self, number: int, left: _Turn, right: _Turn) -> None:
-        """Compare the turn of this number. What differs is told in the order of the log that has it first."""
+        """Compare the turn of this number. Differences are ordered as in the log that has them first."""
         for key in sorted({*left, *right}, key=lambda key: (_offset(left, right, key), key)):
             self._compared += 1
             one, other = left.get(key), right.get(key)
@@ -222,7 +219,7 @@ class _Found:
             self._first.append(difference)
 
     def result(self, left: RunTotals, right: RunTotals) -> Diff:
-        """All that was found."""
+        """Return the comparison."""
         return Diff(
             left=left,
             right=right,
@@ -240,18 +237,17 @@ def _offset(left: _Turn, right: _Turn, key: _Key) -> int:
 
 
 STRETCH = 256
-"""Events between two questions; so many states are kept, which share most of what they hold."""
+"""Events between two evaluations. This many states are held in memory; they share most of their data."""
 
 How = Literal["halving", "every event"]
 
 
 class FirstTrue(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the question `when` was first answered with yes: after event `seq`, of this kind, recorded at the
-    instant `at`.
+    """The first event after which the condition `when` holds: its number, kind and time `at`.
 
-    `seq` None: never, up to the log's event `events`. `how` says whether the question was halved, `asked` how
-    often it was asked. `fields` are those that it asks for, with their values as JSON before and after the
-    event.
+    `seq` is None if the condition never held up to event `events`. `how` is the search method, `asked` the
+    number of evaluations. `fields` are the fields that the condition reads, with their JSON values before and
+    after the event.
     """
 
     run: str
@@ -267,18 +263,17 @@ class FirstTrue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def bisect(store: Store, run: str, question: Question[RunState]) -> FirstTrue:
-    """The first event after which the question is answered with yes. Raises `UnknownRun`, `DamagedLog`,
-    `NewerLog`.
+    """Return the first event after which the condition holds. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
 
-    A log is read up to there, or to its end.
+    The log is read up to that event, or to its end.
     """
     return await found_by(DifferenceFinder(run, question), store, run)
 
 
 class DifferenceFinder(Follower[FirstTrue]):
-    """Looks for the first event of a run after which a question is answered with yes.
+    """Finds the first event of a run after which a condition holds.
 
-    `halving` false asks every state, whatever is proved of the question.
+    With `halving` false, every state is evaluated.
     """
 
     folds = True
@@ -299,12 +294,12 @@ class DifferenceFinder(Follower[FirstTrue]):
             self._look()
 
     def end(self) -> None:
-        """Ask what was not asked yet."""
+        """Evaluate the remaining states."""
         if self._states:
             self._look()
 
     def result(self) -> FirstTrue:
-        """What was found."""
+        """Return the event found, if any."""
         how: How = "halving" if self._halves else "every event"
         found = FirstTrue(
             run=self._run, when=self._question.text, events=self._last.seq, how=how, asked=self._asked

@@ -28,7 +28,7 @@ from refold.replay.reader import Records, Steps, event_of
 from refold.store.protocol import Store, Stored, UnknownRun
 
 SHOWN = 200
-"""Characters of a value that are kept of either side, from shortly before the first difference."""
+"""Characters kept of a value, starting shortly before the first difference."""
 
 _BEFORE = 40
 
@@ -43,11 +43,10 @@ _SIZES = frozenset({"size", "partial", "blank", "hollow", "preview", "output_byt
 
 
 class FieldDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A field in which two events differ. Of either value, as it was said or as JSON text, what stands around
-    `place`.
+    """A field in which two events differ, with an excerpt of both values as text or JSON.
 
-    `place` is the first character that differs, counted from 0; `start` how many characters were left out
-    before. `erased`: on one side it is gone, so that it is not known.
+    `place` is the first differing character, from 0; `start` is the number of characters left out before it.
+    `erased`: one side is gone, so the difference is unknown.
     """
 
     field: str
@@ -59,11 +58,11 @@ class FieldDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Calls = Mapping[str, str]
-"""What calls are, by their ids: `bash` for the first of the answer to that tool, then `bash#2`."""
+"""Names of calls by id: `bash` for the first call of that tool in a response, then `bash#2`."""
 
 
 def calls_of(event: ev.ModelResponded) -> dict[str, str]:
-    """What the calls of an answer are known by."""
+    """Return the names of a response's calls."""
     counts: dict[str, int] = {}
     names: dict[str, str] = {}
     for call in event.calls:
@@ -73,9 +72,7 @@ def calls_of(event: ev.ModelResponded) -> dict[str, str]:
 
 
 class ComparedEvent(msgspec.Struct, frozen=True):
-    """An event that is compared: its record, what it says, and what the calls of the last answer are known
-    by.
-    """
+    """An event to compare: its record, the decoded event, and the names of the latest calls."""
 
     stored: Stored
     event: ev.Event
@@ -83,22 +80,21 @@ class ComparedEvent(msgspec.Struct, frozen=True):
 
     @property
     def erased(self) -> bool:
-        """Whether what it said is gone."""
+        """Whether its payload is erased."""
         return self.stored.erased
 
 
 class Compared(AsyncIterator[ComparedEvent]):
-    """The events of a log that are compared, in order: what has no effect is passed by. `answer` is the last
-    before the first.
+    """Iterator over the events of a log that count in a comparison, in order.
 
-    No generator, as `Records` is none.
+    `answer` is the last response before the first of them. It is not a generator, as `Records`.
     """
 
     def __init__(self, steps: Steps, answer: ev.Event | None = None) -> None:
         self._steps = steps
         self._calls: Calls = calls_of(answer) if isinstance(answer, ev.ModelResponded) else {}
         self.began = 0
-        """The first instant that is known, of any event."""
+        """First recorded time of any event."""
 
     async def __anext__(self) -> ComparedEvent:
         while True:
@@ -111,7 +107,7 @@ class Compared(AsyncIterator[ComparedEvent]):
 
 
 def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifference, ...]:
-    """In what two events of one kind differ, what was said first. Empty: they say the same."""
+    """Return the differences of two events of one kind, payload first; empty if they are equal."""
     mine, others = _body(one), _body(other)
     changed = _changed(mine, others)
     if one.erased is not other.erased:
@@ -135,7 +131,7 @@ def _list_differences(
 
 
 def _said(told: ComparedEvent) -> dict[str, object]:
-    """The content by its fields, empty ones left out; what only its provider can read is not compared."""
+    """Return the payload's fields without empty ones; fields that only a provider can read are skipped."""
     content = getattr(told.event, "content", None)
     if content is None:
         return {}
@@ -199,7 +195,7 @@ def _text(value: object) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with in common, by halving: comparing slices is C's work."""
+    """Return the length of the common prefix of two texts, by bisection: slice comparison runs in C."""
     lengths = range(1, min(len(one), len(other)) + 1)
     return bisect_left(lengths, x=True, key=lambda length: one[:length] != other[:length])
 
@@ -213,12 +209,12 @@ By = Literal["hashes", "digests", "nothing"]
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first events at which two logs say something else.
+    """First events at which two logs differ.
 
-    `seqs` are their numbers, None where that log has ended, `kinds` their kinds, "" there; `fields` is what
-    differs, and empty if the logs say the same to their ends. Up to event `same` the logs are equal, by the
-    `hashes` of their chains or in their states, by `digests`, found in so many `looks`; what follows was
-    compared event by event.
+    `seqs` are their numbers, None if that log has ended; `kinds` their kinds, "" then; `fields` lists the
+    differences, and is empty if the logs are equal to their ends. Up to event `same` the logs are equal, by
+    the `hashes` of their chains or by state `digests`, found in `looks` lookups; later events were compared
+    one by one.
     """
 
     left: str
@@ -232,10 +228,9 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Divergence:
-    """The first event at which two logs part, one after the other. Raises `UnknownRun`, `DamagedLog` and
-    `NewerLog`.
+    """Return the first event at which two logs diverge. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
 
-    `refold.replay.queries.divergence` says what of an event counts. `stores` may be the same one twice.
+    The module lists what is compared. Both `stores` may be the same one.
     """
     logs = _ReadLog(stores[0], runs[0]), _ReadLog(stores[1], runs[1])
     halver = _Halver(logs)
@@ -265,7 +260,7 @@ def _fields(one: ComparedEvent | None, other: ComparedEvent | None) -> tuple[Fie
 
 
 class _ReadLog:
-    """A log that is looked into here and there, and then read on from one place."""
+    """A log with random access, which can then be read on from one position."""
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
@@ -274,18 +269,18 @@ class _ReadLog:
         self._ahead: ComparedEvent | None = None
 
     async def end(self) -> int:
-        """The number of its last event. Raises `UnknownRun`."""
+        """Return the number of its last event. Raises `UnknownRun`."""
         last = (await self.store.head(self.run)).seq
         if not last:
             raise UnknownRun(self.run)
         return last
 
     async def at(self, seq: int) -> Stored | None:
-        """One record."""
+        """Return one record."""
         return next(iter(await self.store.read_some(self.run, [seq])), None)
 
     async def digest_after(self, seq: int, upto: int) -> Stored | None:
-        """The first digest of the state after event `seq`, up to `upto`."""
+        """Return the first state digest after event `seq`, up to `upto`."""
         for begin in range(seq, upto, _SOME):
             some = range(begin + 1, min(begin + _SOME, upto) + 1)
             for stored in await self.store.read_some(self.run, some):
@@ -294,7 +289,7 @@ class _ReadLog:
         return None
 
     async def go_on_after(self, seq: int) -> None:
-        """Read on from there. What the calls that are open there are known by is looked up."""
+        """Continue reading after an event, and look up the names of calls that are open there."""
         before: ev.Event | None = None
         for begin in range(seq, 0, -_SOME):
             some = await self.store.read_some(self.run, range(max(0, begin - _SOME) + 1, begin + 1))
@@ -305,9 +300,9 @@ class _ReadLog:
         self._rest = Compared(Steps(Records(self.store, self.run, after=seq)), before)
 
     async def next(self) -> ComparedEvent | None:
-        """The next event that is compared; None after the last.
+        """Return the next compared event; None after the last.
 
-        Results that came one after the other are put in the order of their calls: which came first is chance.
+        Consecutive results are sorted by their calls, since their arrival order is random.
         """
         assert self._rest is not None, "it was told where to go on"
         if not self._ready:
@@ -333,16 +328,14 @@ def _call(told: ComparedEvent) -> str:
 
 
 class _Halver:
-    """Looks for the last event up to which two logs are the same, in as few looks as there are bits in its
-    number.
-    """
+    """Finds the last event up to which two logs are equal, by bisection."""
 
     def __init__(self, logs: tuple[_ReadLog, _ReadLog]) -> None:
         self._logs = logs
         self.looks = 0
 
     async def same(self) -> tuple[int, By]:
-        """Up to which event they are the same, 0: none, and by what that is known."""
+        """Return the last equal event (0: none), and the evidence."""
         upto = min(await self._logs[0].end(), await self._logs[1].end())
         found = await self._by_hashes(upto)
         if found:

@@ -1,4 +1,4 @@
-"""`grep`: the events of a run that a filter means. One record is held at a time, and nothing is folded."""
+"""`grep`: find the events of a run that match a filter. Holds one record at a time and folds nothing."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,13 +20,13 @@ from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
 
 EXCERPT = 160
-"""Characters of a text that are shown of what was found."""
+"""Characters of a matching text that are shown."""
 
 _BEFORE = 40
 
 
 class Match(NamedTuple):
-    """An event that a filter means: its record, what it says, and its row."""
+    """An event that matches a filter: its record, the decoded event, and its row."""
 
     stored: Stored
     event: Event
@@ -34,10 +34,10 @@ class Match(NamedTuple):
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around the first place of a text that a filter asks for.
+    """Text around the first match of a filter.
 
-    `start` and `end` are the place in `text`, both 0 where the filter does not ask for any; `before` and
-    `after` say that the text goes on there.
+    `start` and `end` delimit the match in `text`, both 0 if the filter has no text condition; `before` and
+    `after` say whether the text continues on that side.
     """
 
     text: str
@@ -48,26 +48,20 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Erased(NamedTuple):
-    """How many events of a run a filter may mean or not: what they said was erased."""
+    """Number of events of a run whose match is unknown because their text was erased."""
 
     events: int
 
 
 class Sieve:
-    """Says of the steps of a log, one after the other, what they say if a filter means them.
-
-    `erased` counts those that it may mean or not, for their words were erased.
-    """
+    """Applies a filter to the steps of a log. `erased` counts events whose text was erased."""
 
     def __init__(self, asked: Question[FlatEvent]) -> None:
         self._asked, self._place = asked, START
         self.erased = 0
 
     def match(self, step: Step) -> Match | None:
-        """The next step, if it is meant. What was said is read only where the filter asks for it, or fits.
-
-        Raises as `Step.event`.
-        """
+        """Return the next step if it matches. Payloads are read only if needed. Raises as `Step.event`."""
         asks = "text" in self._asked.names
         event = step.event if asks else step.bare
         self._place = moved(self._place, step.stored.at, event)
@@ -79,7 +73,7 @@ class Sieve:
         return Match(step.stored, step.event, row if asks else row_of(step.stored, step.event, self._place))
 
     def means(self, step: Step) -> bool:
-        """Whether the next step is meant; one that cannot be read always is: it should be seen."""
+        """Return whether the next step matches; an unreadable one always does, so that it is seen."""
         try:
             return self.match(step) is not None
         except (Damaged, CannotJudge):
@@ -87,7 +81,7 @@ class Sieve:
 
 
 class Matches(AsyncIterator[Match]):
-    """The events of a run that a filter means, in order. No generator, as `Records` is none."""
+    """Iterator over matching events. It is not a generator, as `Records`."""
 
     def __init__(self, steps: Steps, asked: Question[FlatEvent]) -> None:
         self._steps, self._sieve = steps, Sieve(asked)
@@ -99,16 +93,14 @@ class Matches(AsyncIterator[Match]):
 
 
 def grep(store: Store, run: str, asked: Question[FlatEvent], upto: int | None = None) -> Matches:
-    """The events of a run that the filter means, in order. Raises `UnknownRun`, `DamagedLog` and
-    `NewerLog`.
-    """
+    """Return the matching events of the run, in order. Raises `UnknownRun`, `DamagedLog` and `NewerLog`."""
     return Matches(Steps(stored_events(store, run, upto)), asked)
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that was found, as it is told: its row without the text, what to show of that, and what it
-    says in a line, and `at`, when it was recorded: nanoseconds since 1970 UTC, 0 where its source told no
-    time.
+    """A matching event for display: its row without the text, an excerpt, and a one-line summary.
+
+    `at` is nanoseconds since 1970 UTC, 0 if its source has no time.
     """
 
     row: FlatEvent
@@ -120,10 +112,9 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 def look_through(
     shard: Shard, typed: str, most: int | None, *, hits: bool = True
 ) -> Iterator[tuple[str, Hit | Erased | int | RefoldError]]:
-    """What a filter means in each run of a shard, `most` at most, with the run; then how many there were.
+    """Yield the matches in each run of a shard, `most` at most, then their number.
 
-    Before that comes what kept a log from being read to its end, or from being searched. Without `hits`
-    nothing is told but that.
+    Problems that kept a log from being read or searched come first. Without `hits`, only they are yielded.
     """
     asked = event_question(typed)
     for run, records in whole_logs(Path(shard.path), shard.runs):
@@ -150,10 +141,7 @@ def _told(asked: Question[FlatEvent], match: Match) -> Hit:
 
 
 def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
-    """What to show of an event that was found.
-
-    What a filter finds in a call is shown as a person reads it, if it is there.
-    """
+    """Return the excerpt of a match. A match in a call shows its main argument if that contains the match."""
     if isinstance(match.event, ModelResponded):
         found_ = excerpt(asked, "\n".join(said(match.event)))
         if found_ is not None and found_.end:
@@ -162,9 +150,7 @@ def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
 
 
 def excerpt(asked: Question[FlatEvent], text: str) -> Excerpt | None:
-    """What to show of a text: around the first place that the filter asks for, else its beginning; None: it
-    is empty.
-    """
+    """Return the text around the first match of the filter, else its beginning; None if it is empty."""
     spots = [spot for test in asked.sought if (spot := _spot(test, text))]
     start, end = min(spots, default=(0, 0))
     begin = max(0, start - _BEFORE) if start + _BEFORE > EXCERPT // 2 else 0

@@ -1,10 +1,9 @@
-"""The two runs at both bounds of what a record does not say: unknown is never zero.
+"""Follow two runs at both bounds of unknown data: unknown is never zero.
 
-An engine counts what it uses, offers what it has, and knows when. A transcript of another agent may lack the
-tools, the tokens, the prices, the times, the context, which calls failed or why responses stopped. Its facts
-are the lower bound: so many tokens were used, or more; so late it was, or later. So both runs are followed
-over the recorded facts, and again over facts at the upper bound. Where both come to the same, so does all
-that lies between. Else the verdict is inconclusive.
+A transcript of another agent may lack tools, tokens, prices, times, the context length, call statuses or stop
+reasons. Its facts are the lower bound. So both runs are followed over the recorded facts, and again over
+facts at the upper bound. If both give the same result, so does everything in between. Otherwise the verdict
+is inconclusive.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +27,8 @@ _FAILED = "the record does not say which calls failed"
 
 
 class Bounds:
-    """Follows the worst cases beside the two runs, each until it comes to something else; `doubt` is told
-    what that leaves.
+    """Follows the worst cases beside the two runs until each is settled; calls `doubt` with what is
+    uncertain.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Bounds:
         ] = {}  # the other run behind facts of which nobody knows when they were
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
-        """The two runs are about to take a fact. Raises as `RunPair.take`."""
+        """Take a fact before the two runs do. Raises as `RunPair.take`."""
         if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours
             self._cases = [case for case in self._cases if case.unknown[0] in GROWING]
         self._follow(fact)
@@ -51,14 +50,12 @@ class Bounds:
             case.take(seq, fact, group)
 
     def pass_by(self, seq: int, event: ev.Event) -> None:
-        """An event that changes nothing but the place in the log."""
+        """Take an event that only advances the position in the log."""
         for case in self._cases:
             case.pass_by(seq, event)
 
     def _follow(self, fact: ev.Fact) -> None:
-        """Follow the worst cases of what this fact lacks, or one before it did, from where a rule reads
-        it.
-        """
+        """Start the worst cases for data that this fact or an earlier one lacks and a rule reads."""
         near, before = self._near, set(self._lost)
         state = near.recorded.state
         if not (state.seq or isinstance(fact, ev.RunStarted)):
@@ -86,7 +83,7 @@ class Bounds:
         self._cases += cases
 
     def _begin(self, kind: Unknown, policy: Policy) -> list[WorstCase]:
-        """The worst cases of one kind; some besides another tool, for a rule may ask for one."""
+        """Return the worst cases of one kind, also combined with additional tools, as rules may need both."""
         begin = partial(WorstCase, self._near, self._change, self._registry, kind)
         if kind is Unknown.TIME:
             return self._begin_clocks(policy)
@@ -107,7 +104,7 @@ class Bounds:
         ]
 
     def judge(self, seq: int, fact: ev.Fact) -> None:
-        """The two runs have taken the fact, too."""
+        """Evaluate after the two runs have taken the fact."""
         if any(not case.settled for case in self._cases):
             self._untimed[seq] = self._near.derived.state
         if isinstance(fact, ev.ToolReturned) and known.failed(fact) is None:
@@ -115,7 +112,7 @@ class Bounds:
         self._settle()
 
     def finish(self) -> None:
-        """The record ends."""
+        """Handle the end of the record."""
         for case in self._cases:
             if isinstance(case, WorstCaseClock):
                 case.release(case.recorded.state.at + FOREVER)
@@ -140,7 +137,7 @@ class Bounds:
         self._doubt(Uncertainty(found.fact, self._why(case), effect, after))
 
     def _effect(self, near: DivergencePoint | None, case: WorstCase) -> Effect | None:
-        """What may be otherwise where the two bounds come to this; None: they come to the same."""
+        """Return how the result at the two bounds differs; None if it does not."""
         found = case.found
         if near is None or (found is not None and found.fact < near.fact):
             assert found is not None
@@ -155,7 +152,7 @@ class Bounds:
         return None if near.code == found.code else "stops"
 
     def _effect_of_worst(self, found: DivergencePoint, case: WorstCase) -> Effect | None:
-        """What may be otherwise where only the worst case comes to something else."""
+        """Return the effect if only the worst case diverges."""
         recorded, kind = case.recorded.state, case.unknown[0]
         limit = recorded.limit
         if limit is not None and (limit.type, limit.measure) == UNKNOWNS[kind].limit:
@@ -164,16 +161,14 @@ class Bounds:
         return "rests" if self._may_warn(case) else _end_by(found, kind)
 
     def _may_warn(self, case: WorstCase) -> bool:
-        """Whether of some failures a guard may warn, and so show something else, where of all of them it
-        would stop.
-        """
+        """Return whether a guard may warn on some failures, where it would stop on all of them."""
         readings = [reading_of(watch.guard) for watch in self._near.derived.state.guards]
         return any(
             kind in reading.monotone and reading.warns for kind in case.unknown for reading in readings
         )
 
     def _look_at_guards(self, seq: int) -> None:
-        """A call that did not fail, or did: a guard that is not monotone may count either."""
+        """Report a call of unknown status if a guard that observes it is not monotone."""
         near = self._near
         for watch in near.derived.state.guards if near.found is None else ():
             guard = watch.guard
@@ -193,7 +188,7 @@ class Bounds:
 
 
 def _end_by(found: DivergencePoint, kind: Unknown) -> Effect:
-    """What may be otherwise where only the worst case diverges."""
+    """Return the effect if only the worst case diverges."""
     if found.verdict is not Verdict.STOPS and not (kind is Unknown.TIME and _is_out_of_time(found)):
         return "asks"
     timeout = found.other.policy.call_timeout
@@ -203,15 +198,13 @@ def _end_by(found: DivergencePoint, kind: Unknown) -> Effect:
 
 
 def _is_at_once(fact: ev.Fact, state: RunState) -> bool:
-    """Whether it answered the moment the run began: or nobody knows when that was."""
+    """Return whether a response has the same time as the start, which means that the time is unknown."""
     answers = isinstance(fact, ev.ModelResponded | ev.ModelFailed) and Unknown.TIME not in fact.unknown
     return answers and bool(state.setup.unknown) and fact.at == state.lineage.at
 
 
 def _is_out_of_time(found: DivergencePoint) -> bool:
-    """Whether something would have been cut off by a limit of time that is looked at before anything else is
-    asked.
-    """
+    """Return whether a time limit, checked before every request, would have cut something off."""
     policy = found.other.policy
     limits = [limit for limit in policy.limits if isinstance(limit, TimeLimit)]
     return (

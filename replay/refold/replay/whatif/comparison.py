@@ -1,9 +1,8 @@
-"""`whatif`: what would another policy have decided over the same facts, and how far is that evidence?
+"""`whatif`: derive the decisions of another policy from the same facts, as far as they are evidence.
 
-Two runs are folded side by side: the recorded one, and one that is derived from the same facts under the
-other policy. As long as both ask the same of the world, the next recorded fact is what the world would have
-answered. Where the other run ends, it ends exactly there. Where it asks for something else nobody knows the
-answer: what follows is no evidence.
+The recorded run and the derived one are folded side by side. While both request the same things, the next
+recorded fact answers both. If the other run ends, it ends at that point. If it makes a different request, its
+answer is unknown and the rest of the record is not evidence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,11 +46,11 @@ async def whatif(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> WhatIf:
-    """What another policy would have decided over a run's facts. A function changes whatever policy was in
-    force.
+    """Derive what another policy would have decided over a run's facts.
 
-    `prices` are for answers of which the record has none, `contexts` for a model whose context it does not
-    say. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for rules that are not known here.
+    A function changes the policy in force. `prices` are for responses without a recorded price, `contexts`
+    for models without a recorded context length. Raises `UnknownRun`, `DamagedLog`, and `NewerLog` for
+    unknown rules.
     """
     (found,) = await side_by_side(store, run, (policy,), registry, prices=prices, contexts=contexts)
     return found
@@ -67,9 +66,9 @@ async def side_by_side(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> tuple[WhatIf, ...]:
-    """`whatif` of several policies, in their order; the log is read once. Raises as that.
+    """Do `whatif` for several policies, in order, reading the log once. Raises as `whatif`.
 
-    The events up to `shared` are counted with another run, of which this one is a fork: see `Prefixes`.
+    Events up to `shared` are counted with another run, of which this one is a fork: see `Prefixes`.
     """
     comparisons = [
         Comparison(run, policy, registry, shared=shared, prices=prices, contexts=contexts)
@@ -87,10 +86,9 @@ def ask_all(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> Iterator[tuple[str, tuple[WhatIf, ...] | RefoldError]]:
-    """`side_by_side` of each run of a shard of a store, or why there is nothing to be said of one: a policy,
-    too, may be wrong.
+    """Do `side_by_side` for each run of a shard, or yield the problem; the policy may be invalid, too.
 
-    What a fork shares with a run that came before it in the shard counts there.
+    Events that a fork shares with an earlier run of the shard are counted there.
     """
     prefixes = Prefixes()
     with Scan(Path(shard.path)) as scan:
@@ -119,7 +117,7 @@ def _results(comparisons: Sequence["Comparison"]) -> tuple[WhatIf, ...]:
 
 
 class Comparison(Follower[WhatIf]):
-    """Follows two runs until they part: the recorded one, and the one under the other policy."""
+    """Follows the recorded run and the one under another policy until they diverge."""
 
     def __init__(
         self,
@@ -151,19 +149,17 @@ class Comparison(Follower[WhatIf]):
 
     @property
     def last_fact(self) -> int:
-        """The event number of the last fact that was taken."""
+        """Event number of the last fact taken."""
         return self._near.fact
 
     @property
     def diverged_after(self) -> int:
-        """The event number of the fact at which the two parted; 0 while they have not."""
+        """Event number of the fact at which the two diverged; 0 if they have not."""
         found = self._prove()
         return 0 if found is None else found.fact
 
     def take(self, step: Step) -> None:
-        """Take one event. Raises `DamagedLog` where it cannot stand, `NewerLog` for rules that are not
-        known.
-        """
+        """Take one event. Raises `DamagedLog` if it is invalid here, `NewerLog` for unknown rules."""
         seq, event = step.stored.seq, step.event
         if seq != self.recorded.state.seq + len(self._group) + (self._fact is not None) + 1:
             raise DamagedLog(self._run, seq, "an event before it is missing")
@@ -183,13 +179,13 @@ class Comparison(Follower[WhatIf]):
             self._bounds.pass_by(seq, event)
 
     def end(self) -> None:
-        """The record ends here. Raises as `take`."""
+        """Handle the end of the record. Raises as `take`."""
         self._finish()
         self._bounds.finish()
         self._losses.finish()
 
     def result(self) -> WhatIf:
-        """What is known at the end of the record."""
+        """Return the result at the end of the record."""
         near, found = self._near, self._prove()
         one = self.recorded.state
         other = self.derived.state if found is None else found.other
@@ -275,7 +271,7 @@ class Comparison(Follower[WhatIf]):
         self._calls.judge(seq, fact)
 
     def _add_tables(self, fact: ev.Fact) -> ev.Fact:
-        """The fact, with what only the tables of who asks say of it."""
+        """Add data to the fact that only the caller's tables have."""
         fact = close_price(fact, self.recorded.state)
         known = add_price(fact, self.recorded.state, self._prices)
         self._priced += known is not fact

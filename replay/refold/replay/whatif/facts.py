@@ -1,13 +1,12 @@
-"""A recorded fact as it would stand in the log of the other policy's run.
+"""A recorded fact as the log of the other policy's run would contain it.
 
-A policy hides secrets, words errors and caps outputs before they are recorded. Where the record has the whole
-of what was said, what would stand there instead is known to the letter, and nothing has happened yet: the
-runs part when somebody is shown it, and not if nobody ever is. Where it has not, they part there.
+A policy hides secrets, words errors and caps outputs before they are recorded. If the log has the whole text,
+the text under the other policy is computed exactly, and the runs diverge only when something reads it. If the
+log lacks the whole text, the runs diverge at the fact.
 
-What the world said is the same. What a log adds to it follows from the policy and is made anew: to which
-request it answers, what it weighs by the policy's estimator, what a preview of it would show. And a policy
-has a say before a fact is recorded: it caps outputs, words errors, hides secrets, and tells an overflow by
-its patterns.
+What the model and the tools reported stays the same. What refold adds to a fact follows from the policy and
+is recomputed: the number of its request, sizes by the policy's estimator, the size of a preview, and whether
+a failure is a context overflow.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +37,7 @@ HIDDEN = Mismatch("redaction", "something here would have been hidden from the l
 
 
 class ChangedFact(NamedTuple):
-    """A fact in other words than were recorded, and what makes them others."""
+    """A recorded fact whose text the other policy changes, with the mismatch that explains it."""
 
     fact: ev.Fact
     parted: Mismatch
@@ -47,9 +46,9 @@ class ChangedFact(NamedTuple):
 def reword_response(
     fact: ev.ModelResponded, said: ev.Answer, new: Policy
 ) -> ev.Fact | ChangedFact | Mismatch:
-    """An answer with what the other policy's patterns hide of it.
+    """Apply the other policy's redaction patterns to a response.
 
-    Calls of other names and arguments are other calls.
+    A call with another name or other arguments is a different call.
     """
     redactor = Redactor(patterns=new.redact, known=False)
     names = (fact.stop_raw, *(call.name for call in fact.calls))
@@ -65,8 +64,9 @@ def reword_response(
 def reword_result(
     fact: ev.ToolReturned, output: str, derived: RunState, old: Policy
 ) -> ev.Fact | ChangedFact | Mismatch:
-    """A result of which the whole is recorded, in the words, with the secrets hidden and under the cap of the
-    other policy.
+    """Rewrite a result as the other policy would record it: error text, redaction and output cap.
+
+    The whole output must be recorded.
     """
     new = derived.policy
     said = _reword_output(fact.error, output, old, new)
@@ -84,7 +84,7 @@ def reword_result(
 
 
 def _reword_output(error: ToolError | None, output: str, old: Policy, new: Policy) -> str | Mismatch:
-    """The output before the cap."""
+    """Return the output under the other policy, before the cap."""
     hides = old.redact != new.redact
     redactor = Redactor(patterns=new.redact, known=False)
     if hides and REDACTED in output:
@@ -105,13 +105,13 @@ def _reword_output(error: ToolError | None, output: str, old: Policy, new: Polic
 
 
 def _templates(error: ToolError, old: Policy, new: Policy) -> set[tuple[str, str]]:
-    """How the two policies may word an error."""
+    """Return the error texts of both policies, in pairs."""
     keys = ("in_doubt", "in_doubt:happened", "cancelled") if error is ToolError.IN_DOUBT else (str(error),)
     return {(text_of(old, key), text_of(new, key)) for key in keys}
 
 
 def _reword_error(output: str, was: str, would: str, quoting: str, redactor: Redactor) -> str | None:
-    """An error in other words, with what it quotes; None where it was not said in these."""
+    """Rewrite an error with the other template; None if the output does not match the old one."""
     before, quotes, after = was.partition(quoting) if quoting else (was, "", "")
     if not quotes:
         return would if output == was and not (quoting and quoting in would) else None
@@ -126,7 +126,7 @@ def _error_mismatch(error: ToolError | None) -> Mismatch:
 
 
 Change = Callable[[Policy], Policy]
-"""The other policy, given the recorded one: what is asked about may be a change to whatever was in force."""
+"""Maps the recorded policy to the policy under test."""
 
 _Weighed = (
     ev.RunStarted
@@ -146,9 +146,9 @@ _ERASED = Mismatch(
 def carry_over(
     fact: ev.Fact, recorded: RunState, derived: RunState, change: Change, registry: Registry
 ) -> ev.Fact | ChangedFact | Mismatch:
-    """The fact for the other run; or in what it parts, `unknown` where the record does not tell.
+    """Convert a recorded fact for the other run, or return the mismatch.
 
-    Both states are those before the fact.
+    The mismatch is `unknown` if the record does not contain what is needed. Both states precede the fact.
     """
     old, new = recorded.policy, derived.policy
     if isinstance(fact, ev.RunStarted):
@@ -162,7 +162,7 @@ def carry_over(
 
 
 def _reword(fact: ev.Fact, derived: RunState, old: Policy, new: Policy) -> ev.Fact | ChangedFact | Mismatch:
-    """The fact in the words in which the other policy would have had it recorded."""
+    """Return the fact with the text that the other policy would record."""
     match fact:
         case ev.ModelResponded(content=ev.Answer() as said) if old.redact != new.redact:
             return reword_response(fact, said, new)
@@ -187,7 +187,7 @@ def _readdress(fact: ev.Fact, derived: RunState, change: Change, registry: Regis
 
 
 def _check_numbers(fact: ev.Fact, recorded: RunState, derived: RunState) -> Mismatch | None:
-    """Whether the fact names messages by numbers that they do not have in the other run."""
+    """Return a mismatch if the fact names messages by numbers that differ in the other run."""
     names = isinstance(fact, ev.ContextObserved) and (fact.kept is not None or fact.after)
     if not names or recorded.messages == derived.messages:
         return None
@@ -197,7 +197,7 @@ def _check_numbers(fact: ev.Fact, recorded: RunState, derived: RunState) -> Mism
 
 
 def _check_redaction(fact: ev.Fact, old: Policy, new: Policy) -> Mismatch | None:
-    """Whether the policies' own patterns (`redact`) would have hidden something else of what was said."""
+    """Return a mismatch if the policies' `redact` patterns hide different text of the fact."""
     if old.redact == new.redact:
         return None
     if _is_erased(fact):
@@ -216,7 +216,7 @@ def _check_redaction(fact: ev.Fact, old: Policy, new: Policy) -> Mismatch | None
 
 
 def _texts(fact: ev.Fact) -> Iterator[str]:
-    """Everything that somebody said here, tools' descriptions included."""
+    """Yield every text of the fact, including tool descriptions."""
     match fact:
         case ev.RunStarted(content=ev.Opening() as said) | ev.ContextObserved(content=ev.Opening() as said):
             for message in said.messages:
@@ -240,7 +240,7 @@ def _texts(fact: ev.Fact) -> Iterator[str]:
 
 
 def _check_record(fact: ev.Fact, old: Policy, new: Policy) -> Mismatch | None:
-    """Whether the other policy would have had another fact recorded, of the same event in the world."""
+    """Return a mismatch if the other policy would record a different fact for the same event."""
     if isinstance(fact, ev.ToolReturned):
         return _check_output(fact, old, new)
     if isinstance(fact, ev.ModelFailed):
@@ -290,7 +290,7 @@ def _check_failure(fact: ev.ModelFailed, old: Overflow, new: Overflow) -> Mismat
 
 
 def _weigh(fact: ev.Fact, old: Policy, new: Policy) -> ev.Fact | Mismatch:
-    """The fact with what the other policy measures of it."""
+    """Recompute the sizes of the fact with the other policy's estimator."""
     measured_alike = (old.estimator, old.token_caps) == (new.estimator, new.token_caps)
     if isinstance(fact, ev.ToolReturned) and not _previews(new) and measured_alike:
         return replace(fact, preview=0) if _previews(old) else fact
@@ -320,7 +320,7 @@ def _weighs_alike(fact: _Weighed, old: Policy, new: Policy) -> bool:
 
 
 def _is_erased(fact: ev.Fact) -> bool:
-    """Whether something was said that is not here."""
+    """Return whether the fact's payload is missing."""
     return ev.wordless(fact) or (isinstance(fact, ev.ModelFailed | ev.InputReceived) and fact.content is None)
 
 

@@ -59,11 +59,10 @@ Of other items nobody here knows who ran them.
 
 
 def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str | None:
-    """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if nobody
-    knows what it was.
+    """Return why a hosted call leaves the other policy's verdict open; "" if it does not, None if unknown.
 
-    A policy cannot refuse what the provider ran. If the policies differ in rules over arguments only, such a
-    call is no loss where no rule is about its tool, or none finds its pattern in what was recorded of it.
+    A policy cannot refuse what the provider ran. If the policies differ only in rules over arguments, the
+    call is irrelevant if no rule is about its tool or no pattern matches its recorded arguments.
     """
     item = _item(event)
     name = _NAMES.get(str(item.get("type")))
@@ -132,10 +131,7 @@ Of others, as of a line that is no JSON, nobody knows where.
 
 
 class Losses:
-    """Follows two runs, and remembers what of the source was lost.
-
-    `more`: behind the place where the two parted.
-    """
+    """Follows two runs and records which data the source lacks. `more`: losses after the divergence."""
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
@@ -148,7 +144,7 @@ class Losses:
         return bool(self._near.recorded.state.setup.unknown)
 
     def observe(self, event: ev.Event) -> None:
-        """What of the source is in no fact: said where it stood, or of all of it."""
+        """Note what the import lost of the source, at its position if known, else for the whole run."""
         gone, in_place = "", True
         self._inferred = self._inferred or (isinstance(event, ev.Diagnosed) and event.code == INFERRED)
         if isinstance(event, ev.Diagnosed) and is_lost(event):
@@ -165,9 +161,7 @@ class Losses:
             self._lost = self._lost or gone
 
     def _weigh_remarks(self) -> None:
-        """Take what the source remarked of calls that no fact has; of some it is no loss to the other
-        policy.
-        """
+        """Process remarks about calls that no fact has; some are irrelevant to the other policy."""
         one, other = self._near.recorded.state, self._near.derived.state
         for event in self._remarks:
             why = find_objection(event, one.policy, other.policy) if event.what == HOSTED else None
@@ -175,7 +169,7 @@ class Losses:
         self._remarks.clear()
 
     def judge(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
-        """Both runs have taken a fact; `diverged`: they had diverged before it."""
+        """Evaluate after both runs took a fact; `diverged`: they had diverged before it."""
         self._weigh_remarks()
         if isinstance(fact, ev.ModelResponded) and not diverged:
             self._judge_calls(seq, fact)
@@ -193,7 +187,7 @@ class Losses:
             self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
 
     def _judge_pauses(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
-        """How long an import waited between attempts is not recorded."""
+        """Report that an import lacks the waits between attempts."""
         failed = isinstance(fact, ev.ModelFailed)
         if failed and self._near.reached and self._hurries():
             self._report(seq, _PAUSES, "asks")
@@ -202,7 +196,7 @@ class Losses:
         self._failed = self._failed or failed
 
     def finish(self) -> None:
-        """The record ends: what is known only now, of runs that have not parted."""
+        """Handle the end of the record for runs that have not diverged."""
         near = self._near
         self._weigh_remarks()
         if near.found is not None:
@@ -215,7 +209,7 @@ class Losses:
         self._look_at_nothing()
 
     def _look_at_nothing(self) -> None:
-        """What was not counted once: what agrees by that agrees by nothing."""
+        """Report agreement that rests on data that was never counted."""
         state = self._near.recorded.state
         if state.lineage.first_response is None:
             return
@@ -233,7 +227,7 @@ class Losses:
         )
 
     def _judge_calls(self, seq: int, fact: ev.ModelResponded) -> None:
-        """A call may be known by its result only, and the other policy ask what was called."""
+        """Report a call known only by its result if the other policy reads calls."""
         if not (self._inferred and any(call.name == UNNAMED for call in fact.calls)):
             return
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
@@ -252,9 +246,7 @@ class Losses:
         return "stops" if found.verdict is Verdict.STOPS else "asks"
 
     def _reads_result_of(self, fact: ev.ToolReturned) -> bool:
-        """Whether nobody knows how a call ended, and the other policy asks, or asks how long its output
-        was.
-        """
+        """Return whether the other policy reads a status or output length that is unknown."""
         if Unknown.RESULT not in fact.unknown:
             return False
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
@@ -263,29 +255,25 @@ class Losses:
         return watched or weighed or _result_rules(one) != _result_rules(other)
 
     def _observers(self, kind: type[ev.Fact]) -> Iterator[Any]:
-        """The other policy's guards that observe facts of this kind."""
+        """Return the other policy's guards that observe facts of this kind."""
         guards = (watch.guard for watch in self._near.derived.state.guards)
         return (guard for guard in guards if guard is not None and kind in guard.observes)
 
     def _adds_up(self) -> bool:
-        """Whether the other policy only adds limits of what is never less for there having been more."""
+        """Return whether the other policy only adds limits on quantities that never decrease."""
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         same = replace(other, limits=one.limits, call_timeout=one.call_timeout) == one
         plain = not (one.grace or one.near or one.pressure or one.fallback)
         return same and plain and all(limit in one.limits or limit.monotone for limit in other.limits)
 
     def _hurries(self) -> bool:
-        """Whether other retries seem to come as soon as those that were recorded: how soon that was no source
-        says.
-        """
+        """Return whether other retries might come as soon as the recorded ones, whose delay is unknown."""
         one, other = self._near.recorded.state, self._near.derived.state
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
 
     def _has_credit(self) -> bool:
-        """Whether the other run ended by a time limit that leaves out waits between attempts: it may have had
-        longer.
-        """
+        """Return whether the other run ended by a time limit that excludes unrecorded retry waits."""
         state = self._near.derived.state
         hit = state.limit
         return hit is not None and any(
@@ -295,7 +283,7 @@ class Losses:
 
 
 def _treats_alike(chain: Sequence[Approver]) -> bool:
-    """Whether the first link that decides says the same of every call, whatever its tool and arguments."""
+    """Return whether the first deciding link treats every call alike, whatever its tool and arguments."""
     for link in chain:
         match link:
             case Approve() | Reject() | Human():
@@ -310,7 +298,7 @@ def _treats_alike(chain: Sequence[Approver]) -> bool:
 
 
 def _result_rules(policy: Policy) -> tuple[object, ...]:
-    """What a policy does with results beside its guards and limits."""
+    """Return a policy's rules on results, other than guards and limits."""
     words = tuple(text_of(policy, error) for error in ToolError)
     return policy.history, policy.overflow, policy.tool_output, policy.redact, policy.estimator, words
 
@@ -319,7 +307,7 @@ _NEVER_RAN = (ToolError.BAD_ARGUMENTS, ToolError.UNKNOWN_TOOL)
 
 
 class UnjudgedCalls:
-    """Follows two runs, and tells of each tool once, at its first such call."""
+    """Follows two runs and reports each tool once, at its first inconclusive call."""
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
@@ -327,7 +315,7 @@ class UnjudgedCalls:
         self._incomplete = dict[str, str]()  # calls of the latest response, and the rule that is about them
 
     def judge(self, seq: int, fact: ev.Fact) -> None:
-        """Both runs have taken a fact."""
+        """Evaluate after both runs took a fact."""
         near = self._near
         if not near.reached:
             return
@@ -346,9 +334,7 @@ class UnjudgedCalls:
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
     def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
-        """A gate may let a call run of which it does not know whether it is sensitive: each tool is reported
-        once.
-        """
+        """Report a gate that may let a call run without knowing whether it is sensitive."""
         state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
         if approvals is None or approvals == recorded.policy.approvals:
@@ -376,7 +362,7 @@ class UnjudgedCalls:
 
 
 def _problems_of(found: ArgumentRule) -> Iterator[str]:
-    """Why the patterns of a rule cannot be searched for."""
+    """Return why the patterns of a rule cannot be searched for."""
     for key, pattern in (("matches", found.matches), ("unless", found.unless)):
         problem = problem_of(pattern) if pattern else None
         if problem:

@@ -1,11 +1,11 @@
-"""Whether two runs ask the same of the world, and at what time.
+"""Compare what two runs request, and when.
 
-Event and message numbers differ between them, estimates do, digests, and who in the policy asked for a text:
-none of it is seen by the model, by a tool or by a person. What they would see is compared, and nothing else.
+Event and message numbers, estimates, digests and the policy key that produced a text differ between the runs,
+but no model, tool or user sees them. Only what they see is compared.
 
-A recorded run shows when each thing happened, and nothing of a policy changes how long a model or a tool
-takes. So a deadline of the other policy that falls between two facts is exact; one that falls after the fact
-it was for is none.
+The record has the time of each fact, and a policy does not change how long a model or tool takes. A deadline
+of the other policy that falls between two facts is therefore exact. A deadline that would fall after its fact
+has no effect.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ MismatchKind = Literal[
     "view", "texts", "tools", "model", "output_limit", "request", "summary", "calls", "child", "question",
     "wait", "end", "clock", "cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown",
 ]  # fmt: skip
-"""In what two runs part first: what is asked of the world, how the run ends, or the fact itself.
+"""How two runs differ first: in a request, in the end of the run, or in the fact itself.
 
-`unknown` is no parting.
+`unknown` is not a divergence: the record lacks the data.
 """
 OF_CALLS = frozenset({"calls", "question", "request"})
 OF_THE_FACT = frozenset({"cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown"})
@@ -44,7 +44,7 @@ _NAMED = 3  # calls that are named in a sentence; further ones are counted
 
 
 class ComparedRun:
-    """One of the two runs: its state, and what its harness said, by event number."""
+    """One of the two runs: its state, and the harness messages by event number."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state
@@ -55,14 +55,14 @@ class ComparedRun:
         self.take((event,), evolve(self.state, event, registry))
 
     def take(self, events: Sequence[ev.Event], after: RunState) -> None:
-        """Take these events, and the state after them."""
+        """Record these events and the state after them."""
         for seq, event in enumerate(events, self.state.seq + 1):
             if isinstance(event, ev.Decision) and getattr(event, "content", None) is not None:
                 self.harness[seq] = event
         self.state = after
 
     def appearance(self, ref: MessageRef) -> tuple[Any, ...]:
-        """What the model sees of a message of the window, as a value that is equal where that is."""
+        """Return a comparable value of a message as the model sees it."""
         shown, said = ref.shown, self.harness.get(ref.seq)
         framed = ref.gap and (ref.gap.source or ref.sources)
         if (
@@ -84,13 +84,13 @@ def _cut_text(text: str, cut: TextCut) -> str:
 
 
 class Windows:
-    """Compares the windows of two runs, again and again, without looking twice at what stayed as it was."""
+    """Compares the windows of two runs repeatedly, skipping the unchanged part."""
 
     def __init__(self) -> None:
         self._alike: tuple[tuple[Chunk, Chunk], ...] = ()
 
     def same(self, recorded: ComparedRun, derived: ComparedRun) -> bool:
-        """Whether the model would be shown the same messages, in the same order."""
+        """Return whether both prompts contain the same messages in the same order."""
         one, other = recorded.state.window, derived.state.window
         if one.count != other.count:
             return False
@@ -106,9 +106,9 @@ class Windows:
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """In what two runs differ for the world, and one sentence on it.
+    """A visible difference between two runs, with a sentence that explains it.
 
-    `stops`: the other run ends there, with that `code`.
+    `stops` means that the other run ends there, with that `code`.
     """
 
     kind: MismatchKind
@@ -118,9 +118,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 def find_mismatch(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Mismatch | None:
-    """The first thing in which the two differ for the world: how the other ends, or what it asks; None:
-    nothing.
-    """
+    """Return the first visible difference: how the other run ends or what it requests; None if equal."""
     one, other = recorded.state, derived.state
     blind = [f"guard {each.name}: {each.blind}" for each in other.guards if each.blind not in ("", FAILED)]
     if blind:
@@ -222,7 +220,7 @@ def _compare_calls(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mism
 
 
 def _starts_run(state: RunState) -> bool:
-    """Whether a call that is under way starts a run of its own."""
+    """Return whether a running call starts a subagent run."""
     starts = {tool.name for tool in state.setup.tools if tool.agent}
     return any(call.name in starts for call in underway(state))
 
@@ -232,7 +230,7 @@ def _calls_under_way(state: RunState) -> list[tuple[str, str, bool]]:
 
 
 def _refusal(recorded: ComparedRun, derived: ComparedRun) -> str:
-    """A call that only one of the two refuses, told in a sentence; "" if there is none."""
+    """Describe a call that only one of the runs refuses; "" if there is none."""
     for side, other, would in ((recorded, derived, "would"), (derived, recorded, "would not")):
         batch = side.state.batch
         left = {call.id for call in batch.calls if call.result is None} if batch else set[str]()
@@ -265,27 +263,23 @@ def _question_key(state: RunState) -> tuple[Any, ...]:
 
 
 class UnobservedChanges:
-    """Facts that another policy would have had recorded in other words (`words`), by their numbers in the
-    other run.
-    """
+    """Facts whose text the other policy would change (`words`), by their number in the other run."""
 
     def __init__(self) -> None:
         self._facts: dict[int, Mismatch] = {}
 
     def copy(self) -> "UnobservedChanges":
-        """The same, to be followed in another way."""
+        """Return an independent copy."""
         other = UnobservedChanges()
         other._facts = dict(self._facts)
         return other
 
     def add(self, seq: int, apart: Mismatch) -> None:
-        """One more, and in what it is another."""
+        """Add a changed fact with its mismatch."""
         self._facts[seq] = apart
 
     def find_reader(self, state: RunState) -> Mismatch | None:
-        """In what the runs part because somebody besides the model learns of one: who asked for the run, or
-        is asked in it.
-        """
+        """Return the mismatch of a changed fact read by the requester or an approver."""
         if not self._facts:
             return None
         outcome = state.outcome
@@ -295,25 +289,24 @@ class UnobservedChanges:
         return next(iter(self._facts.values())) if state.asked_at is not None else None
 
     def explain(self, state: RunState, apart: Mismatch) -> Mismatch:
-        """Why the runs part: where the model is shown other messages, because one of these is among them."""
+        """Return the cause of a divergence: a changed fact in the prompt, if there is one."""
         if apart.kind not in ("view", "summary") or not self._facts:
             return apart
         return next((self._facts[ref.seq] for ref in refs(state.window) if ref.seq in self._facts), apart)
 
     def list_first(self, origins: Mapping[int, int], most: int) -> tuple[tuple[int, str], ...]:
-        """The first of them, by their recorded numbers, with what makes each another.
+        """List the first changed facts by recorded number with their mismatch.
 
-        `origins`: what those are, if others.
+        `origins` maps numbers in the other run to recorded numbers.
         """
         first = islice(self._facts.items(), most)
         return tuple((origins.get(seq, seq), apart.why) for seq, apart in first)
 
 
 def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
-    """The first instant before `at` for which only the other run waits; None: there is none.
+    """Return the first time before `at` for which only the other run waits; None if there is none.
 
-    For an instant that both wait for the record says what came first. At one and the same instant the fact is
-    first.
+    If both runs wait for a time, the record has the order. At equal times the fact comes first.
     """
     known = _wait_instants(recorded)
     return min(
@@ -323,15 +316,14 @@ def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
 
 
 def time_before(fact: ev.Fact) -> int:
-    """Until when time passed before the fact: between a place in its parent and a fork there is none."""
+    """Return the time up to which time passed before the fact. None passes between parent and fork."""
     return fact.at - fact.downtime if isinstance(fact, ev.RunForked) else fact.at
 
 
 def is_attended(state: RunState, fact: ev.Fact, instant: int) -> bool:
-    """Whether an engine was surely there at an instant before the fact, or it makes no difference that none
-    was.
+    """Return whether an engine was surely running at a time before the fact, or whether it is irrelevant.
 
-    Where a run waits for a person, whoever takes it up again applies a deadline that has passed all the same.
+    A run that waits for an operator applies a passed deadline when it is resumed, so no engine is needed.
     """
     if not isinstance(fact, ev.RunResumed) or state.asked_at is not None:
         return True
@@ -341,10 +333,9 @@ def is_attended(state: RunState, fact: ev.Fact, instant: int) -> bool:
 def find_cut_off(
     recorded: RunState, derived: RunState, at: int, fact: ev.Fact | None = None
 ) -> Mismatch | None:
-    """Whether what is under way would not have lasted until the instant `at`, or longer than it did; None: as
-    recorded.
+    """Return a mismatch if work in progress would be cut off at time `at`, or would last longer.
 
-    `fact` is what came then.
+    None means as recorded. `fact` is what arrived then.
     """
     was, would = _deadline(recorded), _deadline(derived)
     stopped = recorded.stopping is not None and derived.stopping is not None
@@ -360,13 +351,13 @@ def find_cut_off(
 
 
 def is_expected(recorded: RunState, derived: RunState, clock: ev.ClockRead) -> bool:
-    """Whether a clock that was read is something to the other run: it waits for that, or nobody did."""
+    """Return whether a clock fact matters to the other run: it waits for it, or neither run did."""
     due = [any(instant <= clock.at for instant in _wait_instants(state)) for state in (derived, recorded)]
     return due[0] or not due[1]
 
 
 def format_seconds(nanoseconds: int) -> str:
-    """A time in seconds, to the millisecond; of what is shorter only that."""
+    """Format a time in seconds, to the millisecond if it is short."""
     if 0 < nanoseconds < 10**6:
         return "less than 1 ms"
     return f"{nanoseconds // 10**9}.{nanoseconds // 10**6 % 1000:03} s"

@@ -1,8 +1,8 @@
-"""Two runs over the same facts, followed until they part, and what is in doubt of them.
+"""Follow two runs over the same facts until they diverge.
 
-As long as both ask the same of the world, the next recorded fact is what the world would have answered. Where
-the other run ends, it ends exactly there. Where it asks for something else nobody knows the answer: what
-follows is no evidence.
+While both runs request the same things, the next recorded fact answers both. If the other run ends, it ends
+at that point. If it makes a different request, its answer is unknown and the rest of the record is not
+evidence.
 """
 
 from collections.abc import Sequence
@@ -54,10 +54,10 @@ _NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody i
 
 
 class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two runs part, by event number, in what, and how the other one stands there.
+    """Where and how two runs diverge, by event number, with the state of the other run.
 
-    `counted`: of what the recorded run spent, what the other would have, too; `exact`: to the token.
-    `doubted`: it is no verdict, for want of what the record does not say.
+    `counted` is the part of the recorded spending that the other run would also have; `exact` means exact to
+    the token. `doubted` means that the record lacks the data for a verdict.
     """
 
     verdict: Verdict
@@ -76,45 +76,45 @@ class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPair:
-    """Takes a recorded run's facts in order, each with its decisions, and derives the other run beside it."""
+    """Follows a recorded run fact by fact and derives the other run from the same facts."""
 
     def __init__(self, run: str, change: Change, registry: Registry, shared: int = 0) -> None:
         self.run, self._change, self._registry = run, change, registry
         self._counted, self.before = shared, Spend()
-        """The prefix that another run counts, and what it cost."""
+        """Spending up to the end of the prefix that another run already counts."""
         self.recorded, self.derived = ComparedRun(NEW), ComparedRun(NEW)
         self._windows, self.unseen = Windows(), UnobservedChanges()
         self._tools: tuple[ev.Manifest, ...] = ()
         self._given = LatestCalls()
         self.events: Sequence[ev.Event] = ()
-        """What the other run took last."""
+        """Events that the other run took last."""
         self.found: DivergencePoint | None = None
         self.fact = self.shared = 0
         """The last fact, and the last event that both runs have."""
         self.reached = True
-        """Whether no clock parted the two before that fact."""
+        """Whether both runs reached the last fact before a deadline separated them."""
         self.fired: list[Intervention] = []
         self.more = 0
         self.origins: dict[int, int] = {}
-        """Facts whose event number in the other run is another, by that number."""
+        """Recorded event number of facts that have a different number in the other run."""
         self.changes: list[tuple[int, ev.HistoryPruned | ev.MessageTrimmed]] = []
-        """Of the other run's window, by the fact."""
+        """Compaction events of the other run, each with its fact."""
 
     def copy_position(self, other: "RunPair") -> None:
-        """Stand where another pair stands."""
+        """Copy the position of another pair."""
         for side, theirs in ((self.recorded, other.recorded), (self.derived, other.derived)):
             side.state, side.harness = theirs.state, dict(theirs.harness)
         self.unseen, self._tools = other.unseen.copy(), other._tools
 
     @property
     def differs(self) -> bool:
-        """Whether the other policy is another: what is unknown makes no difference to the same one."""
+        """Whether the policies differ. Unknown data cannot matter for equal policies."""
         return self.recorded.state.policy != self.derived.state.policy
 
     def pass_by(self, seq: int, event: ev.Event) -> None:
-        """Take an event that changes nothing but the place in the log.
+        """Take an event that only advances the position in the log.
 
-        Raises `DamagedLog` where it cannot stand.
+        Raises `DamagedLog` if the event is invalid here.
         """
         self.follow(seq, event)
         if self.found is None:
@@ -122,7 +122,7 @@ class RunPair:
             self.shared = seq
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
-        """Take a fact, with what was decided of it. Raises as `pass_by`."""
+        """Take a fact with the decisions recorded for it. Raises as `pass_by`."""
         self.fact = seq
         self._given.take(fact)
         self._offer_more(fact)
@@ -146,7 +146,7 @@ class RunPair:
             self.follow(self.fact + place, event)
 
     def follow(self, seq: int, event: ev.Event) -> None:
-        """Fold an event into the recorded run alone. Raises `DamagedLog` where it cannot stand."""
+        """Fold an event into the recorded run only. Raises `DamagedLog` if it is invalid here."""
         try:
             self.recorded.fold(event, _NO_GUARDS)
         except RefoldError as error:
@@ -156,9 +156,7 @@ class RunPair:
             self.before = spend_of(self.recorded.state)
 
     def _offer_more(self, fact: ev.Fact) -> None:
-        """A tool that was called existed, whether or not the source lists it: it is judged as one that was
-        offered.
-        """
+        """Add a tool that was called to the offered tools, even if the source does not list it."""
         if isinstance(fact, ev.RunStarted):
             self._tools = fact.tools
         state = self.derived.state
@@ -170,14 +168,12 @@ class RunPair:
             self.offer(add_tools(state.setup.tools, (call.name for call in fact.calls)))
 
     def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
-        """Both runs have these tools."""
+        """Set the tools of both runs."""
         for side in (self.recorded, self.derived):
             side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
 
     def _charge(self, fact: ev.Fact) -> None:
-        """What was under way when a clock stopped the run counts as spent, to the end that the record
-        knows.
-        """
+        """Count work in progress when a deadline stopped the run as spent, to its recorded end."""
         found = self.found
         # Whoever takes up a run that waited for a person ends it a little later than its clock would have.
         if (
@@ -190,10 +186,7 @@ class RunPair:
         self.found = replace(found, counted=spent, exact=False)
 
     def _pass_time(self, fact: ev.Fact) -> bool:
-        """Let the time pass until the fact: a clock that only the other policy set rings first.
-
-        False: they part there.
-        """
+        """Fire the deadlines of the other policy that precede the fact. Return whether both continue."""
         before = None
         while (instant := next_ring(self.recorded.state, self.derived.state, time_before(fact))) is not None:
             cut = find_cut_off(self.recorded.state, self.derived.state, instant)
@@ -209,7 +202,7 @@ class RunPair:
         return True
 
     def _derive(self, fact: ev.Fact) -> Sequence[ev.Decision] | Mismatch:
-        """What the other run decides on the fact; or in what the fact itself would have been another."""
+        """Return the other run's decisions on the fact, or the mismatch in the fact itself."""
         recorded, derived = self.recorded.state, self.derived.state
         if isinstance(fact, ev.ClockRead) and not is_expected(recorded, derived, fact):
             return ()
@@ -252,7 +245,7 @@ class RunPair:
     def _judge(
         self, group: Sequence[ev.Decision], derived: Sequence[ev.Decision], *, clock: bool = False
     ) -> bool:
-        """Whether the two are still one for the world."""
+        """Return whether the two runs still behave the same."""
         other = self.derived.state
         found = find_mismatch(self.recorded, self.derived, self._windows)
         if found is not None:
@@ -293,7 +286,7 @@ class RunPair:
     def _subject(
         self, found: Mismatch, group: Sequence[ev.Decision], derived: Sequence[ev.Decision]
     ) -> Subject | None:
-        """The call that a rule of either policy found, where the two differ by what becomes of a call."""
+        """Return the call that a rule of either policy matched, if the runs differ in a call."""
         if not (found.code in ENDED_BY if found.stops else found.kind in OF_CALLS):
             return None
         subject = self._given.subject(self.derived.state.policy, derived)
@@ -309,20 +302,20 @@ def _verdict_of(found: Mismatch) -> Verdict:
 
 
 def _spend_until(spent: Spend, other: Spend) -> Spend:
-    """What was spent, with the time that had passed in the other run."""
+    """Return the spending with the elapsed time of the other run."""
     return replace(spent, duration=other.duration, waited=other.waited)
 
 
 Effect = Literal["stops", "asks", "rests"]
-"""What may be otherwise: the run may have ended by then; or something else have been asked of the world; or
-else what was derived rests on it, and is no proof of anything.
+"""Possible effect of unknown data: the run stops earlier, it requests something else, or the result depends
+on the unknown and proves nothing.
 """
 
 
 class Uncertainty(msgspec.Struct, frozen=True):
-    """Something that a rule needed after the fact at event `seq`, and that the record does not say.
+    """Data that a rule needed after the fact at event `seq` and that the record lacks.
 
-    `after` is the other run behind that fact, None: as it stands at last.
+    `after` is the other run after that fact; None means its latest state.
     """
 
     seq: int
@@ -334,9 +327,9 @@ class Uncertainty(msgspec.Struct, frozen=True):
 def prove(
     found: DivergencePoint | None, doubts: Sequence[Uncertainty], now: RunState
 ) -> DivergencePoint | None:
-    """What was found (None: nothing yet) as far as it does not rest on what the record does not say.
+    """Reduce a divergence (None: not found yet) to what does not depend on unknown data.
 
-    `doubts` are in the order of their events, `now` is the other run as it stands.
+    `doubts` are in event order, `now` is the current state of the other run.
     """
     if not doubts:
         return found

@@ -1,9 +1,7 @@
-"""What a caller knows that a record does not say, prices and context lengths, and the fields that recorded
-calls show.
+"""Prices and context lengths given by the caller, and argument fields observed in recorded calls.
 
-Unknown stays unknown: without a count of tokens, or with one that is surely only a part, there is no price.
-So it is for a failed request, of which nobody knows what its provider charged, and for another run that a
-call started.
+Without a complete token count there is no price: unknown stays unknown. The same holds for a failed request,
+whose charge is not recorded, and for a subagent run.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,16 +20,13 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
 
 _PER_TOKEN = 10
-"""No token has more characters than that on average: where more was written than so many for each, not all
-were counted.
-"""
+"""Upper bound on average characters per token: longer text means that not all tokens were counted."""
 
 
 class PriceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a price hangs on: the model that answered, the address it was asked at ("" unknown), when, and its
-    tokens.
+    """Inputs of a price: the model, its address ("" if unknown), the time and the tokens.
 
-    `at` is nanoseconds since the epoch, 0 where nobody says.
+    `at` is nanoseconds since the epoch, 0 if unknown.
     """
 
     model: str
@@ -41,19 +36,16 @@ class PriceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """A table of prices.
-
-    `name` says which, and which version of it; `cost` is nano-dollars, None where it has no price.
-    """
+    """A price table. `name` includes its version; `cost` returns nano-dollars, None if it has no price."""
 
     name: str
     cost: Callable[[PriceQuery], int | None]
 
 
 def price_of(fact: Fact, state: RunState, prices: Prices) -> int | None:
-    """What an answer costs that has no price in the record; None for anything else, or if nobody knows.
+    """Return the table price of a response without a recorded price; None for other facts or if unknown.
 
-    `state` is the run's before the fact.
+    `state` precedes the fact.
     """
     if not isinstance(fact, ModelResponded | SummaryReturned) or fact.cost_nanousd is not None:
         return None
@@ -68,7 +60,7 @@ def price_of(fact: Fact, state: RunState, prices: Prices) -> int | None:
 
 
 def add_price(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
-    """The fact with its price, if only the table has one. `state` is the run's before it."""
+    """Return the fact with its price if only the table has one. `state` precedes it."""
     cost = None if prices is None else price_of(fact, state, prices)
     if cost is None or not isinstance(fact, ModelResponded | SummaryReturned):
         return fact
@@ -80,9 +72,7 @@ def add_price(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
 
 
 def close_price(fact: Fact, state: RunState) -> Fact:
-    """The fact, whose price is a gap of the record where no limit of the run asked after it: one that did
-    could not begin without.
-    """
+    """Mark the price as unknown if no limit of the run needed it; a cost limit requires prices."""
     asked = any(isinstance(limit, CostLimit) and refuses_unknown(limit) for limit in state.policy.limits)
     if fact.unknown != (Unknown.UNPRICED,) or asked:
         return fact
@@ -90,7 +80,7 @@ def close_price(fact: Fact, state: RunState) -> Fact:
 
 
 def _is_counted(fact: ModelResponded | SummaryReturned) -> bool:
-    """Whether all tokens were counted, as far as anybody can tell."""
+    """Return whether all tokens were counted, as far as the text length allows to check."""
     usage = fact.usage
     if not usage.input or usage.cache_read + usage.cache_write > usage.input:
         return False
@@ -100,10 +90,9 @@ def _is_counted(fact: ModelResponded | SummaryReturned) -> bool:
 
 
 class Contexts(msgspec.Struct, frozen=True):
-    """A table of context lengths. `name` says which, and which version of it.
+    """A table of context lengths. `name` includes its version.
 
-    `length` is tokens, of a model asked at an address (each "" if unknown), None where the table does not
-    say.
+    `length` returns tokens for a model at an address (each "" if unknown), None if the table has no entry.
     """
 
     name: str
@@ -111,9 +100,9 @@ class Contexts(msgspec.Struct, frozen=True):
 
 
 def add_context(fact: Fact, contexts: Contexts | None) -> Fact:
-    """What a run was started with, with the length of its model's context if only the table says it.
+    """Add the context length to the start of a run if only the table has it.
 
-    Where nobody knows which model it was, a rule that asks for its name is judged as before.
+    If the model is unknown, a rule that needs its name is evaluated as before.
     """
     if contexts is None or not isinstance(fact, RunStarted) or Unknown.CONTEXT not in fact.unknown:
         return fact
@@ -125,20 +114,18 @@ def add_context(fact: Fact, contexts: Contexts | None) -> Fact:
 
 
 _MOST_FIELDS = 10_000
-"""Fields that are remembered of a run: what has more has them by chance, as a map of names does."""
+"""Fields remembered per object; an object with more is a map with arbitrary keys."""
 
 
 class ArgumentSchemas:
-    """Takes answers, and tells of the arguments of their calls what a JSON Schema would."""
+    """Infers JSON Schemas of tool arguments from recorded responses."""
 
     def __init__(self) -> None:
         self._schemas: dict[str, dict[str, Any]] = {}
         self._left = _MOST_FIELDS
 
     def take(self, event: Event, policy: Policy) -> None:
-        """Take an event; of calls that no rule of the policy looked into, and of such as were erased, nothing
-        is known.
-        """
+        """Take an event; erased calls, and calls that no rule reads, are skipped."""
         if not isinstance(event, ModelResponded) or self._left < 0:
             return
         texts = event.content.arguments if event.content and has_field_rules(policy) else ()
@@ -152,7 +139,7 @@ class ArgumentSchemas:
 
     @property
     def schemas(self) -> Mapping[str, Any]:
-        """By the name of the tool; {} where it may have any field."""
+        """Return the schemas by tool name; {} if any field is possible."""
         return {} if self._left < 0 else self._schemas
 
     def _add(self, listed: dict[str, Any], said: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the model would have been shown at a request under another policy, beside what it was shown."""
+"""The prompt of a request under another policy, compared with the recorded prompt."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,9 +27,9 @@ RowSide = Literal["both", "changed", "recorded", "derived"]
 
 
 class NoEvidence(CannotJudge):
-    """Of what the other policy would have shown here nothing is known: the two parted before, at event `seq`.
+    """The other policy's prompt is unknown here, because the runs diverged before, at event `seq`.
 
-    `last` is the last turn of which it is known, 0 if there is none.
+    `last` is the last turn whose prompt is known, 0 if there is none.
     """
 
     def __init__(self, run: str, seq: int, turn: int, why: str, last: int) -> None:
@@ -45,12 +45,11 @@ class NoEvidence(CannotJudge):
 
 
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of one of the two requests, or of both. `number` is its number in the run that shows it, 0:
-    once only.
+    """A message of one or both prompts.
 
-    `where`: shown by `both` alike; by both, and `changed` (then `message` is as the other policy would have
-    shown it); only `recorded`; only `derived`. `why` names what makes the difference. `message` is None where
-    its words were erased.
+    `number` is its number in the run that contains it, 0 for a message of one request only. `where`: in
+    `both`; in both but `changed` (then `message` is the other policy's version); only `recorded`; only
+    `derived`. `why` names the cause of the difference. `message` is None if its text was erased.
     """
 
     number: int
@@ -61,10 +60,10 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
-    """A request under another policy, beside the recorded one. `asked`: the other policy would have made it
-    at all.
+    """A request under another policy, beside the recorded one.
 
-    `found` is how the two runs stand there. `tokens` are the two estimates, recorded and derived.
+    `asked`: whether the other policy would make the request. `found` is the divergence, if any. `tokens` are
+    the two estimates, recorded and derived.
     """
 
     run: str
@@ -87,10 +86,9 @@ async def hypothesis(
     prices: Prices | None = None,
     contexts: Contexts | None = None,
 ) -> Hypothesis:
-    """The request made at event `upto`, as the other policy would have made it, and as it was; tables as in
-    `whatif`.
+    """Derive the request at event `upto` under the other policy; tables as in `whatif`.
 
-    Raises `NoEvidence` where the two runs parted before, and as `whatif`.
+    Raises `NoEvidence` if the runs diverged before it, and as `whatif`.
     """
     comparison = Comparison(run, policy, registry, prices=prices, contexts=contexts)
     found = await found_by(comparison, store, run, upto)
@@ -118,9 +116,7 @@ async def hypothesis(
 
 
 def _is_behind(comparison: Comparison, found: WhatIf) -> bool:
-    """Whether the two parted before the request: at an earlier fact, or in the very fact that it follows
-    from.
-    """
+    """Return whether the runs diverged before the request, at an earlier fact or the request's own fact."""
     if comparison.diverged_after == comparison.last_fact:
         # The other run never took this fact: its window is of the time before.
         return found.kind in OF_THE_FACT or found.kind == "clock"
@@ -132,9 +128,7 @@ async def _read_words(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int
 
 
 async def _other_words(store: Store, run: str, comparison: Comparison) -> dict[int, Event]:
-    """The words of the other run's messages: of facts as they were recorded, of the harness as it would have
-    said them.
-    """
+    """Return the texts of the other run: facts as recorded, harness messages as it would write them."""
     wanted = {seq: comparison.origins.get(seq, seq) for seq in needed(comparison.derived.state)}
     said = comparison.derived.harness
     facts = {seq: origin for seq, origin in wanted.items() if seq not in said}
@@ -175,13 +169,11 @@ def _added_rows(
 
 
 _Texts = dict[tuple[str, str], tuple[int, Message | None]]
-"""Texts of one request only, by role and digest: their tokens and words, None where these were erased."""
+"""Texts of one request only, by role and digest: their tokens and text, None if erased."""
 
 
 class _MessageOrigins:
-    """What the messages of a run come from: a recorded fact, or words of the harness, the n-th time that it
-    said them.
-    """
+    """Origins of a run's messages: a recorded fact, or the n-th occurrence of a harness text."""
 
     def __init__(self, side: ComparedRun, origins: Mapping[int, int]) -> None:
         said = Counter[tuple[str, str]]()
@@ -194,7 +186,7 @@ class _MessageOrigins:
             self._times[seq] = said[words]
 
     def of(self, ref: MessageRef) -> tuple[object, ...]:
-        """The same for a message of both runs, and for no two of one."""
+        """Return an origin that is equal across runs for the same message and unique within a run."""
         source = ref.gap.source if ref.gap else 0
         if source:
             return self._facts.get(source, source), "summary"
