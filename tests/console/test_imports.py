@@ -158,7 +158,7 @@ def test_what_is_odd_and_not_shown_is_counted(refold: Refold, store: Path, tmp_p
     file.write_text(session("one") + "no\n{}\n" * 7)
     ran = refold("import", file, "--store", store)
     assert "8 places, 7 of them not read" in ran.out
-    assert "kept as they are: 7 (unknown_rows)" in ran.out
+    assert "kept unchanged: 7 (unknown_rows)" in ran.out
     assert "and 3 more" == ran.out.splitlines()[-1].strip()
 
 

@@ -86,7 +86,7 @@ def test_rows_of_a_version_to_come_are_counted(refold: Refold, store: Path, file
     ran = refold("import", file, "--store", store)
     assert 0 == ran.code
     assert "odd       1 place\n" in ran.out
-    assert "no known type, kept as they are: 100" in ran.out
+    assert "unknown types, kept unchanged: 100" in ran.out
 
 
 def test_a_part_that_nobody_knows_is_told(refold: Refold, file: Path) -> None:
