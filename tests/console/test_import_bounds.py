@@ -81,7 +81,7 @@ def test_more_rows_than_are_read(refused: Refused, data: bytes, why: str) -> Non
 def test_more_messages_than_are_read(refused: Refused) -> None:
     """Messages without number are refused, however few rows they stand in."""
     results = [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}] * 3000
-    refused(lines([*LINES[:2], user("r", "a", results)]), "line 3: more than 2000 messages and remarks")
+    refused(lines([*LINES[:2], user("r", "a", results)]), "line 3: more than 2000 items")
 
 
 def test_empty_rows_within_the_bound_are_told_once(refold: Refold, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_empty_rows_within_the_bound_are_told_once(refold: Refold, tmp_path: Pat
     file.write_text(SESSION + "{}\n" * 900)
     told = json.loads(refold("import", "--dry-run", file, "-o", "json").out)
     assert 1 == told["diagnostics"]["count"]
-    assert "kept as they are: 900" in told["diagnostics"]["first"][0]["problem"]
+    assert "kept unchanged: 900" in told["diagnostics"]["first"][0]["problem"]
     assert told["imported"][0]["events"] < 50
 
 
@@ -116,7 +116,7 @@ LESS = "y" * 900
 )  # fmt: skip
 def test_more_in_one_piece_than_is_read(refused: Refused, rows: list[Json], where: str) -> None:
     """What would become one event of more than the bound is refused, with its row and the bound."""
-    refused(lines(rows), "characters in one piece: at most 10000 are read")
+    refused(lines(rows), "characters in one piece; the limit is 10000")
     refused(lines(rows), f"not imported: {where}")
 
 
@@ -175,9 +175,7 @@ def test_members_that_share_bytes(refused: Refused) -> None:
 def test_members_of_more_than_is_read(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive out of which too much would come is refused by what its directory says."""
     monkeypatch.setattr("refold.importers.source.MOST_TOGETHER", 1000)
-    refused(
-        path_of("inspect/generated-ok.eval").read_bytes(), "bytes would come out of it: at most 1000 are read"
-    )
+    refused(path_of("inspect/generated-ok.eval").read_bytes(), "bytes when decompressed; the limit is 1000")
 
 
 def test_an_honest_archive_is_no_bomb(refold: Refold, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def test_a_broken_session_in_a_folder_is_no_success(refold: Refold, store: Path,
     (folder / "empty.jsonl").write_bytes(b"")
     ran = refold("import", folder, "--store", store)
     assert 2 == ran.code
-    assert "broken.jsonl: not imported: no transcript of a known format" in ran.err
+    assert "broken.jsonl: not imported: not a transcript of a known format" in ran.err
     assert "empty.jsonl: skipped: no transcript" in ran.err
 
 
@@ -158,7 +158,7 @@ def test_what_is_odd_and_not_shown_is_counted(refold: Refold, store: Path, tmp_p
     file.write_text(session("one") + "no\n{}\n" * 7)
     ran = refold("import", file, "--store", store)
     assert "8 places, 7 of them not read" in ran.out
-    assert "kept as they are: 7 (unknown_rows)" in ran.out
+    assert "kept unchanged: 7 (unknown_rows)" in ran.out
     assert "and 3 more" == ran.out.splitlines()[-1].strip()
 
 
@@ -166,7 +166,7 @@ def test_a_file_that_is_named_must_be_one(refold: Refold, store: Path, folder: P
     """A named file of no format is wrong use; the others are imported all the same."""
     ran = refold("import", folder / "notes.md", folder / "b.jsonl", "--store", store)
     assert 2 == ran.code
-    assert "notes.md: not imported: no transcript of a known format" in ran.err
+    assert "notes.md: not imported: not a transcript of a known format" in ran.err
     assert "claude_code-" in ran.out
 
 
@@ -268,4 +268,7 @@ def test_a_packed_file_in_a_folder_is_not_passed_over(
     (folder / "c.jsonl.packed").write_bytes(pack(session("packed").encode()))
     ran = refold("import", folder, "--store", store)
     assert 2 == ran.code
-    assert f"c.jsonl.packed: not imported: packed with {name}, which is not read: unpack it first" in ran.err
+    assert (
+        f"c.jsonl.packed: not imported: compressed with {name}, which is not supported: unpack it first"
+        in ran.err
+    )

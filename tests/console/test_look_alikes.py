@@ -33,7 +33,7 @@ def test_a_look_alike_is_refused_by_name(refold: Refold, store: Path, file: Path
     ran = refold("import", file, "--store", store)
     assert 2 == ran.code
     assert "not imported" in ran.err
-    assert f"{closest} is the closest" in ran.err
+    assert f"The closest is {closest}" in ran.err
     assert f"--format {closest}" in ran.err
     assert [] == json.loads(refold("ls", "--store", store, "-o", "json").out)
 
@@ -44,7 +44,7 @@ def test_what_looks_like_nothing_is_refused(refold: Refold, file: Path, agent: s
     file.write_text(FAR[agent])
     ran = refold("import", "--dry-run", file)
     assert 2 == ran.code
-    assert "no transcript of a known format" in ran.err
+    assert "not a transcript of a known format" in ran.err
 
 
 @pytest.mark.parametrize("agent", CLOSE)
@@ -86,7 +86,7 @@ def test_rows_of_a_version_to_come_are_counted(refold: Refold, store: Path, file
     ran = refold("import", file, "--store", store)
     assert 0 == ran.code
     assert "odd       1 place\n" in ran.out
-    assert "no known type, kept as they are: 100" in ran.out
+    assert "unknown types, kept unchanged: 100" in ran.out
 
 
 def test_a_part_that_nobody_knows_is_told(refold: Refold, file: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_part_that_nobody_knows_is_told(refold: Refold, file: Path) -> None:
     file.write_text("".join(json.dumps(each) + "\n" for each in [*ROWS, strange]))
     ran = refold("import", "--dry-run", file)
     assert 1 == ran.code
-    assert "line 5: parts of a message that are not known here: hologram (unknown_part)" in ran.out
+    assert "line 5: unknown parts in a message: hologram (unknown_part)" in ran.out
 
 
 @pytest.mark.parametrize("name", ["gemini_cli/warning-only.json", "inspect/cancelled-no-samples.json"])

@@ -79,7 +79,7 @@ def test_results_between_the_rows_of_an_answer_come_after_it() -> None:
         ("Answered", "end"),
     ] == told(items)
     assert 2 == len(next(item for item in items if isinstance(item, Answered)).calls)
-    assert ("unknown", "last answer has no call, and nothing records why it stopped") == (
+    assert ("unknown", "last response has no call, and its stop reason is not recorded") == (
         ending(items).end,
         ending(items).end_source,
     )

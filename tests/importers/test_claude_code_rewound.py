@@ -89,7 +89,7 @@ def test_the_end_of_a_branch_says_that_somebody_went_back() -> None:
     (_, branch) = runs(read(*BEGUN, *LEFT, *ANEW))
     (end,) = [item for item in branch if isinstance(item, RunEnded)]
     assert ("open", "line 5") == (end.end, end.position)
-    assert end.end_source == "last message is a result, no answer after it; then somebody went back to line 2"
+    assert end.end_source == "last message is a result without a response; then the user went back to line 2"
 
 
 def test_a_prompt_that_was_asked_anew_is_no_run() -> None:

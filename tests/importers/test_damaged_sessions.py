@@ -153,7 +153,7 @@ def test_a_line_may_hold_several_objects_and_a_broken_end() -> None:
     assert [
         Row(1, {"a": 1}, None, 7, 1),
         Row(1, {"b": 2}, None, 7, 2),
-        Noise(what="no_object", line=1, text="[3]", problem="JSON, but no object"),
+        Noise(what="no_object", line=1, text="[3]", problem="JSON, but not an object"),
     ] == found[:3]
     assert isinstance(found[3], Noise)
     assert ("not_json", 1, '{"c":') == (found[3].what, found[3].line, found[3].text)

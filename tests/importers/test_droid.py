@@ -82,7 +82,7 @@ def test_a_compaction_leaves_its_summary_and_what_came_behind_its_anchor() -> No
 def test_what_is_not_known_is_said() -> None:
     """Blocks of a kind that nobody knows are named; rows of one are counted as such."""
     items = read(user("u", None, "go", {"type": "hologram"}), {"type": "todo_state"}, {"type": "oracle"})
-    assert "parts of a message that are not known here: hologram" == only(Unread, items).problem
+    assert "unknown parts in a message: hologram" == only(Unread, items).problem
     assert [True, False] == [item.known for item in items if isinstance(item, Remarked)]
 
 

@@ -70,7 +70,7 @@ def test_a_tie_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownFormat) as caught:
         detected(Source.of("x", b"{}"))
     assert ["a", "b"] == [each.format for each in caught.value.candidates]
-    assert "a (looks like a) and b (looks like b): say which by --format" in str(caught.value)
+    assert "a (looks like a) and b (looks like b); choose one with --format" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_a_file_of_a_known_kind_is_refused_by_its_name(data: bytes, what: str) -
     """A file that is known and not read is refused with what it is, and not with a list of what it is not."""
     with pytest.raises(UnknownFormat, match=what) as caught:
         detected(Source.of("x", data))
-    assert "which is not read" in str(caught.value)
-    assert "no transcript of a known format" not in str(caught.value)
+    assert "which is not supported" in str(caught.value)
+    assert "not a transcript of a known format" not in str(caught.value)
 
 
 def test_another_database_is_of_no_known_kind() -> None:
     """A database with other tables is refused without a guess."""
-    with pytest.raises(UnknownFormat, match="no transcript of a known format"):
+    with pytest.raises(UnknownFormat, match="not a transcript of a known format"):
         detected(Source.of("x", database("session", "other")))
 
 

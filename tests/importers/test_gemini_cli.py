@@ -119,7 +119,7 @@ def test_contents(content: Any, words: str) -> None:
     assert words == only(Said, document(message("u", "user", content))).text
 
 
-UNSURE = "last answer has no call, and nothing records why it stopped"
+UNSURE = "last response has no call, and its stop reason is not recorded"
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ UNSURE = "last answer has no call, and nothing records why it stopped"
     [
         pytest.param([], "open", "no message in it", id="nothing"),
         pytest.param([message("w", "warning", "x")], "open", "no message in it", id="a warning"),
-        pytest.param([GO], "open", "last message is a prompt, no answer after it", id="a prompt"),
+        pytest.param([GO], "open", "last message is a prompt without a response", id="a prompt"),
         pytest.param([GO, HI], "unknown", UNSURE, id="an answer"),
         pytest.param([GO, HI, message("i", "info", "bye")], "unknown", UNSURE, id="words after it"),
         pytest.param(
             [message("a", "gemini", "", toolCalls=[called("1", None)])],
-            "open", "1 tool call(s) without result at the end", id="a call",
+            "open", "1 tool call(s) without a result at the end", id="a call",
         ),
         pytest.param(
             [message("a", "gemini", "", toolCalls=[called("1", "x")])],
-            "open", "last message is a result, no answer after it", id="a result",
+            "open", "last message is a result without a response", id="a result",
         ),
     ],
 )  # fmt: skip
@@ -225,7 +225,7 @@ def test_a_result_that_only_stands_where_it_was_sent() -> None:
     assert [("go", "user"), ("[inlineData]", "harness")] == [
         (item.text, item.by) for item in items if isinstance(item, Said)
     ]
-    assert ("open", "last message is a result, no answer after it") == (
+    assert ("open", "last message is a result without a response") == (
         only(RunEnded, items).end, only(RunEnded, items).end_source
     )  # fmt: skip
 
@@ -285,11 +285,11 @@ def test_the_words_of_an_error(words: str, outcome: ToolError | Refuser) -> None
 def test_an_answer_that_was_cut_off() -> None:
     """An answer whose tokens nobody counted was cut off: the chat's end says so."""
     ended = only(RunEnded, log(HEADER, GO, message("a", "gemini", "half an", tokens=None)))
-    assert ("unknown", "last answer has no token counts: cut off") == (ended.end, ended.end_source)
+    assert ("unknown", "last response has no token counts: cut off") == (ended.end, ended.end_source)
 
 
 def test_a_file_in_which_nobody_asked_anything() -> None:
     """What the CLI puts before a chat is no prompt that waits for an answer."""
     context = message("c", "user", [{"text": "<session_context>\nThis is the Gemini CLI."}])
     ended = only(RunEnded, log(HEADER, {"$set": {"messages": [context]}}))
-    assert ("unknown", True) == (ended.end, "nobody asked anything" in ended.end_source)
+    assert ("unknown", True) == (ended.end, "no prompt" in ended.end_source)

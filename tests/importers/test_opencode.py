@@ -115,7 +115,7 @@ def test_a_call_that_nobody_answered(status: str) -> None:
     """It stays open, and so does the run."""
     items = read(answer("a", tool("t", status), finish=None))
     assert [("Answered", ""), ("Remarked", "unanswered")] == told(items)
-    assert ("open", "1 tool call(s) without result at the end") == (items[-1].end, items[-1].end_source)  # type: ignore[attr-defined]
+    assert ("open", "1 tool call(s) without a result at the end") == (items[-1].end, items[-1].end_source)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_is_not_known_is_said() -> None:
     items = read(
         user("u", text("go"), {"type": "hologram", "shape": "x"}), {"info": {"role": "judge"}, "parts": []}
     )
-    assert "parts of a message that are not known here: hologram" == only(Unread, items).problem
+    assert "unknown parts in a message: hologram" == only(Unread, items).problem
     assert "hologram" in only(Said, items).rest
     assert not only(Remarked, items).known
 

@@ -190,27 +190,27 @@ def test_what_an_extension_put_in_is_the_harnesses() -> None:
     ("entries", "end", "source"),
     [
         pytest.param([], "open", "no message in it", id="nothing"),
-        pytest.param([GO], "open", "last message is a prompt, no answer after it", id="a prompt"),
-        pytest.param([GO, HI], "finished", "last answer has no call, stop=stop", id="an answer"),
+        pytest.param([GO], "open", "last message is a prompt without a response", id="a prompt"),
+        pytest.param([GO, HI], "finished", "last response has no call, stop=stop", id="an answer"),
         pytest.param(
             [GO, answer("a", "u", "hi", stopReason=None)],
             "unknown",
-            "last answer has no call, and nothing records why it stopped",
+            "last response has no call, and its stop reason is not recorded",
             id="no reason",
         ),
         pytest.param(
             [GO, answer("a", "u", call("t"), stopReason="toolUse")],
             "open",
-            "1 tool call(s) without result at the end",
+            "1 tool call(s) without a result at the end",
             id="a call",
         ),
         pytest.param(
-            [result("r", None, "t")], "open", "last message is a result, no answer after it", id="a result"
+            [result("r", None, "t")], "open", "last message is a result without a response", id="a result"
         ),
         pytest.param(
             [answer("a", None, "x", stopReason="length")],
             "limit:token",
-            "last answer has no call, stop=length",
+            "last response has no call, stop=length",
             id="too long",
         ),
         pytest.param(

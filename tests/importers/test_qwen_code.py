@@ -131,7 +131,7 @@ def test_rows_of_a_sub_agent() -> None:
 def test_what_is_not_known_is_said() -> None:
     """Parts of a kind that nobody knows are named; rows of one are counted as such."""
     items = read(user("u", None, "go", {"hologram": 1}), QWEN_CODE.row("oracle", "o", "u"))
-    assert "parts of a message that are not known here: hologram" == only(Unread, items).problem
+    assert "unknown parts in a message: hologram" == only(Unread, items).problem
     assert not only(Remarked, items).known
 
 

@@ -67,7 +67,7 @@ def test_a_cut_file_is_read_up_to_the_cut() -> None:
 
 def test_without_the_package_it_is_unknown() -> None:
     """Without the package its format has no importer."""
-    with pytest.raises(WrongUse, match="there is no format 'bot_log'"):
+    with pytest.raises(WrongUse, match="unknown format 'bot_log'"):
         importer("bot_log")
 
 
@@ -75,7 +75,7 @@ def test_a_name_that_is_taken_is_refused(site: Path) -> None:
     """A package cannot replace a format of refold's own."""
     entries = {"refold.formats": {"codex": "refold_bot_log:BOT_LOG"}}
     install(site, {"name": "refold-second", "version": "1.0", "entry-points": entries})
-    with pytest.raises(WrongUse, match="'codex' of refold_bot_log:BOT_LOG has a name that is taken"):
+    with pytest.raises(WrongUse, match="'codex' of refold_bot_log:BOT_LOG: the name is already used"):
         formats()
 
 
@@ -84,5 +84,5 @@ def test_one_that_cannot_be_loaded_is_named(site: Path, place: str) -> None:
     """An entry point that leads nowhere is reported with its format and place."""
     entries = {"refold.formats": {"other": place}}
     install(site, {"name": "refold-second", "version": "1.0", "entry-points": entries})
-    with pytest.raises(WrongUse, match=f"'other' cannot be loaded from {place}"):
+    with pytest.raises(WrongUse, match=f"cannot load format 'other' from {place}"):
         importer("other")

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.importers.derivation import facts
-from refold.importers.derivation.facts import Open, paired
+from refold.importers.derivation.facts import Open, pair_results
 from refold.importers.items import Returned
 from refold.reducers.events import Diagnosed, ToolReturned
 from support.told import (
@@ -56,5 +56,5 @@ def test_pairing_is_not_quadratic() -> None:
     calls = [Open(f"c{n}", "t", Counted(f"p{n}")) for n in range(400)]
     results = [Returned(position="", id=Counted(f"p{n}"), output="") for n in reversed(range(400))]
     Counted.compared = 0
-    assert [call.id for call in reversed(calls)] == [pair.call for pair in paired(calls, results)]
+    assert [call.id for call in reversed(calls)] == [pair.call for pair in pair_results(calls, results)]
     assert Counted.compared <= 10 * len(calls)

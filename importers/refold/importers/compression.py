@@ -1,8 +1,7 @@
-"""Bytes as they are meant: unpacked where gzip or Zstandard packed them, in UTF-8 where another encoding was
-written.
+"""Decompression (gzip, Zstandard) and recoding to UTF-8 of transcript files.
 
-All of it in a stream, bounded, and as often from its beginning as somebody wants. What is cut or damaged is
-read up to there, and a note says so.
+Both are bounded streams that can be read from the start several times. Data before damage or truncation is
+read, and a note gives the reason.
 """
 
 import codecs
@@ -18,60 +17,60 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _PIECE = 1 << 18
-_PACKED = 1 << 15  # small: what is left of a piece is copied for each member that begins in it
+_PACKED = 1 << 15  # small, because the rest of a piece is copied for each member that begins in it
 
 MOST_INFLATED = 8 << 30
-"""Bytes that may come out of one compressed file."""
+"""Maximum decompressed bytes of one file."""
 
 MOST_EMPTY = 10_000
-"""Members or frames, one behind the other, of which nothing comes: each costs as much as one that says
-something.
-"""
+"""Maximum number of consecutive empty members or frames. Each costs as much time as one with data."""
 
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 Note = Callable[[str], None]
-"""Told what keeps the rest of a stream from being read."""
+"""Receives the reason why the rest of a stream cannot be read."""
 
 Pieces = Callable[[], Iterator[bytes]]
-"""The bytes from the beginning, piece by piece."""
+"""Returns the bytes from the beginning, in pieces."""
 
 
 def inflated(file: BinaryIO, note: Note) -> BinaryIO:
-    """The bytes that were packed into a file; the file itself, where none were.
+    """Return the decompressed content of a file, or the file itself if it is not compressed.
 
-    Raises `WrongUse` for Zstandard where nothing is installed that reads it.
+    Raises `WrongUse` for Zstandard if no decompressor is installed.
     """
     file.seek(0)
     magic = file.read(4)
     if magic.startswith(GZIP):
-        return _stream(lambda: _bounded(_gunzipped(_pieces(file, _PACKED), note), note))
+        return _stream(lambda: _limit_size(_decompress_gzip(_read_pieces(file, _PACKED), note), note))
     if magic.startswith(ZSTANDARD):
         new, failed = zstandard()
-        return _stream(lambda: _bounded(_unpacked(_pieces(file, _PACKED), new, failed, note), note))
+        return _stream(
+            lambda: _limit_size(_decompress_zstd(_read_pieces(file, _PACKED), new, failed, note), note)
+        )
     return file
 
 
 def recoded(file: BinaryIO) -> BinaryIO:
-    """The file in UTF-8 without a mark at its beginning; the file itself, where it is so already."""
+    """Return the file in UTF-8 without a byte order mark, or the file itself if it already is."""
     file.seek(0)
     head = file.read(64)
-    encoding = _encoding(head)
+    encoding = _detect_encoding(head)
     if encoding is None:
         return file
     decoder = codecs.getincrementaldecoder(encoding)
-    return _stream(lambda: _recoded(_pieces(file), decoder("replace")))
+    return _stream(lambda: _recode(_read_pieces(file), decoder("replace")))
 
 
-_MARKS = (  # the wider ones first: a mark of UTF-32 begins with one of UTF-16
+_MARKS = (  # longest first: the UTF-32 mark begins with the UTF-16 mark
     ("utf-32", (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
     ("utf-16", (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
     ("utf-8-sig", (codecs.BOM_UTF8,)),
 )
 
 
-def _encoding(head: bytes) -> str | None:
-    """By its mark, or by where the zeros of ASCII text stand in the wider encodings."""
+def _detect_encoding(head: bytes) -> str | None:
+    """Detect an encoding by its byte order mark, or by the positions of zero bytes in ASCII text."""
     for encoding, marks in _MARKS:
         if head.startswith(marks):
             return encoding
@@ -85,14 +84,14 @@ def _encoding(head: bytes) -> str | None:
     return None
 
 
-def _pieces(file: BinaryIO, size: int = _PIECE) -> Iterator[bytes]:
+def _read_pieces(file: BinaryIO, size: int = _PIECE) -> Iterator[bytes]:
     file.seek(0)
     while piece := file.read(size):
         yield piece
 
 
-def _gunzipped(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
-    """Every member of a gzip file, one after the other; zeros behind the last are padding."""
+def _decompress_gzip(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
+    """Yield the data of every member of a gzip file. Zeros after the last are padding."""
     inflater = zlib.decompressobj(wbits=31)
     begun, empty = False, 0
     for piece in pieces:
@@ -112,14 +111,14 @@ def _gunzipped(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
             yield found
             data = inflater.unconsumed_tail or inflater.unused_data
         if empty > MOST_EMPTY:
-            note(f"more than {MOST_EMPTY} members of which nothing comes")
+            note(f"more than {MOST_EMPTY} empty members in a row")
             return
     if begun and not inflater.eof:
         note("the gzip stream is cut off")
 
 
 class _ZstdFrames(Protocol):
-    """What Python's and its backport's Zstandard decompressors are to us."""
+    """Interface of the Zstandard decompressors of Python and of `backports.zstd`."""
 
     @property
     def eof(self) -> bool: ...
@@ -130,10 +129,10 @@ class _ZstdFrames(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-def _unpacked(
+def _decompress_zstd(
     pieces: Iterator[bytes], new: Callable[[], _ZstdFrames], failed: type[Exception], note: Note
 ) -> Iterator[bytes]:
-    """Every frame of a Zstandard file, one after the other."""
+    """Yield the data of every frame of a Zstandard file."""
     frames, begun, empty = new(), False, 0
     for piece in pieces:
         data = piece
@@ -150,15 +149,16 @@ def _unpacked(
             yield found
             data = frames.unused_data if frames.eof else b""
         if empty > MOST_EMPTY:
-            note(f"more than {MOST_EMPTY} frames of which nothing comes")
+            note(f"more than {MOST_EMPTY} empty frames in a row")
             return
     if begun and not frames.eof:
         note("the Zstandard stream is cut off")
 
 
 def zstandard() -> tuple[Callable[[], _ZstdFrames], type[Exception]]:
-    """What unpacks one frame of Zstandard, and what it raises. Raises `WrongUse` where it is not
-    installed.
+    """Return a decompressor factory for one Zstandard frame, and its exception type.
+
+    Raises `WrongUse` if Zstandard is not installed.
     """
     try:
         if sys.version_info >= (3, 14):
@@ -166,37 +166,37 @@ def zstandard() -> tuple[Callable[[], _ZstdFrames], type[Exception]]:
         else:
             from backports.zstd import ZstdDecompressor, ZstdError
     except ImportError as error:
-        problem = "it is packed by Zstandard, which is not installed here: pip install 'refold[transcripts]'"
+        problem = "compressed with Zstandard, which needs: pip install 'refold[transcripts]'"
         raise WrongUse(problem) from error
     return ZstdDecompressor, ZstdError
 
 
-def _bounded(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
+def _limit_size(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
     left = MOST_INFLATED
     for piece in pieces:
         if len(piece) > left:
-            note(f"more than {MOST_INFLATED} bytes come out of it")
+            note(f"more than {MOST_INFLATED} bytes when decompressed")
             return
         left -= len(piece)
         yield piece
 
 
-def _recoded(pieces: Iterator[bytes], decoder: codecs.IncrementalDecoder) -> Iterator[bytes]:
+def _recode(pieces: Iterator[bytes], decoder: codecs.IncrementalDecoder) -> Iterator[bytes]:
     for piece in pieces:
         yield decoder.decode(piece).encode(errors="replace")
     yield decoder.decode(b"", final=True).encode(errors="replace")
 
 
 def _stream(pieces: Pieces) -> BinaryIO:
-    return cast("BinaryIO", io.BufferedReader(_Again(pieces), _PIECE))
+    return cast("BinaryIO", io.BufferedReader(_RestartableStream(pieces), _PIECE))
 
 
-class _Again(io.RawIOBase):
-    """A stream of pieces as a file. To go back is to begin again."""
+class _RestartableStream(io.RawIOBase):
+    """A stream of pieces as a seekable file. Seeking backwards restarts the stream."""
 
     def __init__(self, pieces: Pieces) -> None:
         self._begin = pieces
-        self._rest, self._pieces, self._place = b"", pieces(), 0
+        self._rest, self._read_pieces, self._place = b"", pieces(), 0
 
     def readable(self) -> bool:
         return True
@@ -209,7 +209,7 @@ class _Again(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         while not self._rest:
-            piece = next(self._pieces, None)
+            piece = next(self._read_pieces, None)
             if piece is None:
                 return 0
             self._rest = piece
@@ -227,7 +227,7 @@ class _Again(io.RawIOBase):
             return self.seek(self._place + offset)
         wanted = offset + (self._place if whence == io.SEEK_CUR else 0)
         if wanted < self._place:
-            self._rest, self._pieces, self._place = b"", self._begin(), 0
+            self._rest, self._read_pieces, self._place = b"", self._begin(), 0
         while self._place < wanted and self.read(min(_PIECE, wanted - self._place)):
             pass
         return self._place

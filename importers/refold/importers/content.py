@@ -1,4 +1,4 @@
-"""The parts of a message in any format: text, calls with their arguments, tool definitions."""
+"""Parts of a message, independent of format: text, calls with their arguments, tool definitions."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ _CALLING = re.compile(r"(?i)tool|function|call|exec|command|cmd|shell|bash")
 _KINDS = ("type", "kind", "event")
 
 TOOLS = re.compile(r"(?i)tool")
-"""In names and kinds of what a harness shows of a subagent: calls."""
+"""Pattern for names and kinds that indicate a call, in data that a harness displays of a subagent."""
 
 _IDS = ("call_id", "id", "toolCallId", "tool_call_id")
 _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
@@ -51,7 +51,7 @@ _BESIDE = frozenset({
 """Keys of a call that hold no arguments in any format: metadata, status, provider state."""
 
 _MARKS = (("complete", True), ("providerExecuted", False), ("dynamic", False), ("dynamic", True))
-"""What such a key says of arguments that were written to their end."""
+"""Values of such keys on calls with complete arguments."""
 
 CALLS = ("function", "tool_call", "tool_use", "tool-call", "function_call", "server_tool_use", "mcp_call")
 """Types of parts that are calls."""
@@ -61,9 +61,10 @@ TEXTS = ("text", "input_text", "output_text", "summary_text")
 
 
 def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> str:
-    """The text of a content: itself, or its parts, a line each; one that is no text stands as `[image]`.
+    """Return the text of a content: a string, or its parts joined by `lines`.
 
-    Parts of the types in `beside` are no words: calls, results, thoughts.
+    A part that is not text becomes its type in brackets, as `[image]`. Parts of the types in `beside` (calls,
+    results, reasoning) are skipped.
     """
     if isinstance(content, list):
         return lines.join(word_of(part) for part in content if text(part, "type") not in beside)
@@ -71,7 +72,7 @@ def words(content: JSON, *, beside: Collection[str] = (), lines: str = "\n") -> 
 
 
 def plain(value: JSON) -> str:
-    """What a content says: a text as it is, text parts joined by a line break, anything else as JSON text."""
+    """Return a string unchanged, text parts joined by line breaks, and anything else as JSON text."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -81,7 +82,7 @@ def plain(value: JSON) -> str:
 
 
 def take_plain(value: JSON, *path: str) -> str:
-    """The same of what stands there, taken; what text parts hold beside their text is left."""
+    """Return the same for the value at this path, and take it. Other fields of text parts are left."""
     content, said = at(value, *path), plain(at(value, *path))
     if not (rows(content) and all(text(part, "text") or text(part, "content") for part in rows(content))):
         take(value, *path)
@@ -92,7 +93,7 @@ def take_plain(value: JSON, *path: str) -> str:
 
 
 def unwrapped(value: JSON) -> JSON:
-    """A value that was encoded as JSON text, once or more often, decoded; other text as it is."""
+    """Decode a value that was encoded as JSON text, once or several times. Other text is unchanged."""
     for _ in range(3):
         if not (isinstance(value, str) and value[:1] in '{["'):
             return value
@@ -104,14 +105,14 @@ def unwrapped(value: JSON) -> JSON:
 
 
 def unwrap(value: JSON, *path: str) -> None:
-    """Put what JSON text encodes in the place where it stands."""
+    """Replace JSON text at this path by the value that it encodes."""
     holder, written = at(value, *path[:-1]), at(value, *path)
     if isinstance(holder, dict) and isinstance(written, str):
         holder[path[-1]] = unwrapped(written)
 
 
 def _decoded(value: str) -> JSON:
-    """A JSON text decoded, though a recorder may have escaped what needs none. Raises `ValueError`."""
+    """Decode JSON text, even with unnecessary escapes. Raises `ValueError`."""
     try:
         return cast("JSON", msgspec.json.decode(value))
     except msgspec.DecodeError:
@@ -121,12 +122,12 @@ def _decoded(value: str) -> JSON:
 
 
 def arguments(value: JSON) -> str:
-    """Arguments as JSON text: a text as it was written, anything else encoded in the order it stands."""
+    """Return arguments as JSON text: a string unchanged, anything else encoded in its order."""
     return value if isinstance(value, str) else as_written({} if value is None else value)
 
 
 def calling(value: JSON, marks: re.Pattern[str] = _CALLING) -> str:
-    """The first name or kind in a value by which it may hold a call, or a call's result; "" for none."""
+    """Return the first name or kind by which a value may hold a call or a result; "" for none."""
     return next(_calling(value, marks), "")
 
 
@@ -143,14 +144,14 @@ def _calling(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
 
 
 class UnreadCall(MessageCall, frozen=True):
-    """A call whose name or arguments could not be read. As JSON it is a `MessageCall`."""
+    """A call whose name or arguments could not be read. Its JSON is that of a `MessageCall`."""
 
 
 def read_call(id_: str, name: str, given: JSON, *left: JSON, beside: Collection[str] = ()) -> MessageCall:
-    """Return a call with these arguments; `left` is what is left of the part in which it stood.
+    """Return a call with these arguments; `left` is what remains of the part that held it.
 
-    It is an `UnreadCall` if it has no name, or if it has no arguments and something is left that may be them:
-    a value that is not empty, under a key that neither `beside` nor `_BESIDE` lists.
+    Returns an `UnreadCall` if it has no name, or if it has no arguments but `left` may contain them: a value
+    that is not empty, under a key that neither `beside` nor `_BESIDE` lists.
     """
     written = arguments(given)
     if name and given and given not in _NO_ARGUMENTS:
@@ -165,14 +166,12 @@ def _may_be_given(key: str, value: JSON) -> bool:
 
 
 def unread(call: MessageCall) -> UnreadCall:
-    """Return a call as one that could not be read, as where the source has two accounts of it that differ."""
+    """Return a call as unread, for example if two records of it in the source differ."""
     return UnreadCall(call.id, call.name, call.arguments)
 
 
 def agree(call: MessageCall, other: JSON) -> bool:
-    """Whether another account of a call, an object, has the same texts as its arguments under the keys that
-    both have.
-    """
+    """Return whether another record of a call has the same texts as its arguments, under the keys of both."""
     given = table(unwrapped(call.arguments))
     return all(
         given[key] == value
@@ -182,16 +181,16 @@ def agree(call: MessageCall, other: JSON) -> bool:
 
 
 def call_of(part: JSON, name: str = "") -> MessageCall:
-    """A call, by any of the keys that formats have for its id, its tool and its arguments.
+    """Return the call in a part, by any of the keys that formats use for id, tool and arguments.
 
-    `name`: the tool, if not in it.
+    `name`: the tool, if the part does not have it.
     """
     inner = {name: {**table(part, name)} for name in _INNER if table(part, name)}
     return take_call({**table(part), **inner}, name)
 
 
 def take_call(part: JSON, name: str = "") -> MessageCall:
-    """The same, taken out of its part."""
+    """Return the same, taken out of its part."""
     around = next((name for name in _INNER if table(part, name)), "")
     inner = table(part, around) if around else table(part)
     given = take(inner, _first_key(inner, _ARGUMENTS))
@@ -208,9 +207,9 @@ def _first_key(row: dict[str, JSON], keys: Iterable[str]) -> str:
 
 
 def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
-    """The calls in a message, as they are listed there, taken out of it.
+    """Return the calls listed in a message, and take them out of it.
 
-    What is listed and is no object stays there.
+    Listed values that are not objects are left.
     """
     return tuple([_listed(call) for call in take_each(message, name) if call])
 
@@ -220,13 +219,14 @@ def _listed(call: JSON) -> MessageCall:
 
 
 def calls_of(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ...]:
-    """The calls in a message, as they are listed there."""
+    """Return the calls listed in a message."""
     return take_calls({name: deepcopy([*rows(message, name)])}, name)
 
 
 def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
-    """The tools that were offered, taken out of the definitions there (a list, or JSON text): each once,
-    OpenAI's nesting or flat.
+    """Return the offered tools, and take them out of the definitions at this path.
+
+    Definitions are a list or JSON text, nested as in OpenAI's API or flat. Repeated names count once.
     """
     found: dict[str, Manifest] = {}
     unwrap(value, *path)
@@ -247,7 +247,7 @@ def take_tools(value: JSON, *path: str) -> tuple[Manifest, ...]:
 
 
 def manifests(definitions: JSON) -> tuple[Manifest, ...]:
-    """The same of definitions, or JSON text of them, as they stand."""
+    """Return the tools in these definitions (a list or JSON text), which are not changed."""
     return take_tools({"tools": deepcopy(definitions)}, "tools")
 
 
@@ -271,13 +271,14 @@ _STOPS = {word: stop for stop, words in _WORDS.items() for word in words}
 
 
 def stop_of(word: str) -> StopReason | None:
-    """The stop reason for a provider's word, None where it says nothing."""
+    """Return the stop reason for a provider's word, None for ""."""
     return _STOPS.get(_plain(word), StopReason.OTHER) if word else None
 
 
 def end_of(word: str) -> str:
-    """How a run ended whose last answer has no call and stopped by this word: without a known one nobody
-    knows if it was whole.
+    """Return the end of a run whose last response has no call and this stop reason.
+
+    Without a known stop reason, the end is unknown: the response may be incomplete.
     """
     match stop_of(word):
         case None | StopReason.OTHER:
@@ -289,7 +290,7 @@ def end_of(word: str) -> str:
 
 
 def is_known(word: str) -> bool:
-    """Whether it is a word of which anybody here knows what it means."""
+    """Return whether a provider's stop reason is known."""
     return _plain(word) in _STOPS
 
 

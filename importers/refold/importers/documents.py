@@ -1,10 +1,10 @@
-"""JSON documents that stop in the middle, and files of one value or one a line.
+"""Truncated JSON documents, and files with one value or one value per line.
 
-A recorder that dies while it writes leaves half a document, and half a document is most of the evidence. The
-scanner walks tokens, remembers the last place at which everything that was open could have been closed, and
-closes it there. What lies behind the cut, or behind the first byte that is no JSON, is not guessed.
+A recorder that crashes while writing leaves an incomplete document, which may hold most of the evidence. The
+scanner walks over tokens, remembers the last place at which all open containers could be closed, and closes
+them there. Nothing after the cut, or after the first byte that is not JSON, is guessed.
 
-It is only asked where the ordinary decoder refused: whole documents never come here.
+The scanner is used only if the ordinary decoder fails, so never for intact documents.
 """
 
 import re
@@ -18,10 +18,10 @@ from refold.importers.items import Item, Place, Unread
 from refold.importers.source import BadTranscript, Source, decoded, too_many
 
 MOST_DEPTH = 250
-"""Levels of nesting; what lies deeper counts as a cut. (The decoders give up at about a thousand.)"""
+"""Maximum nesting depth; anything deeper counts as a cut. (The decoders fail at about a thousand.)"""
 
 ANY = "*"
-"""In a path of elements: any index of a list."""
+"""Any index of a list, in a path of `elements`."""
 
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _SCALAR = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity")
@@ -31,9 +31,9 @@ _ESCAPE = re.compile(rb'["\\/bfnrt]|u[0-9a-fA-F]{4}')
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A value, and how many of the file's bytes it was read from.
+    """A value, and the number of bytes it was read from.
 
-    `problem` says why not all, "" where all were.
+    `problem` is why not all bytes were read, "" if all were.
     """
 
     value: JSON
@@ -42,17 +42,17 @@ class Document(msgspec.Struct, frozen=True):
     problem: str = ""
 
     def cut(self) -> Iterator[Item]:
-        """That it breaks off, if it does."""
+        """Yield the problem that the document breaks off, if it does."""
         if self.problem:
             yield Place(f"byte {self.read}").problem("cut", f"the document {self.problem}")
 
 
 def document(source: Source, *elements: tuple[str, ...]) -> Document:
-    """The JSON document that a source is, up to where it breaks off.
+    """Return the JSON document of a source, up to where it breaks off.
 
-    `elements` are paths of lists whose elements are worth nothing by halves, `ANY` for an index:
-    `("messages",)`, `("samples", ANY, "events")`. An element of theirs that was open at the cut is left out.
-    Raises `BadTranscript` where not even a beginning can be read.
+    `elements` are paths of lists whose elements are only useful if complete, with `ANY` for an index:
+    `("messages",)`, `("samples", ANY, "events")`. An incomplete element of these lists is left out. Raises
+    `BadTranscript` if not even a beginning can be read.
     """
     data = source.whole()
     try:
@@ -60,14 +60,12 @@ def document(source: Source, *elements: tuple[str, ...]) -> Document:
     except ValueError as error:
         found = leading(data, *elements)
         if found is None:
-            raise BadTranscript(source.name, "", f"no JSON document: {error}") from error
+            raise BadTranscript(source.name, "", f"not a JSON document: {error}") from error
         return found
 
 
 def leading(data: bytes, *elements: tuple[str, ...]) -> Document | None:
-    """What the first bytes of a JSON document say; None where they are no beginning of an object or a
-    list.
-    """
+    """Return the value of a possibly truncated JSON document, or None if it is not an object or a list."""
     if too_many(data):
         return None
     scanner = _Scanner(data, elements)
@@ -75,17 +73,17 @@ def leading(data: bytes, *elements: tuple[str, ...]) -> Document | None:
     end, depth = scanner.safe
     if not end:
         return None
-    # What was closed since then was opened since then: the outer containers are still the same.
+    # Containers closed since then were also opened since then: the outer ones are still the same.
     text = data[:end] + bytes(frame.closer for frame in reversed(scanner.frames[:depth]))
     try:
         value = decoded(text)
     except ValueError:
-        return None  # what one decoder calls JSON and the other does not: nothing to build on
+        return None  # the decoders disagree about what is JSON, so nothing can be built on it
     return Document(value, end, len(data), scanner.problem)
 
 
 class _Frame:
-    """An open container: how it closes, and where in it the scanner stands."""
+    """An open container: its closing byte, and the scanner's place in it."""
 
     __slots__ = ("closer", "step")
 
@@ -94,28 +92,28 @@ class _Frame:
 
 
 class _Broken(Exception):
-    """The scanner stands before something that it cannot go on with."""
+    """The scanner cannot continue."""
 
 
 class _Scanner:
-    """A walk over tokens. `safe`: how far the text may be kept, and how many containers are open there."""
+    """A walk over tokens. `safe`: the end of the text that can be kept, and the number of open containers."""
 
     def __init__(self, data: bytes, elements: tuple[tuple[str, ...], ...]) -> None:
         self.data, self.elements, self.place = data, elements, 0
         self.frames: list[_Frame] = []
-        self.guard: int | None = None  # so many containers stand around the element that counts only whole
+        self.guard: int | None = None  # depth of the outermost element that must be complete
         self.safe: tuple[int, int] = (0, 0)
         self.problem = ""
 
     def run(self) -> None:
-        """Walk to the end of the document, or as far as it goes."""
+        """Walk to the end of the document, or as far as possible."""
         try:
             self._value()
             while self.frames:
                 self._next()
             self._blank()
             if self.place < len(self.data):
-                self._fail("goes on behind its end")
+                self._fail("continues after its end")
         except _Broken as error:
             self.problem = str(error)
 
@@ -139,12 +137,12 @@ class _Scanner:
         self.place += 1
 
     def _next(self) -> None:
-        """The next element or member of the innermost container, or its end."""
+        """Read the next element or member of the innermost container, or its end."""
         frame, at = self.frames[-1], self._peek()
         if at == frame.closer:
             self.place += 1
             self.frames.pop()
-            self._completed()
+            self._complete()
             return
         if frame.step is not None:
             self._take(b",")
@@ -161,33 +159,33 @@ class _Scanner:
             self._open(at)
             return
         if not self.frames:
-            self._fail("is no object and no list")
+            self._fail("is neither an object nor a list")
         if at == ord('"'):
             self._string()
         else:
             self._scalar()
-        self._completed()
+        self._complete()
 
     def _open(self, at: int) -> None:
         if len(self.frames) >= MOST_DEPTH:
             self._fail(f"is nested more than {MOST_DEPTH} levels deep")
-        if self.guard is None and self.frames and self._counts_whole():
+        if self.guard is None and self.frames and self._must_be_complete():
             self.guard = len(self.frames)
         self.place += 1
         self.frames.append(_Frame(ord("}") if at == ord("{") else ord("]")))
-        self._keep()
+        self._mark_safe()
 
-    def _counts_whole(self) -> bool:
-        """Whether the innermost container is a list whose elements are taken whole or not at all."""
+    def _must_be_complete(self) -> bool:
+        """Return whether the innermost container is a list whose elements must be complete."""
         path = tuple(frame.step or "" for frame in self.frames[:-1])
         return self.frames[-1].closer == ord("]") and path in self.elements
 
-    def _completed(self) -> None:
+    def _complete(self) -> None:
         if self.guard == len(self.frames):
             self.guard = None
-        self._keep()
+        self._mark_safe()
 
-    def _keep(self) -> None:
+    def _mark_safe(self) -> None:
         if self.guard is None:
             self.safe = (self.place, len(self.frames))
 
@@ -218,34 +216,32 @@ class _Scanner:
 
 
 def beginning(source: Source) -> JSON:
-    """What a document's first bytes say, halves included: enough to tell a format by.
+    """Return the value of a document's first bytes, including incomplete parts, to detect its format.
 
-    None: it is no document.
+    None: it is not a document.
     """
-    if "beginning" not in source.known:  # every format asks for it
+    if "beginning" not in source.known:  # cached, because every format reads it
         found = leading(source.head())
         source.known["beginning"] = found.value if found else None
     return source.known["beginning"]
 
 
 class JsonValue(msgspec.Struct, frozen=True, gc=False):
-    """A value and where it stands: `$` for a whole document, `$[3]` for an element of its list, `line 3 $`
-    for a line.
-    """
+    """A value and its position: `$` (a document), `$[3]` (an element of its list) or `line 3 $`."""
 
     position: str
     value: JSON
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Return its position as a place."""
         return Place(self.position)
 
 
 def values(source: Source, *elements: tuple[str, ...]) -> Iterator[JsonValue | Unread]:
-    """The values, up to where a document breaks off; `elements` as in `documents`. A list is its elements.
+    """Yield the values up to where a document breaks off; a list is split into its elements.
 
-    Raises `BadTranscript` where nothing at all is JSON.
+    `elements` is as in `document`. Raises `BadTranscript` if nothing in the file is JSON.
     """
     try:
         whole = document(source, *elements)
@@ -264,7 +260,7 @@ def values(source: Source, *elements: tuple[str, ...]) -> Iterator[JsonValue | U
 
 
 def _lines_follow(source: Source) -> bool:
-    """Whether the first line is a value of its own: then what follows it is no damage."""
+    """Return whether the first line is a value of its own, so that more data after it is valid."""
     first = next((line for line in source.lines() if line.text.strip()), None)
     try:
         return first is not None and isinstance(decoded(first.text), dict | list)
@@ -286,4 +282,4 @@ def _lines(source: Source) -> Iterator[JsonValue | Unread]:
         nothing = False
         yield JsonValue(f"{position} $", value)
     if nothing:
-        raise BadTranscript(source.name, "", "no JSON document, and no line of it is one")
+        raise BadTranscript(source.name, "", "neither a JSON document nor JSON lines")

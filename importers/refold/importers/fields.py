@@ -1,11 +1,11 @@
-"""JSON values of strangers, asked for what they should be, and what an importer takes out of them.
+"""Access to fields of untrusted JSON values, and their removal from rows.
 
-A value is taken where an item says it, and is gone from its row with whatever is empty without it. So what is
-left is what no item says, exactly, and no importer lists what it knows. Looking at a value (`fields`) leaves
-it where it stands. What is not of the type that is asked for is not taken. Rows are an importer's own: it
-reads each of them to its end before it hands on what is left.
+An importer takes each value that goes into an item. A taken value is removed from its row, with containers
+that are empty without it. So exactly the fields without an item remain, and importers need no list of known
+fields. `fields` reads without removing. Values of an unexpected type are not taken. Rows belong to the
+importer, which reads each row completely before it passes on the rest.
 
-What an import says of a source is told by these words (`limit:steps`, `prompt:equal`), so no source may
+Labels such as `limit:steps` or `prompt:equal` are used by refold itself, so a source must not be able to
 choose them.
 """
 
@@ -24,7 +24,7 @@ _AS_WRITTEN = msgspec.json.Encoder()
 
 
 def at(value: JSON, *path: str | int) -> JSON:
-    """What stands at this path of keys and indices, None where nothing does."""
+    """Return the value at this path of keys and indices, None if there is none."""
     for step in path:
         if isinstance(value, dict) and isinstance(step, str):
             value = value.get(step)
@@ -36,14 +36,14 @@ def at(value: JSON, *path: str | int) -> JSON:
 
 
 def text(value: JSON, *path: str | int) -> str:
-    """The text there, "" where there is none."""
-    for step in path:  # as in `at`, which costs a call more: nothing is asked as often
+    """Return the string there, else ""."""
+    for step in path:  # inlines `at`: this is the most frequent call
         value = value.get(step) if isinstance(value, dict) and isinstance(step, str) else at(value, step)
     return value if isinstance(value, str) else ""
 
 
 def number(value: JSON, *path: str | int) -> int | None:
-    """The whole number there that is not negative, None where there is none."""
+    """Return the integer there if it is not negative, else None."""
     found = at(value, *path)
     if isinstance(found, float) and found.is_integer():
         found = int(found)
@@ -51,35 +51,36 @@ def number(value: JSON, *path: str | int) -> int | None:
 
 
 def rows(value: JSON, *path: str | int) -> Sequence[JSON]:
-    """The list there, an empty one where there is none."""
+    """Return the list there, else an empty one."""
     found = at(value, *path)
     return found if isinstance(found, list) else ()
 
 
 def table(value: JSON, *path: str | int) -> dict[str, JSON]:
-    """The object there, an empty one where there is none."""
+    """Return the object there, else an empty one."""
     found = at(value, *path)
     return found if isinstance(found, dict) else {}
 
 
 def json_text(value: JSON) -> str:
-    """The one JSON text of a value."""
+    """Return the canonical JSON text of a value."""
     return _ENCODER.encode(value).decode()
 
 
 def as_written(value: JSON) -> str:
-    """The JSON text of what a model wrote: its keys stay in their order."""
+    """Return JSON text that keeps the order of keys, for what a model wrote."""
     return _AS_WRITTEN.encode(value).decode()
 
 
 def left(row: JSON, *names: str) -> dict[str, JSON]:
-    """What an object holds beside these keys."""
+    """Return the entries of an object except these keys."""
     return {key: value for key, value in table(row).items() if key not in names}
 
 
 def instant(value: JSON) -> int | None:
-    """A time as integer nanoseconds since the Unix epoch: ISO 8601 (without a zone: UTC), or seconds, or
-    milliseconds.
+    """Return a time as integer nanoseconds since the Unix epoch, or None.
+
+    Accepts ISO 8601 (UTC if there is no zone), and numbers in seconds or smaller units, told apart by size.
     """
     if isinstance(value, str):
         return _iso_instant(value)
@@ -100,17 +101,17 @@ def _iso_instant(value: str) -> int | None:
 
 
 def labels_of(said: Mapping[str, str]) -> dict[str, str]:
-    """The labels of a run: those of which the source says something."""
+    """Return the labels that are not empty."""
     return {name: label for name, label in said.items() if label}
 
 
 def nanoseconds(seconds: JSON) -> int:
-    """A duration in seconds as nanoseconds, 0 where there is none."""
+    """Return a duration in seconds as nanoseconds, 0 if there is none."""
     return _scaled(seconds) or 0
 
 
 def nano_usd(dollars: JSON) -> int | None:
-    """An amount of dollars as nano-dollars, None where there is none."""
+    """Return an amount in dollars as nano-dollars, None if there is none."""
     return _scaled(dollars)
 
 
@@ -121,7 +122,7 @@ def _scaled(value: JSON) -> int | None:
 
 
 def take(value: JSON, *path: str) -> JSON:
-    """What stands at this path of keys, None where nothing does; it is gone from there."""
+    """Remove and return the value at this path of keys, None if there is none."""
     if not isinstance(value, dict):
         return None
     name, *further = path
@@ -135,7 +136,7 @@ def take(value: JSON, *path: str) -> JSON:
 
 
 def take_text(value: JSON, *path: str) -> str:
-    """The text there, "" where there is none."""
+    """Take the string there, else return ""."""
     found = text(value, *path)
     if found or isinstance(at(value, *path), str):
         take(value, *path)
@@ -143,13 +144,13 @@ def take_text(value: JSON, *path: str) -> str:
 
 
 def take_first(value: JSON, *names: str) -> str:
-    """The text under the first of these keys that has one, "" where none has; what the others have stays."""
+    """Take the text under the first of these keys that has one, else return "". Other keys are left."""
     found = next((name for name in names if text(value, name)), "")
     return take_text(value, found) if found else ""
 
 
 def take_number(value: JSON, *path: str) -> int | None:
-    """The whole number there that is not negative, None where there is none."""
+    """Take the integer there if it is not negative, else return None."""
     found = number(value, *path)
     if found is not None:
         take(value, *path)
@@ -157,7 +158,7 @@ def take_number(value: JSON, *path: str) -> int | None:
 
 
 def take_time(value: JSON, *path: str) -> int | None:
-    """The time there as `instant` reads it, None where there is none."""
+    """Take the time there as `instant` reads it, else return None."""
     found = instant(at(value, *path))
     if found is not None:
         take(value, *path)
@@ -165,7 +166,7 @@ def take_time(value: JSON, *path: str) -> int | None:
 
 
 def take_cost(value: JSON, *path: str) -> int | None:
-    """The amount of dollars there as nano-dollars, None where there is none."""
+    """Take the amount in dollars there as nano-dollars, else return None."""
     found = nano_usd(at(value, *path))
     if found is not None:
         take(value, *path)
@@ -173,7 +174,7 @@ def take_cost(value: JSON, *path: str) -> int | None:
 
 
 def take_flag(value: JSON, *path: str) -> bool | None:
-    """True or false that stands there, None for neither: that is left."""
+    """Take the boolean there; leave anything else and return None."""
     found = at(value, *path)
     if isinstance(found, bool):
         take(value, *path)
@@ -182,13 +183,13 @@ def take_flag(value: JSON, *path: str) -> bool | None:
 
 
 def take_if(value: JSON, name: str, *known: JSON) -> None:
-    """Take what stands under a key, if it is one of these: an item says it by what it is."""
+    """Remove a value that the item's type already implies, if it is one of these."""
     if isinstance(value, dict) and name in value and value[name] in known:
         del value[name]
 
 
 def take_rows(value: JSON, *path: str) -> Sequence[JSON]:
-    """The list there, whole, an empty one where there is none."""
+    """Take the complete list there, else return an empty one."""
     found = at(value, *path)
     if not isinstance(found, list):
         return ()
@@ -197,9 +198,7 @@ def take_rows(value: JSON, *path: str) -> Sequence[JSON]:
 
 
 def take_each(value: JSON, *path: str) -> Iterator[JSON]:
-    """The elements of the list there, one after the other; those of which all was taken are gone once the
-    last was asked for.
-    """
+    """Yield the elements of the list there. After the last, completely taken elements are removed."""
     listed = at(value, *path)
     if not isinstance(listed, list):
         return
@@ -210,10 +209,10 @@ def take_each(value: JSON, *path: str) -> Iterator[JSON]:
 
 
 def take_words(value: JSON, *path: str, beside: frozenset[str] = frozenset(), lines: str = "\n") -> str:
-    """The text of a content there: itself, or its parts, a line each; one that is no text stands as
-    `[image]`, and is left.
+    """Take the text of a content there: a string, or its parts joined by `lines`.
 
-    Parts of the types in `beside` are no words, and are left: calls, results, thoughts.
+    A part that is not text becomes its type in brackets, as `[image]`, and is left. Parts of the types in
+    `beside` (calls, results, reasoning) are skipped and left.
     """
     content = at(value, *path)
     if not isinstance(content, list):
@@ -227,7 +226,7 @@ def take_words(value: JSON, *path: str, beside: frozenset[str] = frozenset(), li
 
 
 def word_of(part: JSON) -> str:
-    """The text of a part of a content, or `[image]`, by the type that it has, or its first key."""
+    """Return the text of a part, or its type (else its first key) in brackets, as `[image]`."""
     if isinstance(part, str):
         return part
     said = at(part, "text")
@@ -235,7 +234,7 @@ def word_of(part: JSON) -> str:
 
 
 def take_part(part: JSON) -> str:
-    """The same, taken out of it; what is no text is left."""
+    """Return the same, taken out of the part; anything that is not text is left."""
     said = word_of(part)
     if isinstance(at(part, "text"), str):
         take_if(part, "type", "text", "input_text", "output_text")
@@ -244,25 +243,25 @@ def take_part(part: JSON) -> str:
 
 
 def drop_empty(row: dict[str, JSON]) -> None:
-    """Take what holds nothing: it says nothing."""
+    """Remove fields without content."""
     for name in [name for name, value in row.items() if value in (None, [], {})]:
         del row[name]
 
 
 def rest(value: JSON) -> str:
-    """JSON text of what is left of a value, "" for nothing; what holds nothing is nothing."""
+    """Return JSON text of what is left of a value; "" if it is empty."""
     if isinstance(value, dict):
         value = {name: inner for name, inner in value.items() if inner not in ({}, [])}
     return json_text(value) if value else ""
 
 
 def join_rests(*rests: str) -> str:
-    """What was left of several values that one item tells, a line each."""
+    """Join what is left of several values of one item, a line each."""
     return "\n".join(filter(None, rests))
 
 
 class Times:
-    """The first and the last of some times, in the words of their source. What is no time is none."""
+    """The first and the last of a series of times, as written in the source. Invalid times are ignored."""
 
     def __init__(self, written: Iterable[JSON] = ()) -> None:
         self._first: tuple[int, str] | None = None
@@ -271,7 +270,7 @@ class Times:
             self.see(each, instant(each))
 
     def see(self, written: JSON, at: int | None) -> None:
-        """One time more, which is `at`."""
+        """Add a time; `at` is its value in nanoseconds."""
         if at is None or not isinstance(written, str):
             return
         if self._first is None or at < self._first[0]:
@@ -280,12 +279,12 @@ class Times:
             self._last = at, written
 
     def edges(self) -> tuple[str, str] | None:
-        """The first and the last, each as `stamp` writes it; None without any."""
+        """Return the first and the last, formatted by `stamp`; None if there are none."""
         return (stamp(self._first[1]), stamp(self._last[1])) if self._first and self._last else None
 
 
 def stamp(written: str) -> str:
-    """A time as its source wrote it, in UTC as `Z` where it names a zone, a fraction of zero left out."""
+    """Return a source's time in UTC with `Z` if it has a zone, and without a fraction of zero."""
     read = datetime.fromisoformat(written)
     if read.utcoffset():
         fine = re.search(r"\.\d{4}", written)
@@ -302,15 +301,11 @@ _MARKS = "_-."
 
 
 def known_or(word: str, known: Set[str]) -> str:
-    """A source's word if it is one of `known`; else `unmapped:WORD`, or `unmapped` where it is no plain short
-    word.
-    """
+    """Return a source's word if it is in `known`, else `unmapped:WORD` or `unmapped`, as `prefixed` does."""
     return word if word in known else prefixed("unmapped", word)
 
 
 def prefixed(kind: str, word: str) -> str:
-    """`KIND:WORD` for a word of at most 40 ASCII letters, digits and `_`, `-`, `.`; for anything else
-    `KIND`.
-    """
+    """Return `KIND:WORD` if the word is at most 40 ASCII letters, digits, `_`, `-` or `.`; else `KIND`."""
     plain = word.isascii() and all(char.isalnum() or char in _MARKS for char in word)
     return f"{kind}:{word}" if word and plain and len(word) <= _LONGEST else kind

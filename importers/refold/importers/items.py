@@ -1,13 +1,12 @@
-"""What an importer says of a transcript, in its order: small values that no format shines through.
+"""Format-independent items that importers yield from a transcript, in source order.
 
-An importer reads one format and yields these. `deriving` makes facts of them, one run after the other, and
-derives the decisions; so no importer knows how the machine moves, and the machine knows no format.
+An importer reads one format and yields items. `Derivation` turns them into facts, run by run, and derives the
+decisions. So importers do not depend on the state machine, and the state machine does not depend on formats.
 
-The order is the source's own, within and between runs: `RunBegan`, then what happened, then `RunEnded`. Each
-item says where it stood (`position`), and when (`at`, integer nanoseconds since the Unix epoch, None where
-the source says nothing). Positions are what an investigator opens: `line 12`, `lines 12-15` of lines;
-`$.messages[3]` of a JSON document; `samples/1_epoch_1.json $.events[7]` inside an archive. Together they
-cover the source.
+Items keep the order of the source: `RunBegan`, then the events of the run, then `RunEnded`. Each item has a
+`position` in the source and a time (`at`, integer nanoseconds since the Unix epoch, None if not recorded).
+Positions are meant for an investigator: `line 12`, `lines 12-15` for line-based files; `$.messages[3]` for a
+JSON document; `samples/1_epoch_1.json $.events[7]` inside an archive. Together they cover the source.
 """
 
 from collections.abc import Iterator
@@ -25,10 +24,10 @@ from refold.reducers.source_marks import CALL_UNREAD, HOSTED, SUBAGENT_ROWS
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, StopReason, ToolError
 
 Quality = Literal["reported", "partial", "estimated", ""]
-"""How good the source's usage is: the provider's own numbers, a lower bound, a guess, or nothing said."""
+"""Quality of the source's usage: the provider's own numbers, a lower bound, an estimate, or not recorded."""
 
 Tokens = tuple[int | None, int | None, int | None, int | None]
-"""Input, read from the cache, written to it, output; None where the source does not say."""
+"""Input, cache read, cache write, and output tokens; None if not recorded."""
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -51,14 +50,14 @@ UNCOUNTED = Counted()
 
 
 NO_ROW = -1
-"""Where nothing names the row in which an item stood."""
+"""Row number of an item whose row is unknown."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """Base of all items. `rest` is JSON text of the fields that the item has no place for.
+    """Base of all items. `rest` is JSON text of the source fields that have no field in the item.
 
-    `counts` only where the rule of its format counts it as something else than what it is. `row` is the
-    number of the row in which it stood, the first of several: by it a `Cut` names what stays.
+    `counts` is set only if the rule of the format counts the item differently from its type. `row` is the
+    number of the item's row in the source (the first, if it has several); a `Cut` selects items by it.
     """
 
     position: str
@@ -69,14 +68,14 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunBegan(Item, frozen=True, kw_only=True):
-    """A run begins. `key` names it within the source (a session id, a sample, a task; unique there).
+    """The start of a run. `key` identifies it within the source (a session id, a sample, a task).
 
-    `messages` are what the model was given to begin with, in order: system prompt, earlier messages, and the
-    task where it is known already; what comes later is `Said`. Results in them have `call`, naming a call in
-    them. `unsaid`: what is counted of a run (names of `RunCounts`) and of which this source says nothing.
-    `parent` is the key of the run, told before this one, of which the call with the provider's id `call`
-    began it: then it is no run of the source's own, and is not counted as one. `cuts` is how many `Cut` and
-    `Forked` come at most, None if nobody knows: what was said is held for them.
+    `messages` are the model's initial messages, in order: system prompt, earlier messages, and the task if it
+    is already known. Later messages are `Said`. Results among them have `call`, the id of a call among them.
+    `unsaid`: names of `RunCounts` fields that this source does not record. `parent` and `call` are set for a
+    subagent: the key of an earlier run, and the provider's id of the call that started this one. A run with
+    `parent` is not counted as a separate run. `cuts` is the maximum number of `Cut` and `Forked` items that
+    may follow, None if unknown: messages are kept in memory for them.
     """
 
     key: str
@@ -93,9 +92,9 @@ class RunBegan(Item, frozen=True, kw_only=True):
 
 
 class Said(Item, frozen=True, kw_only=True):
-    """A message that joined the conversation and is no answer of the model and no result: a person's, mostly.
+    """A message in the conversation that is neither a response nor a result, usually from a user.
 
-    `by`: `user`, or who else put it there (`harness`, `hook`, …).
+    `by`: `user`, or another author (`harness`, `hook`, …).
     """
 
     text: str
@@ -104,17 +103,17 @@ class Said(Item, frozen=True, kw_only=True):
 
 
 class Prompted(Item, frozen=True, kw_only=True):
-    """The exact messages of the next request, system prompt included, where the source has them."""
+    """The exact messages of the next request, including the system prompt, if the source records them."""
 
     messages: tuple[Message, ...]
     why: str = "prompt"
 
 
 class Answered(Item, frozen=True, kw_only=True):
-    """The model answered: one item a response of the provider, however many rows it has in the source.
+    """A response of the model: one item per provider response, even if it has several rows in the source.
 
-    `duration` in nanoseconds; `cost_nanousd` None where the source says nothing. `stop` None: the source says
-    nothing; then it follows from whether there are calls.
+    `duration` is in nanoseconds; `cost_nanousd` is None if not recorded. If `stop` is None (not recorded), it
+    is derived from whether there are calls.
     """
 
     text: str = ""
@@ -131,12 +130,12 @@ class Answered(Item, frozen=True, kw_only=True):
 
 
 class Returned(Item, frozen=True, kw_only=True):
-    """A call ended. An `id` of "" (the source has none) means the next call without a result.
+    """The result of a call. An empty `id` (none in the source) means the next call without a result.
 
-    `output` is what the model was shown. `marked`: the source says whether the call failed, by more than
-    words that it shows the model; else nobody knows. `error` only where it says so. `refused_by`: the call
-    did not run, because its own harness refused it; then it has no `error`. `began` is the key of the run
-    that the call began, as the file that has that run names it, "" for none.
+    `output` is what the model received. `marked`: the source records whether the call failed in a separate
+    field, not only in the text for the model; only then is `error` set. `refused_by`: the harness refused the
+    call, so it did not run and has no `error`. `began` is the key of the run that the call started, as named
+    in that run's own file; "" for none.
     """
 
     id: str
@@ -150,7 +149,7 @@ class Returned(Item, frozen=True, kw_only=True):
 
 
 class RequestFailed(Item, frozen=True, kw_only=True):
-    """A request to the model failed; whether the source tried again shows in what follows."""
+    """A failed request to the model. Later items show whether the source retried it."""
 
     failure: FailureClass
     message: str = ""
@@ -159,18 +158,18 @@ class RequestFailed(Item, frozen=True, kw_only=True):
 
 
 class Cancelled(Item, frozen=True, kw_only=True):
-    """A person stopped what was going on. It ends the run only if nothing follows."""
+    """A user interrupted the run. It ends the run only if nothing follows."""
 
     by: str = "user"
     reason: str = ""
 
 
 class Remarked(Item, frozen=True, kw_only=True):
-    """Something that the source recorded and that is no fact of ours: kept, and shown beside the log.
+    """A source record that is not a fact in a log. It is kept as an annotation beside the log.
 
     `what` is one word, or a word and a kind: `compaction`, `trim`, `limit:steps`, `guardrail`, `hook`,
-    `approval`, `retry`, `subagent`, `unmapped`, …; `rest` has it whole. `rows`: how many rows of the source
-    it stands for; `known`: they are such as this format is known to have.
+    `approval`, `retry`, `subagent`, `unmapped`, …; `rest` has the complete record. `rows`: the number of
+    source rows it covers. `known`: the format is known to have such rows.
     """
 
     what: str
@@ -179,14 +178,14 @@ class Remarked(Item, frozen=True, kw_only=True):
 
 
 UNKNOWN_PART = "unknown_part"
-"""The code of what could not be read of a message: parts that are none of its format."""
+"""Code for parts of a message that are unknown in its format and could not be read."""
 
 
 class Unread(Item, frozen=True, kw_only=True):
-    """Something that could not be read, or not be trusted: a line, and why. `code` is a stable word.
+    """Something that could not be read or trusted, and why. `code` is a stable identifier.
 
-    `rest` has what stood there, as far as it may be kept. `read`: all that stands there was read, and
-    something of it is odd.
+    `rest` has the source text, as far as it may be kept. `read`: everything was read, but something in it is
+    suspicious.
     """
 
     code: str
@@ -195,15 +194,14 @@ class Unread(Item, frozen=True, kw_only=True):
 
 
 class RunEnded(Item, frozen=True, kw_only=True):
-    """No more of this run in the source. `end` is `finished`, `limit:KIND`, `cancelled`, `guardrail`,
-    `error`, `open` (the record stops in the middle) or `unknown`; `end_source` says in a few words where that
-    stands.
+    """The end of a run in the source.
 
-    `counts` are what the source itself lists at its end, and hold instead of what the items before it count.
-    `times` are the first and the last in its rows, in the source's own words. `used`: the tokens of the whole
-    run as the source itself sums them up, which hold instead of those of its answers. `requests` and `asked`:
-    how many requests, and calls, the run itself has by its source, for its log to be held against; nobody is
-    told them.
+    `end` is `finished`, `limit:KIND`, `cancelled`, `guardrail`, `error`, `open` (the record stops in the
+    middle) or `unknown`. `end_source` describes in a few words where the end is recorded. `counts` are totals
+    that the source itself lists at its end; they replace the counts of the items. `times` are the first and
+    last timestamp, as written in the source. `used` are the source's token totals for the run; they replace
+    the sums over its responses. `requests` and `asked` are the number of requests and of calls according to
+    the source. They are only compared with the log, not displayed.
     """
 
     end: str
@@ -215,7 +213,7 @@ class RunEnded(Item, frozen=True, kw_only=True):
 
 
 def message_of(item: Said | Answered | Returned) -> Message:
-    """What joins the conversation with an item, its calls and results by the provider's own ids."""
+    """Return the message that an item adds to the conversation. Calls and results have the provider's ids."""
     match item:
         case Answered(text=text, reasoning=reasoning, calls=calls):
             return Message(role=Role.ASSISTANT, text=text, reasoning=reasoning, calls=calls)
@@ -226,10 +224,10 @@ def message_of(item: Said | Answered | Returned) -> Message:
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where something stands in a source, and when it was. Its methods make the items.
+    """A position and a time in a source, with methods that create items.
 
-    Each takes what has no field in the item: `rest`, JSON text, or `value`, which is encoded. `counts` as in
-    `Item`.
+    Each method takes data without a field in the item as `rest` (JSON text) or as `value` (encoded here).
+    `counts` is as in `Item`.
     """
 
     position: str
@@ -238,15 +236,15 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     row: int = NO_ROW
 
     def with_counts(self, counts: Counted | None) -> "Place":
-        """Return the place with what its items count."""
+        """Return the place with counts for its items."""
         return Place(self.position, self.at, counts, self.row)
 
     def common(self, rest: str = "") -> tuple[str, int | None, str, Counted | None, int]:
-        """What every item begins with."""
+        """Return the leading fields that all items share."""
         return self.position, self.at, rest, self.counts, self.row
 
     def message(self, text: str, by: str = "user", *, role: Role = Role.USER, rest: str = "") -> Said:
-        """Return a message of a user, or of a harness that puts words in."""
+        """Return a message by a user, or by a harness that adds messages."""
         return Said(*self.common(rest), text=text, role=role, by=by)
 
     def reply(
@@ -262,7 +260,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         duration: int = 0,
         rest: str = "",
     ) -> Answered:
-        """The model answered this; `stop` is the provider's word for why it stopped.
+        """Return a response of the model; `stop` is the provider's word for the stop reason.
 
         Usage None: the source has none.
         """
@@ -292,18 +290,18 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         began: str = "",
         rest: str = "",
     ) -> Returned:
-        """A call ended. `failed`: whether it failed, or how, by what the source says beside its words; None:
-        it does not say.
+        """Return the result of a call. `failed` is the error, or whether there was one; None if not recorded.
 
-        A `Refuser` for a call that did not run, because its own harness refused it.
+        The text for the model does not count as a record. Pass a `Refuser` for a call that its harness
+        refused, and that did not run.
         """
-        named, called = name or "", call or ""
+        tool, id_ = name or "", call or ""
         error = ToolError.RAISED if failed is True else failed if isinstance(failed, ToolError) else None
         return Returned(
             *self.common(rest),
-            id=called,
+            id=id_,
             output=output,
-            name=named,
+            name=tool,
             marked=failed is not None,
             error=error,
             refused_by=failed if isinstance(failed, Refuser) else None,
@@ -320,50 +318,52 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         status: int | None = None,
         rest: str = "",
     ) -> RequestFailed:
-        """A request failed; of which class its words say, where nothing better does."""
+        """Return a failed request. Without `failure`, the class follows from status and message."""
         failure = failure or classify(status, message)
         return RequestFailed(
             *self.common(rest), failure=failure, message=message, partial_text=partial, status=status
         )
 
     def cancellation(self, reason: str = "", *, by: str = "user", rest: str = "") -> Cancelled:
-        """Return the interruption of the run by a person."""
+        """Return the interruption of the run by a user."""
         return Cancelled(*self.common(rest), by=by, reason=reason)
 
     def prompt(self, messages: tuple[Message, ...], why: str = "prompt", rest: str = "") -> Prompted:
-        """Return the prompt of the next answer, where the source records it."""
+        """Return the prompt of the next response, as recorded by the source."""
         return Prompted(*self.common(rest), messages=messages, why=why)
 
     def remark(
         self, what: str, value: JSON | UnsetType = UNSET, *, rest: str = "", rows: int = 1, known: bool = True
     ) -> Remarked:
-        """Return a record that is no event of the run."""
+        """Return a record that is not an event of the run."""
         rest = rest if value is UNSET else json_text(value)
         return Remarked(*self.common(rest), what=what, rows=rows, known=known)
 
     def hosted_calls(self, content: JSON) -> Iterator[Item]:
-        """An answer there holds this beside what was read of it; nothing, unless it may be a call."""
+        """Yield a remark if the content of a response, beside its calls, may hold a provider-hosted call."""
         if kind := calling(content):
             yield Place(self.position, self.at).remark(HOSTED, {"kind": kind})
 
     def unknown_calls(self, row: JSON) -> Iterator["Unread"]:
-        """Something of an unknown kind stands there; nothing, unless it may hold a call."""
+        """Yield a warning if a row of an unknown kind may hold a call."""
         if kind := calling(row):
-            yield self.oddity(CALL_UNREAD, f"of a kind that is not known, and may hold a call ({kind[:40]})")
+            yield self.oddity(CALL_UNREAD, f"unknown kind, and may hold a call ({kind[:40]})")
 
     def subagent_calls(self, shown: JSON) -> Iterator["Unread"]:
-        """What a harness shows beside a result; nothing, unless a subagent's calls stand in it."""
+        """Yield a warning if data displayed beside a result holds calls of a subagent."""
         if kind := calling(shown, TOOLS):
-            problem = f"calls of a subagent, in what is shown beside a result ({kind[:40]}): in no run here"
+            problem = (
+                f"calls of a subagent are recorded only beside a result ({kind[:40]}), and are not imported"
+            )
             yield self.oddity(SUBAGENT_ROWS, problem)
 
     def problem(self, code: str, problem: str, value: JSON | UnsetType = UNSET, *, rest: str = "") -> Unread:
-        """Return the report of something that could not be read."""
+        """Return a report of something that could not be read."""
         rest = rest if value is UNSET else json_text(value)
         return Unread(self.position, self.at, rest, code=code, problem=problem)
 
     def oddity(self, code: str, problem: str) -> Unread:
-        """Return the report of something that was read and is suspicious."""
+        """Return a report of something that was read but is suspicious."""
         return Unread(self.position, self.at, code=code, problem=problem, read=True)
 
     def end(
@@ -376,12 +376,12 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         asked: int | None = None,
         rest: str = "",
     ) -> RunEnded:
-        """The run ends; `end` is the word for how, and what says so."""
-        how, says = end
+        """Return the end of the run; `end` is the kind of end and where it is recorded."""
+        how, end_source = end
         return RunEnded(
             *self.common(rest),
             end=how,
-            end_source=says,
+            end_source=end_source,
             times=times,
             used=used,
             requests=requests,

@@ -1,9 +1,9 @@
-"""Messages as frameworks write them, read into ours: one reader for the field's shapes.
+"""One reader for messages in the formats of many providers and frameworks.
 
-OpenAI chat and Responses, Anthropic blocks, GenAI parts, the AI SDK, Gemini contents and LangChain are told
-apart part by part, never by a name of the framework: the shapes mix in practice (a gateway logs Anthropic
-blocks in OpenAI messages). A message of theirs may be several of ours, since each result is one. What was
-read is taken, and the rest stays where it stood.
+It reads OpenAI chat and Responses, Anthropic blocks, GenAI parts, the AI SDK, Gemini contents and LangChain.
+Each part is recognized by its shape, never by the framework's name, because shapes mix in practice (a gateway
+logs Anthropic blocks in OpenAI messages). One message may become several, since each result is a message.
+Values that were read are taken, the rest is left.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,10 +56,9 @@ _DEPTH = 6
 
 
 class Read(msgspec.Struct, frozen=True):
-    """The messages of a value, in order, and why the answer in it stopped.
+    """The messages of a value in order, and the stop reason of the response in it.
 
-    `left` is what is left of the value, None for nothing. `unknown` are the parts and objects in it that no
-    rule reads.
+    `left` is the rest of the value, None for nothing. `unknown` are parts and objects that no rule reads.
     """
 
     messages: tuple[Message, ...] = ()
@@ -69,11 +68,10 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str] | None = None) -> Read:
-    """The messages of what stands there, be it JSON text; a bare text is one of `role`. What is left stands
-    there then.
+    """Return the messages in the value at this path, which may be JSON text, and leave the rest there.
 
-    Total: what is no message is left. Prompts repeat their messages: of what is left of each, that which is
-    in `told` already is taken, too.
+    A plain string is a message of `role`. Anything that is not a message is left, without an error. Prompts
+    repeat their messages, so remaining fields of a message that are already in `told` are taken, too.
     """
     reader = _ShapeReader(role, told)
     left = reader.value(unwrapped(at(value, *path)))
@@ -83,18 +81,17 @@ def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str
 
 
 def _put(row: JSON, name: str, left: JSON) -> None:
-    """Leave this under a key, nothing for None."""
+    """Store the rest under a key; remove the key for None."""
     if isinstance(row, dict):
         row[name] = left
         take_if(row, name, None)
 
 
 def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages of a request whose system instructions stand beside them, under a key; they are taken from
-    there.
+    """Prepend system instructions that are stored beside the messages of a request, and take them.
 
-    Recorders that put the system prompt into the messages often say it beside them, too: what is not the same
-    is left.
+    Recorders often store the system prompt both in the messages and beside them. Instructions that differ
+    from it are left.
     """
     read = take_messages(deepcopy(at(around, name)), role=Role.SYSTEM)
     first = messages[0] if messages and messages[0].role is Role.SYSTEM else None
@@ -105,7 +102,7 @@ def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[
 
 
 class _Draft:
-    """One message of theirs, while its parts are read."""
+    """A source message while its parts are read."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -126,7 +123,7 @@ class _Draft:
 
 
 class _ShapeReader:
-    """A walk over a value of messages. Depth is bounded: nobody nests conversations."""
+    """Reads a value of messages recursively. Depth is bounded, since conversations are not nested."""
 
     def __init__(self, role: Role, told: set[str] | None) -> None:
         self.role = role
@@ -136,7 +133,7 @@ class _ShapeReader:
         self.stop = ""
 
     def value(self, value: JSON, depth: int = 0) -> JSON:
-        """Read a value. What is left of it comes back, None for nothing."""
+        """Read a value and return its rest, None for nothing."""
         match value:
             case str():
                 self.messages.append(Message(role=self.role, text=value))
@@ -162,8 +159,8 @@ class _ShapeReader:
         self._note_stop(row)
         kwargs, path = row.get("kwargs"), row.get("id")
         if isinstance(kwargs, dict) and isinstance(path, list):
-            _put(row, "kwargs", self._serialised(kwargs, text(path, -1).lower(), depth))
-        elif _definition(row):
+            _put(row, "kwargs", self._read_serialized(kwargs, text(path, -1).lower(), depth))
+        elif _is_definition(row):
             self._unknown(row)
         elif _is_part(row):
             role = "assistant" if text(row, "type") not in _RESULTS else "tool"
@@ -172,24 +169,22 @@ class _ShapeReader:
             self._message(row)
         else:
             return self._wrapper(row, depth)
-        return self._once(row)
+        return self._deduplicate(row)
 
     def _note_stop(self, row: dict[str, JSON]) -> None:
         stopped = next((name for name in _STOPS if text(row, name)), "")
         if stopped and not self.stop:
             self.stop = take_text(row, stopped) if self.role is Role.ASSISTANT else text(row, stopped)
 
-    def _serialised(self, kwargs: dict[str, JSON], name: str, depth: int) -> JSON:
-        """LangChain's own serialisation: the class as a path, of which `name` is the last, the message as its
-        arguments.
-        """
+    def _read_serialized(self, kwargs: dict[str, JSON], name: str, depth: int) -> JSON:
+        """Read LangChain's serialization: `name` ends the class path, `kwargs` are the fields."""
         kwargs.setdefault("type", next((kind for kind in _CLASSES if name.startswith(kind)), ""))
         left = self._object(kwargs, depth + 1)
         take_if(kwargs, "type", "")
         return left or None
 
-    def _once(self, row: dict[str, JSON]) -> JSON:
-        """What is left of a message: None for nothing, and for what was left of one before it."""
+    def _deduplicate(self, row: dict[str, JSON]) -> JSON:
+        """Return the rest of a message, or None if an earlier message had the same rest."""
         if row and self.told is not None:
             left = json_text(row)
             if left in self.told:
@@ -198,7 +193,7 @@ class _ShapeReader:
         return row or None
 
     def _wrapper(self, row: dict[str, JSON], depth: int) -> JSON:
-        """An object around messages: a request with its instructions, a response with its output."""
+        """Read an object around messages: a request with its instructions, or a response with its output."""
         inner = next((name for name in _LISTS if isinstance(row.get(name), list)), None)
         self._instructions(row, listed=inner is not None)
         if inner is not None:
@@ -227,7 +222,7 @@ class _ShapeReader:
         draft = _Draft(role)
         holds_results = self._fill(draft, row)
         alone = role is Role.TOOL and not (holds_results or draft.calls or draft.reasoning)
-        self.messages += draft.messages(result=_take_whose(row, named) if alone else None)
+        self.messages += draft.messages(result=_take_result_source(row, named) if alone else None)
         kind = text(row, "type").lower()
         if named.lower() in ROLES:
             take(row, "role")
@@ -236,9 +231,9 @@ class _ShapeReader:
         drop_empty(row)
 
     def _fill(self, draft: _Draft, row: dict[str, JSON]) -> bool:
-        """Read what a message says into its draft. Whether there are results among its parts."""
+        """Read a message's content into its draft. Return whether its parts include results."""
         name = "parts" if isinstance(row.get("parts"), list) else "content"
-        content = _written_calls(row.get(name)) if draft.role is Role.ASSISTANT else row.get(name)
+        content = _decode_calls(row.get(name)) if draft.role is Role.ASSISTANT else row.get(name)
         tool = draft.role is Role.TOOL
         if not tool and (reasoning := take_first(row, "reasoning_content", "reasoning")):
             draft.reasoning.append(reasoning)
@@ -247,13 +242,11 @@ class _ShapeReader:
         if refusal := take_text(row, "refusal"):
             draft.texts.append(refusal)
         if not tool and not draft.calls:
-            draft.calls += _take_called(row)
+            draft.calls += _take_calls_beside(row)
         return holds_results
 
     def _is_result(self, name: str) -> bool:
-        """Whether the role of a message is the name of a tool that was called before it: then it is what came
-        back.
-        """
+        """Return whether a message's role is the name of a tool called before: then it is a result."""
         called = (call.name for message in self.messages for call in message.calls)
         return bool(name) and name.lower() not in ROLES and name in called
 
@@ -264,14 +257,14 @@ class _ShapeReader:
         return content or None
 
     def _part(self, part: JSON, draft: _Draft) -> JSON:
-        """Read a part of a message. What is left of it comes back, None for nothing."""
+        """Read a part of a message and return its rest, None for nothing."""
         kind, row = text(part, "type"), table(part)
         if isinstance(part, str):
             draft.texts.append(part)
             return None
         if part is None:
             return None
-        if _definition(part):
+        if _is_definition(part):
             return self._unknown(part)
         match _holds(row):
             case "thought":
@@ -280,13 +273,13 @@ class _ShapeReader:
                 draft.calls.append(take_call(row))
             case "result":
                 draft.results.append(_take_result(row))
-                if _says_elsewhere(row, draft.results[-1]):
+                if _may_hold_text(row, draft.results[-1]):
                     return self._unknown({"type": kind or "tool_result", **row})
             case "text" | "content" as name:
                 draft.texts.append(take_text(row, name))
                 take_if(row, "type", *TEXTS)
             case _:
-                # An image, a file: the model saw it, and its place in the message is worth a word.
+                # An image or a file: the model received it, so it gets a placeholder in the text.
                 draft.texts.append(f"[{kind or 'part'}]")
                 return self._unknown(part)
         drop_empty(row)
@@ -294,7 +287,7 @@ class _ShapeReader:
 
 
 def _holds(row: dict[str, JSON]) -> Literal["thought", "call", "result", "text", "content", ""]:
-    """What a part of a message holds; of a text the key under which it stands."""
+    """Return what a part of a message holds; for text, the key of the text."""
     kind = text(row, "type")
     if kind in _THOUGHTS or row.get("thought") is True:
         return "thought"
@@ -306,29 +299,28 @@ def _holds(row: dict[str, JSON]) -> Literal["thought", "call", "result", "text",
     return name if isinstance(row.get(name), str) else ""
 
 
-def _take_whose(row: dict[str, JSON], role: str) -> Message:
-    """Of a result the call and the tool, which some give as its role."""
+def _take_result_source(row: dict[str, JSON], role: str) -> Message:
+    """Return an empty result with the call id and the tool name, which some formats use as the role."""
     call = take_first(row, "tool_call_id", "call_id")
     tool = take_text(row, "name") or ("" if role.lower() in ROLES else take_text(row, "role"))
     return Message(role=Role.TOOL, call=call, name=tool or None)
 
 
-def _definition(row: JSON) -> bool:
-    """Whether it is a tool's definition: LangChain's tracer writes those into the prompt, as messages of
-    tools.
-    """
+def _is_definition(row: JSON) -> bool:
+    """Return whether it is a tool definition, which LangChain's tracer writes into prompts as messages."""
     inner = table(row, "content") if isinstance(table(row).get("content"), dict) else table(row)
     return inner.get("type") == "function" and "parameters" in table(inner, "function")
 
 
 def _is_part(row: dict[str, JSON]) -> bool:
-    """Whether it is an item of the Responses API, or a part that stands alone."""
+    """Return whether it is an item of the Responses API, or a separate part."""
     return "role" not in row and text(row, "type") in (*CALLS, *_RESULTS, *_THOUGHTS, "text", "output_text")
 
 
-def _written_calls(content: JSON) -> JSON:
-    """The parts of an answer that a recorder wrote as JSON text, if there is a call among them; else the
-    content itself.
+def _decode_calls(content: JSON) -> JSON:
+    """Return the parts of a response that a recorder wrote as JSON text, if they include a call.
+
+    Otherwise return the content unchanged.
     """
     listed = unwrapped(content) if isinstance(content, str) else None
     parts = rows(listed)
@@ -359,16 +351,16 @@ def _take_instructions(row: dict[str, JSON], *path: str) -> str:
     return take_plain(row, *path, "parts") if rows(row, *path, "parts") else take_plain(row, *path)
 
 
-def _take_called(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
-    """Calls beside the content: OpenAI's `tool_calls`, LangChain's copy of them, the old `function_call`."""
+def _take_calls_beside(row: dict[str, JSON]) -> tuple[MessageCall, ...]:
+    """Take calls beside the content: `tool_calls`, LangChain's copy of them, or the old `function_call`."""
     found = take_calls(row) or take_calls(row.get("additional_kwargs"))
     if found or not table(row, "function_call"):
         return found
     return (take_call({"function_call": row["function_call"]}),)
 
 
-def _says_elsewhere(left: dict[str, JSON], result: Message) -> bool:
-    """Whether a result was read as empty, and what is left of its part may hold its words."""
+def _may_hold_text(left: dict[str, JSON], result: Message) -> bool:
+    """Return whether a result was read as empty although the rest of its part may hold its text."""
     return not result.text and any(
         isinstance(value, dict | list) and value for name, value in left.items() if name != "cache_control"
     )
@@ -380,7 +372,7 @@ def _take_result(part: dict[str, JSON]) -> Message:
     call = take_first(inner, "tool_use_id", "tool_call_id", "call_id", "toolCallId", "id")
     name = next((name for name in ("response", "result", "output", "content") if name in inner), "")
     output = inner.get(name)
-    if isinstance(output, dict) and set(output) == {"type", "value"}:  # the AI SDK's tagged output
+    if isinstance(output, dict) and set(output) == {"type", "value"}:  # tagged output of the AI SDK
         said = take_plain(output, "value")
         take_if(output, "type", "text", "json")
         take_if(inner, name, {})

@@ -1,8 +1,7 @@
-"""The formats that can be imported, what an importer of one is, and which of them a file is: by its content,
-never by its name.
+"""Registry of transcript formats, and detection of a file's format from its content.
 
-Each importer is loaded when it is first asked. The best match wins; two equal best ones are refused, for
-nothing is guessed silently: whoever knows better names the format.
+Each importer is loaded on first use. The best match wins. A tie of best matches is refused, because a wrong
+guess would go unnoticed; `--format` names the format explicitly.
 """
 
 import sys
@@ -23,9 +22,9 @@ from refold.reducers.errors import WrongUse, nearest
 
 
 class FormatMatch(msgspec.Struct, frozen=True):
-    """How surely a file is of a format, 0 to 100, and what of it says so.
+    """How surely a file is of a format (0 to 100), and the reason.
 
-    Two equal best ones are refused as a tie.
+    Two equal best matches are refused as a tie.
     """
 
     score: int
@@ -33,11 +32,11 @@ class FormatMatch(msgspec.Struct, frozen=True):
 
 
 class Importer(Protocol):
-    """One format.
+    """An importer of one format.
 
-    An importer is pure: it reads the source that it is given, opens nothing that it names, and never raises
-    for what stands in it but `BadTranscript`, where not one item can be read at all; anything less is an
-    `Unread` item, and reading goes on behind it. Cut anywhere, a file still imports, up to the cut.
+    Importers are pure: they read only the given source, and do not open files that it names. They raise only
+    `BadTranscript`, and only if not one item can be read. Other problems become `Unread` items, and reading
+    continues after them. A truncated file is imported up to the cut.
     """
 
     @property
@@ -46,22 +45,22 @@ class Importer(Protocol):
         ...
 
     def match(self, source: Source) -> FormatMatch | None:
-        """How surely this is the format, by its content, never by its name. None: it is not."""
+        """Return how surely the content is of this format, or None. The file name is not used."""
         ...
 
     def items(self, source: Source) -> Iterator[Item]:
-        """What the source says, in its order, one run after the other."""
+        """Yield the items of the source in order, one run after the other."""
         ...
 
 
 _SQLITE = b"SQLite format 3\0"
-_MOST_SCHEMA = 1 << 20  # bytes: the tables of a new database stand in its first pages
+_MOST_SCHEMA = 1 << 20  # bytes: a new database has its tables in the first pages
 
 
 class Unsupported(msgspec.Struct, frozen=True):
-    """A kind of file: what it is, why it cannot be read, and what can be.
+    """A known kind of file that cannot be imported, why, and what to import instead.
 
-    `packed`: there may be a transcript in it.
+    `packed`: the file may contain a transcript.
     """
 
     what: str
@@ -71,8 +70,10 @@ class Unsupported(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.packed:
-            return f"packed with {self.what}, which is not read: {self.instead}"
-        return f"{self.what}, which is not read: {self.why}" + (f"; {self.instead}" if self.instead else "")
+            return f"compressed with {self.what}, which is not supported: {self.instead}"
+        return f"{self.what}, which is not supported: {self.why}" + (
+            f"; {self.instead}" if self.instead else ""
+        )
 
 
 _PACKED = (
@@ -81,32 +82,30 @@ _PACKED = (
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
 )
-_AIDER = Unsupported(
-    "a chat history of Aider", "it is Markdown for people, in which no call and no result is marked as such"
-)
+_AIDER = Unsupported("a chat history of Aider", "it is Markdown, in which calls and results are not marked")
 _SPECSTORY = Unsupported(
-    "a session that SpecStory wrote down",
-    "it is Markdown for people, without the session's own records",
-    "import the file of the agent itself, as of Claude Code in ~/.claude/projects",
+    "a session exported by SpecStory",
+    "it is Markdown, without the records of the session",
+    "import the agent's own file, for Claude Code from ~/.claude/projects",
 )
 _CURSOR = Unsupported(
-    "a database of Cursor", "its chats stand in a store of keys and values whose format is not documented"
+    "a database of Cursor", "its chats are in a key-value table with an undocumented format"
 )
 _OPENCODE = Unsupported(
     "the database of OpenCode",
-    "it holds all sessions, in tables that change with each version",
-    "export each with `opencode export SESSION > session.json`, and import that",
+    "its tables change with each version",
+    "export a session with `opencode export SESSION > session.json`, and import that file",
 )
 _VSCODE = Unsupported(
     "a chat of GitHub Copilot in VS Code",
-    "it holds what was displayed, and not what the model was sent",
+    "it has what was displayed, not what was sent to the model",
     "sessions of Copilot CLI can be imported",
 )
-_TAU2 = Unsupported("results of tau2-bench", "only those of tau-bench are read")
+_TAU2 = Unsupported("results of tau2-bench", "only results of tau-bench are supported")
 
 
 def identify(source: Source) -> Unsupported | None:
-    """Which of these kinds a file is, by its first bytes; None: it is none of them."""
+    """Return which unsupported kind a file is, by its first bytes, or None."""
     head = source.head()
     if head.startswith(_SQLITE):
         return _of_database(source.head(_MOST_SCHEMA))
@@ -119,11 +118,11 @@ def identify(source: Source) -> Unsupported | None:
     if b"Generated by SpecStory" in start:
         return _SPECSTORY
     found = beginning(source) if start.startswith(b"{") else None
-    return next((kind for kind, is_so in _DOCUMENTS if is_so(found)), None)
+    return next((kind for kind, matches in _DOCUMENTS if matches(found)), None)
 
 
 def _of_database(head: bytes) -> Unsupported | None:
-    """By the tables that its first pages declare: nothing of it is run, and large ones are not read."""
+    """Detect the application by the tables declared in the first pages. The database is not opened."""
     if b"cursorDiskKV" in head or b"CREATE TABLE ItemTable" in head:
         return _CURSOR
     declared = head.replace(b"`", b"").replace(b'"', b"")
@@ -173,18 +172,18 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "who_when": "refold.importers.formats.who_when:WHO_WHEN",
     }
 )
-"""refold's own formats by name: the module and the importer in it."""
+"""The built-in formats: name to `module:importer`."""
 
 GROUP = "refold.formats"
-"""The entry points by which installed packages add formats."""
+"""Entry point group through which installed packages add formats."""
 
 
 CERTAIN = 80
-"""How sure a match is that something which no other format has stands behind."""
+"""Minimum score of a match that relies on something only this format has."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A format that a file may be of: how surely, 0 to 100, and what of it says so."""
+    """A format that a file may have: the score, 0 to 100, and the reason."""
 
     format: str
     score: int
@@ -192,10 +191,10 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class UnknownFormat(WrongUse):
-    """A file of none of the formats, or of two equally: nothing is imported. `candidates` are the best, if
-    any.
+    """The file matches no format, or two equally well. Nothing is imported. `candidates` are the best
+    matches.
 
-    `known`: it is of a kind that is known, and not read.
+    `known`: the file is of a known but unsupported kind.
     """
 
     def __init__(self, name: str, candidates: Sequence[Candidate], known: Unsupported | None = None) -> None:
@@ -204,24 +203,20 @@ class UnknownFormat(WrongUse):
 
     @property
     def packed(self) -> bool:
-        """Whether the file is packed in a way that is not read: there may be a transcript in it."""
+        """Whether the file is compressed with an unsupported method, and may contain a transcript."""
         return self.known is not None and self.known.packed
 
     def __str__(self) -> str:
         if self.known is not None:
             return f"{self.name}: {self.known}" if self.packed else f"{self.name}: this is {self.known}"
         if not self.candidates:
-            return (
-                f"{self.name}: no transcript of a known format ({', '.join(formats())}); name one by --format"
-            )
+            return f"{self.name}: not a transcript of a known format ({', '.join(formats())}); choose one with --format"
         both = " and ".join(f"{each.format} ({each.why})" for each in self.candidates)
-        return f"{self.name}: it may be {both}: say which by --format"
+        return f"{self.name}: ambiguous format: {both}; choose one with --format"
 
 
 class OtherFormat(UnknownFormat):
-    """A file that looks like one of a format, and most of what it holds says nothing there: nothing is
-    imported.
-    """
+    """The file resembles a format, but most of its content is meaningless in it. Nothing is imported."""
 
     def __init__(self, name: str, closest: Candidate, problem: str) -> None:
         super().__init__(name, (closest,))
@@ -229,51 +224,51 @@ class OtherFormat(UnknownFormat):
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: no transcript of a known format. {self.closest.format} is the closest ({self.closest.why}), but "
-            f"{self.problem}; to import it as that all the same, say so by --format {self.closest.format}"
+            f"{self.name}: not a transcript of a known format. The closest is {self.closest.format} ({self.closest.why}), but "
+            f"{self.problem}; to import it anyway, use --format {self.closest.format}"
         )
 
 
 def formats() -> Mapping[str, str]:
-    """Every format by name, with the place of its importer: refold's own and the installed ones.
+    """Return every format by name, with the location of its importer: built-in and installed ones.
 
-    An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` for
-    a name that one of refold's own formats has.
+    An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` if
+    the name is already used.
     """
     return {**FORMATS, **_installed(tuple(sys.path))}
 
 
 @lru_cache(maxsize=1)
 def _installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
-    # Late: reading what is installed takes longer than most commands.
+    # Imported late, because reading installed metadata takes longer than most commands.
     from importlib.metadata import entry_points
 
     found = dict[str, str]()
     for point in entry_points(group=GROUP):
         if point.name in FORMATS or point.name in found:
-            raise WrongUse(f"the format {point.name!r} of {point.value} has a name that is taken")
+            raise WrongUse(f"format {point.name!r} of {point.value}: the name is already used")
         found[point.name] = point.value
     return MappingProxyType(found)
 
 
 def importer(name: str) -> Importer:
-    """The importer of a format.
+    """Return the importer of a format.
 
-    Raises `WrongUse` for a name that none has, and for an installed one that cannot be loaded.
+    Raises `WrongUse` for an unknown name, and for an installed importer that cannot be loaded.
     """
     place = FORMATS.get(name) or formats().get(name)
     if place is None:
-        raise WrongUse(f"there is no format {name!r}{nearest(name, formats())}")
+        raise WrongUse(f"unknown format {name!r}{nearest(name, formats())}")
     module, _, attribute = place.partition(":")
     try:
         found: Importer = attrgetter(attribute)(import_module(module))
     except (ImportError, AttributeError) as error:
-        raise WrongUse(f"the format {name!r} cannot be loaded from {place}: {error}") from error
+        raise WrongUse(f"cannot load format {name!r} from {place}: {error}") from error
     return found
 
 
 def candidates(source: Source) -> list[Candidate]:
-    """The formats that a source may be of, the surest first; equal ones by name."""
+    """Return the formats that may match a source, best first; ties are ordered by name."""
     found = ((name, importer(name).match(source)) for name in formats())
     matches: list[tuple[str, FormatMatch]] = [(name, match) for name, match in found if match is not None]
     ranked = sorted(matches, key=lambda each: (-each[1].score, each[0]))
@@ -281,7 +276,7 @@ def candidates(source: Source) -> list[Candidate]:
 
 
 def detected(source: Source) -> Candidate:
-    """The format of a source. Raises `UnknownFormat` where it is none, or two that are equally sure."""
+    """Return the format of a source. Raises `UnknownFormat` if none matches, or two match equally well."""
     found = candidates(source)
     if (not found or found[0].score < CERTAIN) and (known := identify(source)) is not None:
         raise UnknownFormat(source.name, (), known)

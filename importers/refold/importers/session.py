@@ -1,12 +1,11 @@
-"""Sessions of command-line agents: rows with a header, of which a format says how each is read, and the rest
-is done here.
+"""Session files of command-line agents: a common reader for rows with a header.
 
-A session may form a tree: each row names the one that it follows, so going back to an earlier row begins a
-new branch. The last row and its ancestors are the conversation. Rows of other branches are remarked, with
-what they would have counted. The ids that link the rows may repeat: a row is the same as an earlier one only
-if it says the same.
+A subclass of `Session` defines how its format reads each row. Rows may form a tree: each names its
+predecessor, so going back to an earlier row starts a new branch. The last row and its ancestors are the
+conversation. Rows of other branches become remarks, with what they would have counted. Row ids may repeat; a
+row with a known id is a repetition only if its content is equal, too.
 
-How a run ended is read off its items, in the same words for all formats.
+The end of a run is derived from its items, with the same sentences for all formats.
 """
 
 import hashlib
@@ -41,36 +40,37 @@ from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import Role
 
 End = tuple[str, str]
-"""How a run ended, as in `RunEnded`, and what says so."""
+"""The kind of end, as in `RunEnded`, and where it is recorded."""
 
 NOTHING: End = "open", "no message in it"
-PROMPT: End = "open", "last message is a prompt, no answer after it"
-RESULT: End = "open", "last message is a result, no answer after it"
-THOUGHTS: End = "open", "last answer has only thoughts: cut while it was written"
+PROMPT: End = "open", "last message is a prompt without a response"
+RESULT: End = "open", "last message is a result without a response"
+THOUGHTS: End = "open", "last response has only reasoning: cut while it was written"
 
 
 def waiting(calls: int) -> End:
-    """The end of a run in which so many calls have no result."""
-    return "open", f"{calls} tool call(s) without result at the end"
+    """Return the end of a run in which this number of calls have no result."""
+    return "open", f"{calls} tool call(s) without a result at the end"
 
 
 def last_answer(stop: str, silent: str = "unknown") -> End:
-    """The end of a run whose last answer has no call and stopped by this word; `silent` if nothing records
-    why.
+    """Return the end of a run whose last response has no call and this stop reason.
+
+    `silent` is the end if no stop reason is recorded.
     """
     if stop:
-        return end_of(stop), f"last answer has no call, stop={stop[:40]}"
+        return end_of(stop), f"last response has no call, stop={stop[:40]}"
     return (
         silent,
-        f"last answer has no call{', and nothing records why it stopped' if silent == 'unknown' else ''}",
+        f"last response has no call{', and its stop reason is not recorded' if silent == 'unknown' else ''}",
     )
 
 
 class Ending:
-    """How a run ends, by its items. `open`: the names of calls without result, by their ids.
+    """Derives how a run ended from its items. `open` maps ids of calls without a result to tool names.
 
-    `harness`: a message that the harness put in is a prompt, too. `silent`: the end of a run whose last
-    answer does not say why it stopped. `rule`: what a format knows better of an item, None for nothing.
+    `harness`: a message by the harness counts as a prompt. `silent`: the end of a run whose last response has
+    no stop reason. `rule` returns the end for an item if the format has a more precise one, else None.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Ending:
         self._end = NOTHING
 
     def see(self, item: Item | Noise) -> None:
-        """Go on by an item."""
+        """Update the end with the next item."""
         if isinstance(item, Answered):
             self.open = {call.id: call.name for call in item.calls}
         elif isinstance(item, Returned):
@@ -109,24 +109,24 @@ class Ending:
 
     def _by_answer(self, answer: Answered) -> End:
         if answer.stop_raw == "error":
-            return "error", "last answer has stop=error"
+            return "error", "last response has stop=error"
         if answer.stop_raw or answer.text:
             return last_answer(answer.stop_raw, self._silent)
         if answer.reasoning:
             return THOUGHTS
-        return "unknown", "last answer is empty: nothing shows that it was written to its end"
+        return "unknown", "last response is empty; it is not recorded whether it is complete"
 
     def end(self) -> End:
-        """The end, and what says so."""
+        """Return the end, and where it is recorded."""
         stopped = self._end[0] in ("cancelled", "error")
         return waiting(len(self.open)) if self.open and not stopped else self._end
 
 
 class Session:
-    """One reading of a session file, from its first row to its last. A format is a subclass.
+    """A reader of one session file, from its first row to its last. Each format is a subclass.
 
-    `id` and `parent` are the keys by which rows form a tree; in a format without `id` they form none. `head`
-    is the header, `numbers` the numbers of rows by their ids, and `ending` knows which calls are open.
+    `id` and `parent` are the keys that link rows into a tree; a format without `id` has no tree. `head` is
+    the header, `numbers` maps row ids to row numbers, and `ending` tracks open calls.
     """
 
     id: ClassVar[str] = "id"
@@ -134,7 +134,7 @@ class Session:
     harness_prompts: ClassVar[bool] = True
     silent: ClassVar[str] = "finished"
     looked: ClassVar[int | None] = None
-    """Rows in which the header stands, and what must be known before; None: all of them."""
+    """Number of rows to search for the header and other look-ahead data; None: all rows."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.rows, self.times = source, Rows(source), Times()
@@ -145,49 +145,47 @@ class Session:
         self.repeats, self.left = self._look_ahead()
 
     def begins(self, row: Row) -> bool:  # noqa: ARG002
-        """Whether a row is the header, which `begin` reads. Of several it is the first."""
+        """Return whether a row is the header, which `begin` reads. The first such row counts."""
         return False
 
     def look(self, row: Row) -> None:
-        """Note of a row what must be known before the first row is read."""
+        """Record data of a row that must be known before the first row is read."""
 
     def speaks(self, row: Row) -> bool | None:  # noqa: ARG002
-        """Whether a row of the tree says something to the model or by it. None: it is no row of the tree."""
+        """Return whether a row of the tree is part of the conversation. None: it is not in the tree."""
         return None
 
     def says(self, value: JSON) -> JSON:
-        """What tells a row from another one that has its id."""
+        """Return the part of a row that distinguishes it from another row with the same id."""
         return value
 
     def begin(self) -> RunBegan:
-        """How the run begins."""
+        """Return the start of the run."""
         raise NotImplementedError
 
     def main(self, row: Row) -> Iterator[Item | Noise]:
-        """What a row of the conversation says."""
+        """Yield the items of a row of the conversation."""
         raise NotImplementedError
 
     def beside(self, noise: Noise) -> Iterator[Item | Noise]:
-        """A line that is no row, where it stands."""
+        """Yield the items for a line that is not a row, at its place."""
         yield from self.pause()
         yield noise
 
     def pause(self) -> Iterator[Item | Noise]:
-        """What waits for further rows, where none will come."""
+        """Yield items that wait for further rows, when no such rows follow."""
         yield from ()
 
     def ends(self, item: Item | Noise) -> End | None:  # noqa: ARG002
-        """How the run ended if this was the last of it. None: as in any format."""
+        """Return the end of the run if this was its last item. None: use the common rule."""
         return None
 
     def end(self, place: Place) -> RunEnded:
-        """How the run ended."""
+        """Return the end of the run."""
         return place.end(self.ending.end(), self.times.edges())
 
     def _look_ahead(self) -> tuple["RepeatedRows", frozenset[str]]:
-        """Rows whose ids earlier rows have, and the ids of rows on branches on which something was said and
-        that were left.
-        """
+        """Find repeated row ids, and the ids of abandoned rows that are part of a conversation."""
         parents: dict[str, str] = {}
         spoke, repeated = set[str](), set[str]()
         for row in islice(self.rows, self.looked):
@@ -205,7 +203,7 @@ class Session:
         return find_repeats(self.rows, self.id, repeated, self.says), _left_ids(parents, spoke)
 
     def items(self) -> Iterator[Item | Noise]:
-        """The run, noise not yet gathered."""
+        """Yield the items of the run, with adjacent noise still separate."""
         line = 1
         yield self.begin()
         for row in self.rows:
@@ -236,7 +234,7 @@ class Session:
         if other:
             yield diagnose_repeat(row, self.id)
         if id_ in self.left and not other:
-            noise = row.noise("rewound")  # encoded before anything is taken from it
+            noise = row.noise("rewound")  # encoded before `main` takes values from it
             counts = self.count(row)
             yield replace(noise, counts=counts, apart=counts)
         else:
@@ -244,18 +242,18 @@ class Session:
             yield from self.main(row)
 
     def count(self, row: Row) -> Counted | None:
-        """As what a row would count in the conversation.
+        """Return what a row would count in the conversation.
 
-        What `main` takes from it is gone; nothing else follows from it.
+        `main` takes values from the row; there are no other side effects.
         """
         return count_items(item for item in copy(self).main(row) if not isinstance(item, Noise))
 
 
 class SessionFormat(msgspec.Struct, frozen=True):
-    """A format of sessions, as an importer: its name, how a file of it is read, and by which of its first
-    rows it is known.
+    """An importer for sessions: a name, a reader, and a rule that recognizes the first rows.
 
-    `by_head`: the same for a file that has no whole row, by its first bytes. `rows`: how many are looked at.
+    `by_head` recognizes a file without a complete row by its first bytes. `rows` is the number of rows to
+    look at.
     """
 
     name: str
@@ -265,17 +263,17 @@ class SessionFormat(msgspec.Struct, frozen=True):
     rows: int = 20
 
     def match(self, source: Source) -> FormatMatch | None:
-        """How surely a file is of the format."""
+        """Return how surely a file is of this format."""
         found = [row.value for row in first_rows(source, self.rows) if isinstance(row, Row)]
         return self.by(found) if found else self.by_head(source.head())
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
+        """Yield the items of the file's only run."""
         return gather(self.reading(source).items())
 
 
 class Draft:
-    """An answer of which rows may follow: texts, thoughts and calls come one by one.
+    """A response that is still being assembled from rows with text, reasoning and calls.
 
     `size`: bytes of its rows so far.
     """
@@ -290,24 +288,24 @@ class Draft:
         self.size = 0
 
     def grow(self, row: Row, left: str) -> None:
-        """Take one more row in; `left` is JSON text of what no item says of it."""
+        """Add a row; `left` is JSON text of the fields that no item has."""
         self.last = row
         self.size += row.size
         self.left += [left] if left else []
 
     @property
     def place(self) -> Place:
-        """Where it stands, and when it was whole."""
+        """Return the position of its rows, and the time of the last one."""
         at = self.last.at or self.first.at
         return Place(lines(self.first.line, self.last.line), at, row=self.first.number)
 
     @property
     def rest(self) -> str:
-        """JSON text of what no item says of its rows."""
+        """Return JSON text of the fields of its rows that no item has."""
         return self.left[0] if len(self.left) == 1 else f"[{','.join(self.left)}]" if self.left else ""
 
     def message(self) -> Message:
-        """The message that it adds to the conversation."""
+        """Return the message that it adds to the conversation."""
         said, thought = "\n".join(self.texts), "\n".join(filter(None, self.thoughts))
         return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(self.calls))
 
@@ -320,7 +318,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 def path_to(parents: Mapping[str, str], last: str) -> frozenset[str]:
-    """The row and its ancestors, as far as they are known. A circle ends where it closes."""
+    """Return the row and its known ancestors. A cycle ends at the first repeated row."""
     found: dict[str, None] = {}
     while last in parents and last not in found:
         found[last] = None
@@ -329,8 +327,8 @@ def path_to(parents: Mapping[str, str], last: str) -> frozenset[str]:
 
 
 def branches(parents: Mapping[str, str], path: frozenset[str]) -> Iterator[Branch]:
-    """The rows that leave the path, branch by branch. What hangs on nothing known belongs to none."""
-    roots: dict[str, str] = dict.fromkeys(path, "")  # "": on the path, or on nothing
+    """Yield the branches that leave the path. Rows without a known ancestor belong to no branch."""
+    roots: dict[str, str] = dict.fromkeys(path, "")  # "": on the path, or without a known ancestor
     members: dict[str, list[str]] = {}
     for row in parents:
         if row not in roots:
@@ -343,7 +341,7 @@ def branches(parents: Mapping[str, str], path: frozenset[str]) -> Iterator[Branc
 
 
 def _follow(row: str, parents: Mapping[str, str], path: frozenset[str], roots: dict[str, str]) -> None:
-    """Find the root of a row, and so of all between."""
+    """Find the root of a row and of all rows in between."""
     walked: dict[str, None] = {}
     while row not in roots and row in parents and row not in walked:
         walked[row] = None
@@ -355,14 +353,14 @@ def _follow(row: str, parents: Mapping[str, str], path: frozenset[str], roots: d
 
 
 def _left_ids(parents: dict[str, str], spoke: Collection[str]) -> frozenset[str]:
-    """The rows on branches that were left, and on which something was said."""
+    """Return the rows on abandoned branches that hold part of a conversation."""
     path = path_to(parents, next(reversed(parents), ""))
     off = (branch.rows for branch in branches(parents, path))
     return frozenset(id_ for rows in off if not {*rows}.isdisjoint(spoke) for id_ in rows)
 
 
 class RepeatedRows(msgspec.Struct, frozen=True):
-    """The numbers of rows whose id an earlier row has: `again` say the same as that one, `others` do not."""
+    """Numbers of rows that reuse an id: `again` repeat the earlier row's content, `others` differ."""
 
     again: frozenset[int] = frozenset()
     others: frozenset[int] = frozenset()
@@ -371,7 +369,7 @@ class RepeatedRows(msgspec.Struct, frozen=True):
 def find_repeats(
     rows: Iterable[Row | Noise], name: str, ids: Collection[str], says: Callable[[JSON], JSON]
 ) -> RepeatedRows:
-    """Compare the rows that share one of these ids, which stand under `name`, by what each `says`."""
+    """Compare rows that share one of these ids (under key `name`) by what `says` returns for them."""
     known: dict[str, set[bytes]] = {}
     again, others = set[int](), set[int]()
     for row in rows if ids else ():
@@ -385,6 +383,6 @@ def find_repeats(
 
 
 def diagnose_repeat(row: Row, name: str) -> Unread:
-    """The diagnosis of a row whose id an earlier row with another message has."""
-    problem = f"an earlier row has the id {text(row.value, name)[:80]!r} and another message: both are read"
+    """Return the diagnosis for a row that reuses an id with different content."""
+    problem = f"id {text(row.value, name)[:80]!r} is already used by an earlier row with another message; both are imported"
     return row.place.oddity("id_repeated", problem)

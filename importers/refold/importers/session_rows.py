@@ -1,9 +1,8 @@
-"""Rows of a session file, one JSON object a line, and what their readers share: positions, spans of time,
-noise.
+"""Rows of a session file (one JSON object per line), with positions, timestamps and noise.
 
-Command-line agents append to such files as they go. So a line may be cut, hold two objects (a file without a
-final newline was continued), or be no JSON at all; each of that is noise with a position, and reading goes on
-behind it.
+Command-line agents append to these files. So a line may be cut, hold two objects (after a file without a
+final newline was continued), or not be JSON. Each such line becomes noise with a position, and reading
+continues after it.
 """
 
 import json
@@ -36,48 +35,47 @@ from refold.reducers.vocabulary import Ranges, Role
 from refold.reducers.window import ranges_of
 
 MOST_TOGETHER = 200
-"""Rows that one remark may hold."""
+"""Maximum number of rows in one remark."""
 
 MOST_CHARACTERS = 1 << 20
-"""Characters of the rows in one remark, if they are several."""
+"""Maximum characters of the rows in one remark, unless it is a single row."""
 
 MOST_KEPT = 1 << 16
-"""Characters that are kept of a line which cannot be read; the rest stands where it stood."""
+"""Maximum characters kept of a line that cannot be read."""
 
 MOST_DEPTH = 200
-"""Levels of nesting of a row.
+"""Maximum nesting depth of a row.
 
-Reading and writing both have a limit, which depends on how deep their callers are.
+Reading and writing are limited by recursion, which depends on the depth of the caller.
 """
 
 MOST_VALUES = 1000
-"""JSON values of one line."""
+"""Maximum number of JSON values in one line."""
 
 MOST_HELD = 8 << 20
-"""Bytes of a file whose rows are read once, and held: as Python objects they take several times as much."""
+"""Maximum size in bytes of a file whose parsed rows are cached. As Python objects they take several times
+this size.
+"""
 
 MOST_HEAD = 1 << 20
-"""Bytes in which the first rows must stand to tell a format."""
+"""Number of bytes searched for the first rows when the format is detected."""
 
 TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
 
 _APART = {
-    "rewound": (LEFT_BRANCH, "on a branch that somebody left"),
+    "rewound": (LEFT_BRANCH, "on an abandoned branch"),
     "subagent": (SUBAGENT_ROWS, "in rows of a subagent"),
 }
-"""By what is remarked of rows that are in no run: the code of the diagnosis that says so, and where they
-stand.
-"""
+"""For each remark about rows outside of all runs: the code of its diagnosis, and where these rows are."""
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"\s*")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One JSON object of so many bytes, the number of its line, from 1, and when it was, by its own
-    `timestamp`.
+    """One JSON object, with its line number (from 1), its size in bytes, and its time from `timestamp`.
 
-    `number` is its own among the objects of the file, from 1.
+    `number` counts the objects of the file, from 1.
     """
 
     line: int
@@ -88,23 +86,21 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> str:
-        """Where it stands."""
+        """Return its position."""
         return f"line {self.line}"
 
     @property
     def place(self) -> Place:
-        """Where it stands, and when it was."""
+        """Return its position and time."""
         return Place(self.position, self.at, row=self.number)
 
     def rest(self) -> str:
-        """JSON text of what is left of it, beside its type, which an item says by what it is, and its
-        time.
-        """
-        told = ("type",) if self.at is None else ("type", "timestamp")
-        return rest({name: value for name, value in self.value.items() if name not in told})
+        """Return JSON text of the remaining fields, without type and time, which the item has."""
+        omitted = ("type",) if self.at is None else ("type", "timestamp")
+        return rest({name: value for name, value in self.value.items() if name not in omitted})
 
     def remark(self, what: str) -> Remarked:
-        """The row as it is, as a remark of its own."""
+        """Return the unchanged row as a remark."""
         return self.place.remark(what, self.value)
 
     def noise(
@@ -115,17 +111,17 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         counts: Counted | None = None,
         apart: Counted | None = None,
     ) -> "Noise":
-        """The row as it is, with no meaning to us; `known`: its format is known to have such rows."""
-        said = json_text(self.value)
+        """Return the unchanged row as noise; `known`: the format is known to have such rows."""
+        written = json_text(self.value)
         return Noise(
-            what=what, line=self.line, at=self.at, text=said, known=known, counts=counts, apart=apart
+            what=what, line=self.line, at=self.at, text=written, known=known, counts=counts, apart=apart
         )
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A row, or a line that is none, which says nothing to the machine. `problem`: why it could not be read.
+    """A row or an unreadable line that has no meaning for the state machine. `problem`: why it is unreadable.
 
-    `apart`: what it holds of what a model did, which is in no run, whether its format counts it or not.
+    `apart`: model activity in it that is in no run, whether or not its format counts it.
     """
 
     what: str
@@ -139,10 +135,9 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Rows:
-    """Every object of a file of lines, and in its place everything else, for whoever goes over them more than
-    once.
+    """All objects of a line-based file, and noise for all other lines. Can be iterated several times.
 
-    Blank lines are nothing. Raises `BadTranscript` for more than `MOST_LINES` of either.
+    Blank lines are skipped. Raises `BadTranscript` for more than `MOST_LINES` lines or rows.
     """
 
     def __init__(self, source: Source) -> None:
@@ -171,8 +166,8 @@ def _rows(source: Source) -> Iterator[Row | Noise]:
         if not line.text.strip(b" \t\r\n\xef\xbb\xbf"):
             continue
         if line.left_out:
-            problem = f"{len(line.text) + line.left_out} bytes in one line: at most {MOST_LINE} are read"
-            yield Noise(what="too_long", line=line.number, text=_kept(line.text), problem=problem)
+            problem = f"{len(line.text) + line.left_out} bytes in one line; the limit is {MOST_LINE}"
+            yield Noise(what="too_long", line=line.number, text=_truncate(line.text), problem=problem)
             continue
         for value in _values(line, numbers):
             found += 1
@@ -184,9 +179,7 @@ def _rows(source: Source) -> Iterator[Row | Noise]:
 
 
 def first_rows(source: Source, most: int) -> list[Row | Noise]:
-    """The first rows of a file, as far as they stand in its head: enough to tell a format, cheap for any
-    file.
-    """
+    """Return the first rows of a file, from its first `MOST_HEAD` bytes, to detect its format."""
     return list(islice(Rows(Source.of(source.name, source.head(MOST_HEAD))), most))
 
 
@@ -194,11 +187,11 @@ def _values(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
     try:
         yield _value(line.number, decoded(line.text.removeprefix(b"\xef\xbb\xbf")), line.text, numbers)
     except ValueError:
-        yield from _several(line, numbers)
+        yield from _split_values(line, numbers)
 
 
-def _several(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
-    """The objects of a line that is no single JSON value, up to the first byte that is none."""
+def _split_values(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
+    """Yield the objects of a line that is not a single JSON value, up to the first byte that is not JSON."""
     text, place = clean(line.text.decode(errors="replace")), 0
     for _ in range(MOST_VALUES):
         if place >= len(text):
@@ -206,7 +199,7 @@ def _several(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
         try:
             value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, place))
             raw = text[place:end].encode()
-            # Decoded anew, because what it escapes may be half a surrogate pair.
+            # Decoded again, because an escape may be half of a surrogate pair.
             value = decoded(raw) if isinstance(value, dict) else value
         except (ValueError, RecursionError) as error:
             problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -214,53 +207,53 @@ def _several(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
             yield Noise(what="not_json", line=line.number, text=rest, problem=problem)
             return
         yield _value(line.number, value, raw, numbers)
-        place = _behind(text, end)
+        place = _skip_blanks(text, end)
     if rest := text[place : place + MOST_KEPT]:
         problem = f"more than {MOST_VALUES} values in one line"
         yield Noise(what="not_json", line=line.number, text=rest, problem=problem)
 
 
-def _behind(text: str, place: int) -> int:
-    """Where the blanks end that begin here."""
+def _skip_blanks(text: str, place: int) -> int:
+    """Return the end of the blanks that begin here."""
     blank = _BLANK.match(text, place)
     return blank.end() if blank else place
 
 
 def _value(line: int, value: JSON, raw: bytes, numbers: Iterator[int]) -> Row | Noise:
     if raw.count(b"[") + raw.count(b"{") > MOST_DEPTH and too_deep(value):
-        return Noise(what="too_deep", line=line, text=_kept(raw), problem=TOO_DEEP)
+        return Noise(what="too_deep", line=line, text=_truncate(raw), problem=TOO_DEEP)
     if isinstance(value, dict):
         return Row(line, value, instant(value.get("timestamp")), len(raw), next(numbers))
-    return Noise(what="no_object", line=line, text=_kept(raw), problem="JSON, but no object")
+    return Noise(what="no_object", line=line, text=_truncate(raw), problem="JSON, but not an object")
 
 
 def too_deep(value: JSON) -> bool:
-    """Whether a value is nested more than `MOST_DEPTH` levels."""
+    """Return whether a value is nested more than `MOST_DEPTH` levels deep."""
     level: list[JSON] = [value]
     for _ in range(MOST_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _list_children(outer)]
         if not level:
             return False
     return True
 
 
-def _inside(value: JSON) -> Iterable[JSON]:
+def _list_children(value: JSON) -> Iterable[JSON]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def _kept(line: bytes) -> str:
+def _truncate(line: bytes) -> str:
     return clean(line[:MOST_KEPT].decode(errors="replace"))
 
 
 def gather(stream: Iterator[Item | Noise]) -> Iterator[Item]:
-    """The stream with noise made into items: adjacent rows of one kind share one, with all their lines."""
+    """Convert noise to items: adjacent rows of one kind become one item with all their lines."""
     held: list[Noise] = []
     size = 0
     for found in stream:
-        if held and not (isinstance(found, Noise) and _joins(held, size, found)):
-            yield from _together(held)
+        if held and not (isinstance(found, Noise) and _can_join(held, size, found)):
+            yield from _merge(held)
             held, size = [], 0
         if isinstance(found, Noise):
             held.append(found)
@@ -268,17 +261,17 @@ def gather(stream: Iterator[Item | Noise]) -> Iterator[Item]:
         else:
             yield found
     if held:
-        yield from _together(held)
+        yield from _merge(held)
 
 
-def _joins(held: list[Noise], size: int, found: Noise) -> bool:
+def _can_join(held: list[Noise], size: int, found: Noise) -> bool:
     last = held[-1]
     alike = (last.what, last.known, bool(last.problem)) == (found.what, found.known, bool(found.problem))
     few = len(held) < MOST_TOGETHER and size + len(found.text) <= MOST_CHARACTERS
     return alike and 0 <= found.line - last.line <= 1 and few
 
 
-def _together(held: list[Noise]) -> Iterator[Item]:
+def _merge(held: list[Noise]) -> Iterator[Item]:
     first, texts = held[0], [noise.text for noise in held]
     place = Place(lines(first.line, held[-1].line), first.at)
     if first.problem:
@@ -291,59 +284,52 @@ def _together(held: list[Noise]) -> Iterator[Item]:
 
 
 def diagnose_apart(place: Place, what: str, apart: Counted | None) -> Iterator[Unread]:
-    """That answers, calls or results are in no run, where `what` is remarked of the rows in which they
-    stand.
-    """
+    """Yield a warning if responses, calls or results in rows with the remark `what` are in no run."""
     if apart is None or not (apart.assistant or apart.calls or apart.results):
         return
     code, where = _APART[what]
     parts = (
         f"{number:,} {noun if number == 1 else noun + 's'}"
-        for number, noun in ((apart.assistant, "answer"), (apart.calls, "call"), (apart.results, "result"))
+        for number, noun in ((apart.assistant, "response"), (apart.calls, "call"), (apart.results, "result"))
         if number
     )
-    yield place.oddity(code, f"{', '.join(parts)} {where}: in no run here")
+    yield place.oddity(code, f"{', '.join(parts)} {where} are not imported")
 
 
 def unread_parts(
     row: Row, message: JSON, names: Iterable[str], kinds: Iterable[str] = (), known: Container[str] = ()
 ) -> Iterator[Unread]:
-    """That a message has none of the fields by `names` in which its format says something, or parts of
-    unknown `kinds`.
-    """
+    """Report a message without any of the fields `names`, or with parts of unknown `kinds`."""
     problem = ""
     if not any(name in table(message) for name in names):
-        problem = f"a message without {' or '.join(names)}"
+        problem = f"message without {' or '.join(names)}"
     elif strange := sorted({kind for kind in kinds if kind not in known}):
-        problem = (
-            f"parts of a message that are not known here: {', '.join(kind[:40] for kind in strange[:5])}"
-        )
+        problem = f"unknown parts in a message: {', '.join(kind[:40] for kind in strange[:5])}"
     if problem:
         yield row.place.problem(UNKNOWN_PART, problem)
 
 
 def lines(first: int, last: int) -> str:
-    """The position of these lines."""
+    """Return the position of these lines."""
     return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
 BEGINNING = 0
-"""The row of what a run begins with. A source's own are numbered from 1."""
+"""Row number of a run's initial messages. Rows of a source are numbered from 1."""
 
 _LAST = 1 << 62
 
 ALL: Ranges = ((NO_ROW, _LAST),)
-"""Every row, and what stands in none."""
+"""All rows, including `NO_ROW`."""
 
 
 class Cut(Item, frozen=True, kw_only=True):
-    """From here on the model is shown something else than all that was said: after a compaction, a rollback,
-    …
+    """A change of the prompt from here on, such as a compaction or a rollback.
 
-    First the last `turns` of the person are taken back, with all that followed them. Of the rest stays
-    `head`, then comes what `joins`, then stays `tail`: ranges of rows, first and last included; `between`:
-    and what was said between them. `cleared` has what is left of the words of results, by the providers' ids
-    of their calls. `why` is the source's word for it.
+    First, the last `turns` user messages are removed, with everything after them. From the rest, the prompt
+    keeps the rows `head`, then the items `joins`, then the rows `tail` (ranges with inclusive bounds).
+    `between`: items between head and tail are kept, too. `cleared` maps providers' call ids to what remains
+    of their results' text. `why` is the source's word for the change.
     """
 
     why: str
@@ -356,29 +342,32 @@ class Cut(Item, frozen=True, kw_only=True):
 
 
 class Forked(Item, frozen=True, kw_only=True):
-    """The run of this `key`, which is told later, begins with all that was said in this one up to here."""
+    """The run with this `key`, which follows later, begins with all messages of this run up to here."""
 
     key: str
 
 
 def cut_to_summary(place: Place, summary: str, *, head: Ranges = (), tail: Ranges = ()) -> Cut:
-    """A compaction: `summary` stands for what does not stay. It stands in no row: no later cut names it."""
+    """Return a compaction in which `summary` replaces what is not kept.
+
+    The summary has no row, so no later cut can keep it.
+    """
     said = Place(place.position).message(summary, "harness")
     return Cut(*place.common(), why="compaction", head=head, joins=(said,), tail=tail)
 
 
 def since(row: int) -> Ranges:
-    """This row and all behind it."""
+    """Return the range of this row and all later rows."""
     return ((row, _LAST),)
 
 
 def only(rows: Iterable[int]) -> Ranges:
-    """These rows, in any order."""
+    """Return the ranges of these rows, in any order."""
     return ranges_of(sorted(set(rows)))
 
 
 def answering(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages without the results for which no call is open."""
+    """Return the messages without results that have no open call."""
     kept: list[Message] = []
     waiting = 0
     for message in messages:

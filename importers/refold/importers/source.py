@@ -1,9 +1,9 @@
-"""A transcript as bytes, and zip archives of them: read in bounded pieces. Nothing that they name is opened.
+"""Bytes of a transcript, and zip archives of transcripts, read in bounded pieces. Files that they name are
+never opened.
 
-Names of members are only compared and shown, never opened as paths. Stored, deflated and Zstandard members
-(method 93, which Python reads from 3.14 on, and `backports.zstd` before) are read here directly, because an
-archive that was cut off has no directory: then its members are found one behind the other, each by its own
-header.
+Member names are only compared and displayed, never used as paths. This module reads stored, deflated and
+Zstandard members itself (method 93, supported by Python from 3.14, before by `backports.zstd`), because a
+truncated archive has no directory: its members are found by their own headers, one after the other.
 """
 
 import hashlib
@@ -29,30 +29,30 @@ _NO_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 MOST_LINE = 64 << 20
-"""Bytes of one line or row; what is longer is not read."""
+"""Maximum bytes of a line or row that are read."""
 
 MOST_LINES = 5_000_000
-"""Lines of one file: some ten thousand are read in a second, whatever they say."""
+"""Maximum lines of one file. About ten thousand are read per second."""
 
 MOST_SAID = 64 << 20
-"""Characters that one event may hold. A reader holds several times as much of the largest event of a log."""
+"""Maximum characters in one event. A reader needs several times as much memory for the largest event."""
 
 MOST_DOCUMENT = 128 << 20
-"""Bytes of one JSON document.
+"""Maximum bytes of one JSON document.
 
-As Python objects they take up to 21 times as much: `[]` is 3 bytes of text, and 64 of memory.
+Python objects take up to 21 times as much: `[]` is 3 bytes of text and 64 bytes in memory.
 """
 
 
 MOST_PARTS = 1 << 25
-"""Lists, objects and commas of one JSON value.
+"""Maximum lists, objects and commas in one JSON value.
 
-Each is two bytes at least, and takes up to a hundred times that once it is read.
+Each is at least two bytes, and takes up to a hundred times that in memory.
 """
 
 
 class BadTranscript(Damaged):
-    """A file that cannot be imported: where, and why."""
+    """A file that cannot be imported, with position and problem."""
 
     def __init__(self, name: str, position: str, problem: str) -> None:
         super().__init__(name, position, problem)
@@ -64,13 +64,13 @@ class BadTranscript(Damaged):
 
 
 def fits(name: str, position: str, size: int) -> None:
-    """Raises `BadTranscript` where so many characters would become one event."""
+    """Raise `BadTranscript` if one event would have this many characters and that exceeds the limit."""
     if size > MOST_SAID:
-        raise BadTranscript(name, position, f"{size} characters in one piece: at most {MOST_SAID} are read")
+        raise BadTranscript(name, position, f"{size} characters in one piece; the limit is {MOST_SAID}")
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """One line: its number from 1, its bytes without the newline, and how many were left out of it."""
+    """One line: its number from 1, its bytes without the newline, and the number of bytes left out."""
 
     number: int
     text: bytes
@@ -78,10 +78,10 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class Source:
-    """A transcript: its name, and its bytes, which may be asked for more than once.
+    """A transcript: its name, and its bytes, which can be read several times.
 
-    `problem` says, once they were read, why there are no more of them: cut off, damaged, too many. `known`
-    keeps what was found out of its first bytes, by a name, for whoever asks again.
+    After reading, `problem` is the reason why the data is incomplete: truncated, damaged, too large. `known`
+    caches what was derived from the first bytes, by name.
     """
 
     def __init__(self, name: str, file: BinaryIO, content: BinaryIO | None = None) -> None:
@@ -92,22 +92,24 @@ class Source:
 
     @classmethod
     def of(cls, name: str, data: bytes) -> "Source":
-        """A source of these bytes."""
+        """Return a source with these bytes."""
         return cls(name, BytesIO(data))
 
     @classmethod
     def opened(cls, name: str, file: BinaryIO) -> "Source":
-        """A source of what a file holds: unpacked, and in UTF-8. Raises `WrongUse` where that needs an
-        extra.
+        """Return a source with a file's content, decompressed and recoded to UTF-8.
+
+        Raises `WrongUse` if that needs an extra that is not installed.
         """
         source = cls(name, file)
-        source._content = inflated(file, source._cut)
+        source._content = inflated(file, source._note_cut)
         source.file = recoded(source._content)
         return source
 
     def sha256(self) -> tuple[str, int]:
-        """The digest (hex) and the number of its bytes, unpacked: it is the same transcript, however it is
-        packed.
+        """Return the SHA-256 digest (hex) and the size of the decompressed bytes.
+
+        So compression does not change a transcript's identity.
         """
         self._content.seek(0)
         digest, size = hashlib.sha256(), 0
@@ -116,13 +118,13 @@ class Source:
             size += len(piece)
         return digest.hexdigest(), size
 
-    def _cut(self, problem: str) -> None:
+    def _note_cut(self, problem: str) -> None:
         self.problem = problem
 
     def head(self, size: int = 1 << 16) -> bytes:
-        """The first bytes.
+        """Return the first bytes.
 
-        They are kept: every format asks for them, and a packed file begins anew each time.
+        They are cached, because every format reads them, and a compressed file must restart each time.
         """
         if size > self._asked:
             self.file.seek(0)
@@ -130,7 +132,7 @@ class Source:
         return self._head[:size]
 
     def lines(self) -> Iterator[Line]:
-        """Every line, empty ones too, one at a time. Raises `BadTranscript` for more than `MOST_LINES`."""
+        """Yield every line, including empty ones. Raises `BadTranscript` for more than `MOST_LINES`."""
         self.file.seek(0)
         number = 0
         while line := self.file.readline(MOST_LINE):
@@ -144,7 +146,7 @@ class Source:
             yield Line(number, line.rstrip(b"\r\n"), left_out)
 
     def whole(self) -> bytes:
-        """All of it. Raises `BadTranscript` for more than `MOST_DOCUMENT` bytes."""
+        """Return all bytes. Raises `BadTranscript` for more than `MOST_DOCUMENT`."""
         self.file.seek(0)
         data = self.file.read(MOST_DOCUMENT + 1)
         if len(data) > MOST_DOCUMENT:
@@ -152,22 +154,22 @@ class Source:
         return data
 
     def document(self) -> JSON:
-        """The one JSON value that it is. Raises `BadTranscript` where it is none."""
+        """Return the content as one JSON value. Raises `BadTranscript` if it is not JSON."""
         try:
             return decoded(self.whole())
         except ValueError as error:
-            raise BadTranscript(self.name, "", f"no JSON document: {error}") from error
+            raise BadTranscript(self.name, "", f"not a JSON document: {error}") from error
 
 
 def decoded(data: bytes) -> JSON:
-    """A JSON value. Raises `ValueError`.
+    """Decode a JSON value. Raises `ValueError`.
 
-    What recorders write and JSON has not is read all the same: `NaN`, lone surrogates as U+FFFD, a backslash
-    before what it escapes nothing of as itself.
+    Accepts invalid JSON that recorders write: `NaN`, lone surrogates (read as U+FFFD), and backslashes that
+    do not escape anything (kept).
     """
     data = data.removeprefix(BOM_UTF8)
     if too_many(data):
-        raise ValueError(f"more than {MOST_PARTS} lists, objects and commas in it")
+        raise ValueError(f"more than {MOST_PARTS} lists, objects and commas")
     try:
         return cast("JSON", msgspec.json.decode(data))
     except RecursionError as error:
@@ -176,43 +178,43 @@ def decoded(data: bytes) -> JSON:
         pass
     said = data.decode(errors="replace")
     try:
-        return _loaded(said)
+        return _load_leniently(said)
     except json.JSONDecodeError as error:
         if "escape" not in error.msg:
             raise
-    return _loaded(_NO_ESCAPE.sub(_as_itself, said))
+    return _load_leniently(_NO_ESCAPE.sub(_keep_backslash, said))
 
 
-def _loaded(said: str) -> JSON:
+def _load_leniently(said: str) -> JSON:
     try:
         if not _SURROGATE.search(said):
             return cast("JSON", json.loads(said))
-        # Nothing is bound to a name here, so that two copies of a document at most are held at a time.
+        # One expression without names, so that at most two copies of a document are in memory.
         return cast("JSON", json.loads(clean(json.dumps(json.loads(said), ensure_ascii=False))))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _as_itself(escape: re.Match[str]) -> str:
+def _keep_backslash(escape: re.Match[str]) -> str:
     return escape[0] if escape[1] else rf"\{escape[0]}"
 
 
 def too_many(data: bytes) -> bool:
-    """Whether JSON has more values than may be made of it."""
+    """Return whether JSON data has more values than the limit."""
     return len(data) > MOST_PARTS and sum(map(data.count, (b"[", b"{", b","))) > MOST_PARTS
 
 
 MOST_MEMBERS = 100_000
 MOST_BYTES = 128 << 20
-"""Bytes that may come out of one member."""
+"""Maximum decompressed bytes of one member."""
 MOST_FRAMES = 100_000
-"""Zstandard frames of one member: a recorder that flushes ends one and begins another."""
+"""Maximum Zstandard frames of one member. A recorder that flushes ends one frame and begins another."""
 MOST_TOGETHER = 8 << 30
-"""Bytes that may come out of all members."""
+"""Maximum decompressed bytes of all members."""
 MOST_RATIO = 2000
-"""Bytes that may come out for one that goes in.
+"""Maximum ratio of decompressed to compressed bytes.
 
-Repetitive JSON reaches some hundreds; deflate itself ends at 1032.
+Repetitive JSON reaches some hundreds; deflate itself cannot exceed 1032.
 """
 
 MAGIC = b"PK\x03\x04"
@@ -222,7 +224,7 @@ _STORED, _DEFLATED, _ZSTANDARD = 0, 8, 93
 _SIZES_FOLLOW = 0x8
 _ENCRYPTED = 0x1
 _SMALL = 1 << 20
-_STEP = 1 << 15  # bytes: behind each frame, what follows it in a step is copied
+_STEP = 1 << 15  # bytes of input per step; the rest of a step after a frame is copied
 
 
 class BadMember(ValueError):
@@ -230,7 +232,7 @@ class BadMember(ValueError):
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """A member: its name, where its own header stands, how many bytes it takes, and how they are packed."""
+    """A member: its name, the offset of its header, its compressed size, and its method."""
 
     name: str
     offset: int
@@ -240,26 +242,25 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 
 class Archive:
-    """A zip file. `problem` says what is wrong with the whole of it, "" for nothing; `refused` why none of it
-    is read.
+    """A zip file. `problem` is what is wrong with the file, "" for nothing; `refused` why no member is read.
 
-    Of several members of one name the last counts, as for every reader of zip files.
+    If several members have the same name, the last counts, as usual for zip files.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.problem, self.refused = file, "", ""
         self.members: dict[str, Member] = {}
-        for member in self._listed():
+        for member in self._list_members():
             if len(self.members) >= MOST_MEMBERS:
-                self.problem = f"more than {MOST_MEMBERS} members: the others are not read"
+                self.problem = f"more than {MOST_MEMBERS} members; the others are not read"
                 break
             self.members[member.name] = member
         self._left = MOST_TOGETHER
 
     def read(self, name: str) -> bytes:
-        """A member's bytes.
+        """Return a member's decompressed bytes.
 
-        Raises `BadMember` where they cannot be had, `WrongUse` where that needs an extra.
+        Raises `BadMember` if it cannot be read, `WrongUse` if that needs an extra that is not installed.
         """
         member = self.members[name]
         if self.refused:
@@ -272,13 +273,13 @@ class Archive:
         self._file.seek(member.offset + _HEADER.size + header[-2] + header[-1])
         packed = self._file.read(min(member.packed, MOST_BYTES))
         most = min(self._left, max(_SMALL, min(MOST_BYTES, MOST_RATIO * len(packed))))
-        data = _unpacked(packed, member.method, most)
+        data = _unpack(packed, member.method, most)
         self._left -= len(data)
         if len(packed) < member.packed:
             raise BadMember("it is cut off")
         return data
 
-    def _listed(self) -> Iterator[Member]:
+    def _list_members(self) -> Iterator[Member]:
         try:
             with zipfile.ZipFile(self._file) as archive:
                 listed = archive.infolist()
@@ -291,9 +292,9 @@ class Archive:
             EOFError,
         ) as error:
             self.problem = f"the archive has no directory, and was read member by member ({error})"
-            yield from self._found()
+            yield from self._find_members()
             return
-        self.refused = _overlap(listed)
+        self.refused = _find_abuse(listed)
         for info in listed:
             if not info.is_dir():
                 encrypted = bool(info.flag_bits & _ENCRYPTED)
@@ -301,10 +302,8 @@ class Archive:
                     info.filename, info.header_offset, info.compress_size, info.compress_type, encrypted
                 )
 
-    def _found(self) -> Iterator[Member]:
-        """The members of an archive without a directory, up to the first whose size its header does not
-        say.
-        """
+    def _find_members(self) -> Iterator[Member]:
+        """Yield the members of an archive without a directory, up to the first of unknown size."""
         offset = 0
         while (header := _header(self._file, offset)) is not None:
             _, _, flags, method, _, _, _, packed, unpacked, named, extra = header
@@ -315,33 +314,25 @@ class Archive:
             offset += _HEADER.size + named + extra + packed
 
 
-def _overlap(listed: Sequence[zipfile.ZipInfo]) -> str:
-    """Why an archive is not what a recorder writes, "" if it may be: members that share bytes, so that few
-    hold much.
-    """
+def _find_abuse(listed: Sequence[zipfile.ZipInfo]) -> str:
+    """Return why the archive may be a zip bomb: overlapping members or excessive size; "" if it is safe."""
     placed = sorted(listed, key=lambda info: info.header_offset)
     for info, following in pairwise(placed):
         end = info.header_offset + _HEADER.size + len(info.orig_filename) + info.compress_size
         if end > following.header_offset:
             return f"members overlap: {info.filename[:80]!r} and {following.filename[:80]!r}"
     total = sum(info.file_size for info in listed)
-    return (
-        f"{total} bytes would come out of it: at most {MOST_TOGETHER} are read"
-        if total > MOST_TOGETHER
-        else ""
-    )
+    return f"{total} bytes when decompressed; the limit is {MOST_TOGETHER}" if total > MOST_TOGETHER else ""
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether these first bytes are a zip file's."""
+    """Return whether these first bytes are a zip file's."""
     return head.startswith((MAGIC, _EMPTY))
 
 
 def _header(file: BinaryIO, offset: int) -> tuple[int, ...] | None:
-    """A member's own header, without its signature's meaning: (signature, …, name's length, extra's
-    length).
-    """
-    if offset < 0:  # a directory that was damaged, or cut in front, says so
+    """Return the fields of a member's own header (signature as 0, …, name length, extra length), or None."""
+    if offset < 0:  # in a directory that was damaged or is missing its first part
         return None
     file.seek(offset)
     data = file.read(_HEADER.size)
@@ -350,26 +341,26 @@ def _header(file: BinaryIO, offset: int) -> tuple[int, ...] | None:
     return (0, *_HEADER.unpack(data)[1:])
 
 
-def _unpacked(packed: bytes, method: int, most: int) -> bytes:
+def _unpack(packed: bytes, method: int, most: int) -> bytes:
     if method == _STORED:
         return packed
     if method == _DEFLATED:
-        return _inflated(packed, most)
+        return _inflate(packed, most)
     if method == _ZSTANDARD:
-        return _unzstd(packed, most)
-    raise BadMember(f"it is packed by method {method}, which is not read here")
+        return _decompress_zstd(packed, most)
+    raise BadMember(f"its compression method {method} is not supported")
 
 
-def _inflated(packed: bytes, most: int) -> bytes:
+def _inflate(packed: bytes, most: int) -> bytes:
     inflater = zlib.decompressobj(wbits=-15)
     try:
         data = inflater.decompress(packed, most + 1)
     except zlib.error as error:
         raise BadMember(f"it is damaged: {error}") from error
-    return _bounded(data, most, whole=inflater.eof)
+    return _check_complete(data, most, whole=inflater.eof)
 
 
-def _unzstd(packed: bytes, most: int) -> bytes:
+def _decompress_zstd(packed: bytes, most: int) -> bytes:
     new, failed = zstandard()
     pieces: list[bytes] = []
     frame, frames, left = new(), 1, most + 1
@@ -379,19 +370,19 @@ def _unzstd(packed: bytes, most: int) -> bytes:
             if frame.eof:
                 frame, frames = new(), frames + 1
             if frames > MOST_FRAMES:
-                raise BadMember(f"it is packed in more than {MOST_FRAMES} frames")
+                raise BadMember(f"it has more than {MOST_FRAMES} compressed frames")
             try:
                 pieces.append(frame.decompress(rest, left))
             except failed as error:
                 raise BadMember(f"it is damaged: {error}") from error
             left -= len(pieces[-1])
             rest = frame.unused_data if frame.eof else b""
-    return _bounded(b"".join(pieces), most, whole=frame.eof or not packed)
+    return _check_complete(b"".join(pieces), most, whole=frame.eof or not packed)
 
 
-def _bounded(data: bytes, most: int, *, whole: bool) -> bytes:
+def _check_complete(data: bytes, most: int, *, whole: bool) -> bytes:
     if len(data) > most:
-        raise BadMember(f"more than {most} bytes come out of it")
+        raise BadMember(f"it has more than {most} bytes when decompressed")
     if not whole:
         raise BadMember("it is cut off")
     return data

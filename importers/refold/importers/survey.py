@@ -1,10 +1,7 @@
-"""A look over all that a file says before anything of it is written, and what was counted in it.
+"""Survey of all items of a file before any is written, and the counts of a file.
 
-Files of other agents may look like one of a format and map to nothing of it. What tells them is what comes
-out: messages in which nothing stands, and rows that the format is not known to have.
-
-A client was run against a scripted model, and what was imported was held against its requests; or its
-transcripts are among those in `tests/transcripts`.
+A file of another agent may match a format but contain nothing meaningful in it. The survey detects this from
+the items: empty messages, and rows of types that the format is not known to have.
 """
 
 import re
@@ -36,18 +33,18 @@ from refold.importers.tallies import RunCounts
 from refold.reducers.messages import Message
 
 MOST_ITEMS = 10_000_000
-"""Items of one file: each is an event at least."""
+"""Maximum number of items in one file. Each becomes at least one event."""
 
-_ITEM = 300  # bytes of an item itself, about
-_OF_THE_FORMAT = 5  # where nothing was said, one row in so many is of the format
+_ITEM = 300  # approximate bytes of an item itself
+_OF_THE_FORMAT = 5  # without messages, one in this many rows must be of the format
 
 
 class Survey:
-    """What was found in a file `name`. `said` messages, answers and results were read, `mute` ones not, or
-    not all of each.
+    """Findings about the file `name`: number of messages, responses and results read (`said`), and not or
+    partly read (`mute`).
 
-    `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs in which
-    nothing was said at all. `size`: characters of all that was said.
+    `runs` are counted; `known` and `unknown` are rows beside messages. `silent`: problems of runs without any
+    message. `size`: total characters of text.
     """
 
     def __init__(self, name: str) -> None:
@@ -60,45 +57,50 @@ class Survey:
         self._began: RunBegan | None = None
 
     def foreign(self, *, certain: bool) -> str:
-        """Why it is not of this format, "" if it may be: most of what it holds says nothing.
+        """Return why the file is not of this format, or "" if it may be.
 
-        `certain`: something in it is of this format alone. Else rows of another may hold what was done.
+        `certain`: something in it exists only in this format. Otherwise, rows of another format may hold the
+        model's actions.
         """
         if self.mute and self.mute >= self.said:
             of = f"{self.mute} of {self.mute + self.said}"
-            return f"{of} messages in it cannot be read as such, the first at {self.first_mute}"
+            return f"{of} messages cannot be read, the first at {self.first_mute}"
         most = (_OF_THE_FORMAT - 1) * self.known if not self.said else self.said + self.known
         if self.unknown > most and not (certain and self.said):
             of = f"{self.unknown} of {self.unknown + self.known + self.said}"
-            return f"{of} rows in it are of no known type, the first at {self.first_unknown}"
+            return f"{of} rows are of unknown types, the first at {self.first_unknown}"
         return ""
 
     def problems(self, *, certain: bool) -> list[ImportProblem]:
-        """What is to be told of it, each once for the whole file."""
-        found = [*self.silent] if self.runs else [ImportProblem("", "nothing_said", "no run in it")]
+        """Return the problems of the file as a whole, each once."""
+        found = [*self.silent] if self.runs else [ImportProblem("", "nothing_said", "no run in the file")]
         if problem := self.foreign(certain=certain):
-            found.append(ImportProblem("", "foreign", f"most of it says nothing: {problem}", unread=True))
+            found.append(
+                ImportProblem(
+                    "", "foreign", f"most of the file has no meaning in this format: {problem}", unread=True
+                )
+            )
         elif self.unknown:
-            rows = f"rows of no known type, kept as they are: {self.unknown}"
+            rows = f"rows of unknown types, kept unchanged: {self.unknown}"
             unread = not (certain and self.said)
             found.append(ImportProblem(self.first_unknown, "unknown_rows", rows, unread=unread))
         return found
 
     def take(self, item: Item) -> None:
-        """Look at one more item. Raises `BadTranscript` for more than is read of any file."""
+        """Add an item to the survey. Raises `BadTranscript` if the file exceeds a limit."""
         self._count += 1
         if self._count > MOST_ITEMS:
-            problem = f"more than {MOST_ITEMS} messages and remarks in one file"
+            problem = f"more than {MOST_ITEMS} items in one file"
             raise BadTranscript(self._name, item.position, problem)
-        self._bounded(item)
+        self._check_size(item)
         match item:
             case RunBegan():
-                self._began, self._before = item, self._heard()
+                self._began, self._before = item, self._count_all()
                 self.runs += 1
                 self.said += len(item.messages)
                 self.known += bool(item.rest)  # its header
             case RunEnded():
-                self._ended()
+                self._end_run()
             case Prompted():
                 self.said += bool(item.messages)
             case Remarked(known=False):
@@ -109,28 +111,28 @@ class Survey:
             case Unread(read=True):
                 pass
             case Unread():
-                self._not_read(item)
+                self._count_unread(item)
             case _:
                 self.said += item.position != self._last_mute
 
-    def _not_read(self, item: Unread) -> None:
+    def _count_unread(self, item: Unread) -> None:
         self._unread += 1
         if item.code == UNKNOWN_PART:
             self.mute += 1
             self.first_mute = self.first_mute or item.position
             self._last_mute = item.position
 
-    def _heard(self) -> int:
+    def _count_all(self) -> int:
         return self.said + self.mute + self._unread
 
-    def _ended(self) -> None:
-        if self._began is not None and self._heard() == self._before:
-            problem = f"run {self._began.key!r}: no message and no answer in it"
+    def _end_run(self) -> None:
+        if self._began is not None and self._count_all() == self._before:
+            problem = f"run {self._began.key!r}: no message and no response in it"
             self.silent.append(ImportProblem(self._began.position, "nothing_said", problem))
         self._began = None
 
-    def _bounded(self, item: Item) -> None:
-        """What is said between two answers may become one event."""
+    def _check_size(self, item: Item) -> None:
+        """Check the size limit. Messages between two responses may become one event."""
         size = _size(item)
         self.size += size + len(item.rest) + _ITEM
         if isinstance(item, Answered | RequestFailed | RunBegan | RunEnded):
@@ -158,9 +160,7 @@ def _length(message: Message) -> int:
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """A client, and the newest version of it that was tested; `label` is the one of a run that has its
-    version.
-    """
+    """A client and its newest tested version; `label` is the run label that has the version."""
 
     client: str
     version: str
@@ -183,25 +183,26 @@ TESTED: Mapping[str, Tested] = MappingProxyType(
         "swe_agent": Tested("SWE-agent", "1.1.0"),
     }
 )
-"""By format.
+"""By format. If its transcripts do not record a version, the entry only states what was tested.
 
-A format whose transcripts name no version of their client is here all the same: it was tested with this one.
+Tested means: the client was run against a scripted model and the import was compared with its requests, or
+its transcripts are among those in `tests/transcripts`.
 """
 
 NEWER = "newer_version"
-"""The code of the diagnosis of a run that a newer client wrote."""
+"""Code of the warning that a newer client wrote the run."""
 
 _NUMBERS = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 
 
 def is_newer(version: str, tested: str) -> bool:
-    """Whether a version is newer than another; one that is no version is not."""
+    """Return whether a version is newer than another. A string that is not a version is never newer."""
     mine, theirs = _parts(version), _parts(tested)
     return bool(mine) and mine > theirs
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    """The numbers of a version, without the zeros at its end."""
+    """Return the numbers of a version without trailing zeros."""
     found = _NUMBERS.match(version)
     numbers = [int(number) for number in found[1].split(".")] if found else []
     while numbers and not numbers[-1]:
@@ -210,38 +211,37 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def warn_of_versions(format: str, item: Item) -> Iterator[Unread]:  # noqa: A002
-    """The warning behind the beginning of a run that a newer client wrote than was tested."""
+    """Yield a warning if the run was written by a newer client version than tested."""
     tested = TESTED.get(format)
     if tested is None or not isinstance(item, RunBegan):
         return
     version = item.labels.get(tested.label, "")
     if is_newer(version, tested.version):
         problem = (
-            f"{tested.client} {version[:40]} wrote it, and {tested.version} is the newest that this reader was tested with:"
-            " what is new in it may be missing, or misread"
+            f"written by {tested.client} {version[:40]}; this importer was tested up to {tested.version}:"
+            " new features may be missing or misread"
         )
         yield Place(item.position, item.at).oddity(NEWER, problem)
 
 
 Figure = int | str
-"""A number, a word, or `-` where the format does not say."""
+"""A number, a word, or `-` if the format does not record it."""
 
 NOT_SAID = "-"
 
-# How a format's readers are used to hear of one run: `finished`, or `finished=1`.
+# Formats whose single run is listed as `finished=1` instead of `finished`.
 _ALWAYS_COUNTED = frozenset({"openai_agents", "otel", "tau_bench"})
 
-# Each run stands in a row of its own, and says for itself how it ended.
+# Formats in which each run is a separate row with its own end.
 _EACH_RUNS_OWN = frozenset({"openhands"})
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of a file, sums over its runs; `-` where the format does not say. Times are the source's own
-    words.
+    """Counts of a file, summed over its runs; `-` if the format does not record them.
 
-    `unmarked`: results of which it does not say whether they are errors. `beside`: messages to the model in
-    rows that the rule of the format does not count. `end`: how its run ended; of several runs how many ended
-    how, as `finished=12;limit:message=3`.
+    Times are as written in the source. `unmarked`: results for which the format does not record whether they
+    failed. `beside`: messages to the model in rows that the format's rule does not count. `end`: how the run
+    ended; for several runs the number of each end, as `finished=12;limit:message=3`.
     """
 
     runs: int
@@ -272,11 +272,10 @@ def counted(
     *,
     once: bool = False,
 ) -> Counts:
-    """The counts of a file of `runs` runs, of which these are the ends and the tallies. One may be the
-    file's, and no run's.
+    """Return the counts of a file with this number of runs, from their ends and tallies.
 
-    `once`: where all ended the same way, that is said once, as of a database, whose runs are rows of one
-    record.
+    One of the tallies may belong to the file instead of a run. `once`: if all runs have the same end, list it
+    once without a number, as for a database whose runs are rows of one record.
     """
     return Counts(
         runs=runs,
@@ -321,7 +320,7 @@ def _ends(format: str, ends: Sequence[str], *, once: bool) -> str:  # noqa: A002
 
 
 def _sources(format: str, sources: Sequence[str]) -> str:  # noqa: A002
-    """Where each end stands; what holds for the whole file, and so is said of each of its runs, once."""
+    """Return where the ends are recorded; sentences that apply to the whole file appear once."""
     if format in _EACH_RUNS_OWN:
         return "; ".join(sources) or NOT_SAID
     phrases = (phrase for source in sources for phrase in source.split("; "))

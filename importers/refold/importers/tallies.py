@@ -1,6 +1,4 @@
-"""What is counted in a run, over its items: messages by whose they are, calls, results, tokens by the
-request.
-"""
+"""Counts of a run from its items: messages by role, calls, results, and tokens per request."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -26,9 +24,9 @@ _PROMPT = Counted(user=1)
 
 
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was counted in a run, by the rule of its format. None: the format does not say.
+    """Counts of a run by the rule of its format; None if the format does not record them.
 
-    Of `unmarked` results it does not say whether they are errors.
+    `unmarked`: results for which it is not recorded whether they are errors.
     """
 
     messages: int | None = None
@@ -49,9 +47,9 @@ class RunCounts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Count:
-    """Counts a run while its items are told: each as what it is, or as the rule of its format has it.
+    """Counts the items of a run, by their types or by the rule of the format.
 
-    A call has one result, however often that is told; of several calls by one id each has its own.
+    Repeated results of a call count once; if several calls share an id, each has its own result.
     """
 
     def __init__(self) -> None:
@@ -63,16 +61,16 @@ class Count:
         self._ended = RunEnded(position="", end="", end_source="")
 
     def take(self, item: Item) -> None:
-        """Count an item in."""
+        """Count an item."""
         if isinstance(item, RunBegan):
             self._unsaid = item.unsaid
         elif isinstance(item, RunEnded):
             self._ended = item
-            if item.counts and self._sum:  # in their place, but for the tokens
+            if item.counts and self._sum:  # replaces all counts except the tokens
                 self._sum = Counted(usage=self._sum.usage)
         elif isinstance(item, Answered):
             self._waiting.update(call.id for call in item.calls)
-        counts = item.counts or _as_it_is(item)
+        counts = item.counts or _count_by_type(item)
         if counts is not None:
             counts = self._result(item, counts) if isinstance(item, Returned) else counts
             self._sum = add_counts((self._sum, counts))
@@ -90,7 +88,7 @@ class Count:
         return new
 
     def tally(self) -> RunCounts:
-        """All of it."""
+        """Return all counts."""
         found = self._sum or Counted()
         sent, read, written, got = self._ended.used or _tokens_of(found.usage)
         first, last = self._ended.times or (None, None)
@@ -117,7 +115,7 @@ class Count:
 
 
 def add_counts(listed: Iterable[Counted | None]) -> Counted | None:
-    """As what all of them count, None if each is what it is."""
+    """Return the sum of all counts that are not None, None if all are."""
     marks = [counts for counts in listed if counts is not None]
     return reduce(_plus, marks) if marks else None
 
@@ -136,11 +134,11 @@ def _plus(one: Counted, other: Counted) -> Counted:
 
 
 def count_items(items: Iterable[Item]) -> Counted | None:
-    """As what these items count: of what is told as one remark, though it was said."""
-    return add_counts(item.counts or _as_it_is(item) for item in items)
+    """Return the counts of these items, for a remark that replaces them."""
+    return add_counts(item.counts or _count_by_type(item) for item in items)
 
 
-def _as_it_is(item: Item) -> Counted | None:
+def _count_by_type(item: Item) -> Counted | None:
     match item:
         case RunBegan(messages=messages) if messages:
             roles = [message.role for message in messages]

@@ -1,9 +1,8 @@
-"""Traces: steps of a run, of which each request repeats the conversation before it and tells a little that is
-new.
+"""Traces: runs whose requests each repeat the conversation so far and add a little.
 
-Formats of spans have no list of messages, but the prompt of each request. Of these the conversation is told
-once: what a prompt holds more of than was told before joined since then. The prompt itself is told as well,
-exactly. Spans are what counts of them, and no messages of prompts.
+Formats of spans have no list of messages, only the prompt of each request. `Talk` yields each message once: a
+message that a prompt has more often than before has joined since. The exact prompt is yielded, too. Counts
+refer to spans, not to messages in prompts.
 """
 
 from collections import Counter
@@ -33,13 +32,12 @@ _Key = tuple[Role, str]
 
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A span of a run, as one of three: a request and its answer, a call of a tool, or what is neither.
+    """A span of a run: a request and its response, a tool call, or something else.
 
-    An `answer` that was not `captured` has the calls whose tools ran before the next `turn`. `failure` is
-    what is told instead of one that says nothing. `tool` is what came of a call by the span itself; what the
-    span asked for are its `arguments`, None if they were not captured; `alone` is told of one that no call
-    waits for (None: a result all the same). `remark` is a span that is neither. `unknown` is what no rule
-    could read of an answer.
+    If a response (`answer`) was not `captured`, its calls are the tools that ran before the next `turn`.
+    `failure` replaces a response without content. `tool` is a call's result as the span records it;
+    `arguments` are the call's, None if not captured. `alone` replaces a result that no call waits for (None:
+    it stays a result). `remark` is a span of another kind. `unknown` are the unread parts of a response.
     """
 
     prompt: tuple[Message, ...] = ()
@@ -58,7 +56,7 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def answer_of(said: Read | None) -> Message:
-    """The messages of an answer as the one that it is."""
+    """Return the messages of a response as one message."""
     every = said.messages if said else ()
     return Message(
         role=Role.ASSISTANT,
@@ -69,27 +67,25 @@ def answer_of(said: Read | None) -> Message:
 
 
 def time_of(start: int | None, end: int | None) -> tuple[int | None, int]:
-    """When something was over, as far as that is known, and how long it took, in nanoseconds; 0 where nobody
-    says.
-    """
+    """Return when something ended, as far as known, and its duration in nanoseconds (0 if unknown)."""
     if start is None or end is None:
         return start if end is None else end, 0
     return end, max(0, end - start)
 
 
 class Trace:
-    """One run, its steps in the order in which they are told."""
+    """One run, with its steps in the order of its items."""
 
     def __init__(self, steps: Sequence[TraceStep]) -> None:
         self._steps = steps
         self._talk = Talk(ShownPrompt(step.prompt for step in steps))
 
     def opening(self, otherwise: Sequence[Message] = ()) -> tuple[Message, ...]:
-        """What the run begins with: the first prompt that was captured."""
+        """Return the run's initial messages: the first captured prompt, else `otherwise`."""
         return self._talk.opening(next((step.prompt for step in self._steps if step.prompt), otherwise))
 
     def items(self) -> Iterator[Item]:
-        """What happened."""
+        """Yield the items of the run."""
         for index, step in enumerate(self._steps):
             if step.answer:
                 yield from self._answer(step, step.answer, index)
@@ -103,24 +99,20 @@ class Trace:
         if step.failure and not (answer.text or answer.calls):
             yield step.failure
             return
-        calls = answer.calls if step.captured else self._ran(index)
+        calls = answer.calls if step.captured else self._list_following_calls(index)
         self._talk.answered(calls)
         yield msgspec.structs.replace(answer, calls=calls)
         yield from Place(answer.position, answer.at).hosted_calls([*step.unknown])
 
-    def _ran(self, index: int) -> tuple[MessageCall, ...]:
-        """What an answer that was not captured asked for: the tools that ran before the model was asked
-        again.
-        """
+    def _list_following_calls(self, index: int) -> tuple[MessageCall, ...]:
+        """Return the calls of a response that was not captured: tools that ran before the next request."""
         following = takewhile(lambda step: not (step.answer or step.turn), self._steps[index + 1 :])
-        return tuple(_called(step.tool, step.arguments) for step in following if step.tool)
+        return tuple(_make_call(step.tool, step.arguments) for step in following if step.tool)
 
     def _tool(self, step: TraceStep, tool: Returned) -> Item:
         call, waiting = tool.id, self._talk.waiting(tool.name)
         if waiting is not None and not (call and step.alone) and not self._talk.asked(call):
-            call = (
-                waiting.id
-            )  # frameworks leave their spans' calls without ids, or number them for themselves
+            call = waiting.id  # frameworks omit call ids in spans, or number the spans themselves
         elif not call and step.alone:
             return step.alone
         output = self._talk.result(call, tool.name, tool.output) or step.problem
@@ -129,9 +121,9 @@ class Trace:
 
 
 class ShownPrompt:
-    """The results as models were shown them: of each id the first, the second … in the order of the prompts.
+    """Results as models received them, by id and by their number among the results of that id.
 
-    A tool's span records what the tool gave, in the framework's own wrapping; the prompt after it what the
+    A tool's span records the tool's output with the framework's own wrapping; the next prompt has what the
     model read.
     """
 
@@ -146,39 +138,39 @@ class ShownPrompt:
                     self._texts.setdefault((call, counted[call]), piece)
 
     def result(self, call: str, number: int, name: str) -> Message | None:
-        """Result `number` (from 1) of this id, None where no prompt shows it.
+        """Return result `number` (from 1) of this id, None if no prompt has it.
 
-        Without ids the tool's name must fit.
+        Without an id, the tool's name must match.
         """
         found = self._texts.get((call, number))
         return found if found is not None and (call or (found.name or "") in ("", name)) else None
 
 
 class Talk:
-    """What of one run's conversation was told already."""
+    """Tracks which messages of a run's conversation were already yielded."""
 
     def __init__(self, shown: ShownPrompt) -> None:
         self._shown = shown
-        self._told: Counter[_Key] = Counter()
+        self._yielded: Counter[_Key] = Counter()
         self._spelled: dict[tuple[str, str, str], str] = {}
         self._waiting: list[MessageCall] = []
         self._prompt: tuple[Message, ...] = ()
         self._counted: Counter[_Key] = Counter()
 
     def opening(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
-        """The first prompt of the run, as its beginning.
+        """Return the initial messages from the first prompt of the run.
 
-        Results without their calls are left for the prompt to tell.
+        Results without their calls are left for `prompted`.
         """
         given = answering(pieces)
-        self._told.update(_key(piece) for piece in given if piece.role is not Role.ASSISTANT)
+        self._yielded.update(_key(piece) for piece in given if piece.role is not Role.ASSISTANT)
         return given
 
     def prompted(self, pieces: Sequence[Message], place: Place, *, before: int = 0) -> Iterator[Item]:
-        """What is new in a prompt, then the prompt. `before` says how much of the prompt before stands in
-        front of it.
+        """Yield the new messages of a prompt, then the prompt.
 
-        A prompt whose results lack their calls is a part of one (the provider kept the rest): only a remark.
+        `before`: the number of messages of the previous prompt that precede it. A prompt with results but
+        without their calls is partial (the provider kept the rest), and only yields a remark.
         """
         if before != len(self._prompt) or len(answering(pieces)) < len(pieces):
             pieces = (*self._prompt[:before], *pieces)
@@ -187,9 +179,9 @@ class Talk:
         for piece in pieces:
             if piece.role is not Role.ASSISTANT:
                 self._counted[_key(piece)] += 1
-                if self._counted[_key(piece)] > self._told[_key(piece)]:
+                if self._counted[_key(piece)] > self._yielded[_key(piece)]:
                     yield self._new(piece, place)
-        spelled = tuple(self._as_answered(piece) for piece in pieces)
+        spelled = tuple(self._unify_spelling(piece) for piece in pieces)
         self._prompt = (*self._prompt, *spelled)
         if len(answering(spelled)) < len(spelled):
             yield place.remark("prompt:partial", to_builtins(pieces))
@@ -197,30 +189,28 @@ class Talk:
             yield place.prompt(self._prompt)
 
     def answered(self, calls: Sequence[MessageCall]) -> None:
-        """An answer was told: its calls wait, and are spelled in later prompts as they are here."""
+        """Record the calls of a response as waiting; later prompts use this spelling of arguments."""
         self._waiting += calls
         for call in calls:
-            self._spelled.setdefault(_meaning(call), call.arguments)
+            self._spelled.setdefault(_normalize(call), call.arguments)
 
     def waiting(self, name: str) -> MessageCall | None:
-        """The first call of this name that waits for its result: whose id a tool's span without one must
-        mean.
-        """
+        """Return the first waiting call of this tool. A span without an id belongs to it."""
         return next((asked for asked in self._waiting if asked.name == name), None)
 
     def asked(self, call: str) -> bool:
-        """Whether a call of this id waits for its result."""
+        """Return whether a call with this id waits for its result."""
         return bool(call) and any(asked.id == call for asked in self._waiting)
 
     def result(self, call: str, name: str, recorded: str) -> str:
-        """What the model was shown for the next result of this id: by a prompt, else as it was recorded."""
-        number = self._told[Role.TOOL, call] + 1
+        """Return the next result of this id as the model received it in a prompt, else as recorded."""
+        number = self._yielded[Role.TOOL, call] + 1
         shown = self._shown.result(call, number, name)
         return shown.text if shown is not None else recorded
 
     def returned(self, call: str | None, name: str | None) -> None:
-        """A result was told."""
-        self._told[Role.TOOL, call or ""] += 1
+        """Record that a result was yielded."""
+        self._yielded[Role.TOOL, call or ""] += 1
         for asked in self._waiting:
             if asked.id == call if call else asked.name == name:
                 self._waiting.remove(asked)
@@ -230,20 +220,20 @@ class Talk:
         if piece.role is Role.TOOL:
             self.returned(piece.call, piece.name)
             return place.result(piece.call, piece.text, name=piece.name)
-        self._told[_key(piece)] += 1
+        self._yielded[_key(piece)] += 1
         return place.message(piece.text, role=piece.role)
 
-    def _as_answered(self, piece: Message) -> Message:
+    def _unify_spelling(self, piece: Message) -> Message:
         if not piece.calls:
             return piece
         calls = tuple(
-            msgspec.structs.replace(call, arguments=self._spelled.get(_meaning(call), call.arguments))
+            msgspec.structs.replace(call, arguments=self._spelled.get(_normalize(call), call.arguments))
             for call in piece.calls
         )
         return msgspec.structs.replace(piece, calls=calls)
 
 
-def _called(tool: Returned, given: str | None) -> MessageCall:
+def _make_call(tool: Returned, given: str | None) -> MessageCall:
     return UnreadCall(tool.id, tool.name, "{}") if given is None else MessageCall(tool.id, tool.name, given)
 
 
@@ -251,8 +241,6 @@ def _key(piece: Message) -> _Key:
     return piece.role, (piece.call or "") if piece.role is Role.TOOL else piece.text
 
 
-def _meaning(call: MessageCall) -> tuple[str, str, str]:
-    """A call without the spelling of its arguments: recorders write an object in one place and its text in
-    another.
-    """
+def _normalize(call: MessageCall) -> tuple[str, str, str]:
+    """Return a call with decoded arguments, which recorders write as an object or as text."""
     return call.id, call.name, json_text(unwrapped(call.arguments))

@@ -1,8 +1,8 @@
-"""One file, run by run: what stands in it, as events to be appended, and what was counted on the way.
+"""Reader of one transcript file: its runs as events to append, with counts.
 
-A run's id follows from the file's bytes and the run's key in it, so that a transcript that is imported twice
-is found to be there. The bytes are digested as they are meant: packed or not, it is the same transcript. What
-is found to go on from a run that is there is derived as that one.
+Run ids are derived from the file's bytes and the run's key in it, so a second import of the same transcript
+is recognized. The digest covers the unpacked bytes, so compression does not matter. A run that continues one
+in the store gets that run's id.
 """
 
 import hashlib
@@ -27,30 +27,31 @@ from refold.reducers.source_marks import PARENT_LABEL, lacks_tokens
 from refold.reducers.text import clean
 
 MOST_HELD = 16 << 20
-"""Characters of a file's items that are held between the look over all of them and their telling."""
+"""Maximum characters of a file's items that are kept in memory between survey and import."""
 
 MOST_PROBLEMS = 20
-"""Problems of a file that are kept; all are counted."""
+"""Maximum number of problems kept per file; all are counted."""
 
 
 Read = TypeVar("Read")
 
 CUT = frozenset({"cut", "cut_off", "cut_document"})
-"""By these codes importers say that the file breaks off, or cannot be read from somewhere on."""
+"""Codes of problems that mean that the file breaks off, or is unreadable from some point on."""
 
-_NAMED = 5  # runs, in a sentence
+_NAMED = 5  # maximum number of runs named in a message
 _DATABASE = b"SQLite format 3\0"
 
 
 def run_id(format: str, sha256: str, key: str) -> str:  # noqa: A002
-    """The id of a run out of a transcript: the same for the same bytes."""
+    """Return the id of a run in a transcript, derived from the file's digest and the run's key."""
     digest = hashlib.sha256(f"{sha256}\0{key}".encode(errors="replace")).hexdigest()
     return f"{format}-{digest[:16]}"
 
 
 class EndOfRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it stands in its source, and what was derived of it. `end` is the source's own word; of
-    `uncounted` answers not all tokens are known.
+    """A run as recorded in its source, and what was derived. `end` is the source's own word.
+
+    `uncounted`: the number of responses without complete token counts.
     """
 
     run: str
@@ -63,12 +64,11 @@ class EndOfRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptRun:
-    """One run of a file: its id, and its items, which are read but once. `ended`, once they were: what became
-    of it.
+    """One run of a file: its id, and its items, which can be read only once. `ended` is set after that.
 
-    `above` is the key of the run that began it, "" for none; `apart` too, where the file does not say by
-    which call: "" if the file says no more than that one did, else None. `begun_by` is that run and the call,
-    if somebody knows better than the file.
+    `above` is the key of the run that started it, "" for none. `apart` is that key if the file does not name
+    the call that started this run; "" if it names neither run nor call; else None. `begun_by` is the parent
+    run and call, if the caller knows them better than the file.
     """
 
     def __init__(self, run: str, began: RunBegan, reading: "Transcript") -> None:
@@ -90,8 +90,9 @@ class TranscriptRun:
     def derive(
         self, salts: Salts, run: str = "", between: Interludes = MappingProxyType({})
     ) -> Iterator[list[Derived]]:
-        """The events of its log, in groups that belong together; as those of `run`, if it is one that is
-        there and goes on.
+        """Yield the events of its log in groups that belong together.
+
+        `run`: the id of an existing run that this one continues.
         """
         self.run = run or self.run
         self.begun_by = self.begun_by or self.parent
@@ -119,10 +120,10 @@ class TranscriptRun:
 
 
 class Transcript:
-    """One file while it is read. `problems` are the first ones; `odd` counts all, `unread` those of what was
-    not read.
+    """One file while it is read. `problems` are the first problems; `odd` counts all, `unread` those with
+    data that was not read.
 
-    `closest`: the format was told by the content of the file, as this; None: somebody said which it is.
+    `closest`: the detected format; None if the user named the format.
     """
 
     def __init__(self, source: Source, importer: Importer, closest: Candidate | None = None) -> None:
@@ -141,51 +142,50 @@ class Transcript:
         self._keys: set[str] = set()
         self._runs, self._ends = 0, list[RunEnded]()
         self._children, self._child = 0, False
-        self._told_runs: dict[str, TranscriptRun] = {}
+        self._runs_by_key: dict[str, TranscriptRun] = {}
         self._tallies: list[RunCounts] = []
 
     def runs(self) -> Iterator[TranscriptRun]:
-        """The runs one after the other; what is left of one is passed over before the next.
+        """Yield the runs one after the other. Unread items of a run are skipped before the next.
 
-        Raises `BadTranscript` where not one item could be read, or where there is more than is read, and at
-        the end where the file is not any more what it was when it was digested; `OtherFormat` where it only
-        looks like one of its format.
+        Raises `BadTranscript` if not one item can be read, if the file exceeds a limit, or, at the end, if it
+        changed while it was read. Raises `OtherFormat` if it only resembles its format.
         """
-        self._look_over()
+        self._survey()
         while (item := self._pull()) is not None:
             if isinstance(item, RunBegan):
-                yield self._begun(item)
+                yield self._begin_run(item)
                 for _ in self.rest():
                     pass
             elif isinstance(item, RunEnded):
-                self._ended(item, Count())  # of the file: no run of it is told
+                self._end_run(item, Count())  # end of the file; belongs to no run
             else:
-                self._early.append(item)  # what a file says before a run stands at the head of that run's log
-        self._left_over()
+                self._early.append(item)  # items before a run are recorded at the start of that run's log
+        self._report_leftovers()
         if self._source.sha256() != (self.sha256, self.bytes):
-            raise BadTranscript(self._source.name, "", self._changed())
+            raise BadTranscript(self._source.name, "", self._describe_change())
 
     def counts(self) -> Counts:
-        """What was counted, once all of it was read."""
+        """Return the counts, once all runs were read."""
         return counted(
             self.format, self._runs - self._children, self._ends, self._tallies, once=self._database
         )
 
     def rest(self) -> Iterator[Item]:
-        """What is left of the run that is being read; its end is the last."""
+        """Yield the remaining items of the current run; the last is its end."""
         began, cut, count = False, "", Count()
         while self._open:
             item = self._pull()
             if item is None or (began and isinstance(item, RunBegan)):
                 self._put_back(item)
-                item = RunEnded(position="", end="unknown", end_source="nothing says so")
+                item = RunEnded(position="", end="unknown", end_source="no end is recorded")
             if isinstance(item, RunEnded):
-                for cut_off in self._cut_off():
+                for cut_off in self._report_cut():
                     cut = cut_off.problem
                     yield cut_off
-                item = _broken_off(item, cut) if cut else item
+                item = _mark_open(item, cut) if cut else item
                 self._open = False
-                self._ended(item, count)
+                self._end_run(item, count)
             else:
                 count.take(item)
                 cut = item.problem if isinstance(item, Unread) and item.code in CUT else cut
@@ -196,7 +196,7 @@ class Transcript:
                 self._early = []
 
     def found(self, problems: list[ImportProblem]) -> None:
-        """Count what was found odd, and empty the list."""
+        """Count problems and empty the list."""
         self.odd += len(problems)
         self.unread += sum(problem.unread for problem in problems)
         self.problems += problems[: max(0, MOST_PROBLEMS - len(self.problems))]
@@ -209,21 +209,24 @@ class Transcript:
             if isinstance(item, Remarked) and not item.known:
                 yield from Place(item.position, item.at).unknown_calls(unwrapped(item.rest))
 
-    def _ended(self, end: RunEnded, count: Count) -> None:
+    def _end_run(self, end: RunEnded, count: Count) -> None:
         count.take(end)
         if not self._child:
             self._ends.append(end)
         self._tallies.append(count.tally())
 
-    def _look_over(self) -> None:
-        """Whether the file is worth a line of a log: a run that was begun cannot be taken back."""
+    def _survey(self) -> None:
+        """Read all items and refuse foreign files before anything is written.
+
+        A run that was begun in the store cannot be removed.
+        """
         found, held = Survey(self._source.name), list[Item]()
-        while (item := self._told(lambda: next(self._items, None))) is not None:
+        while (item := self._guard_read(lambda: next(self._items, None))) is not None:
             found.take(item)
             held.append(item)
             if found.size > MOST_HELD:
                 held.clear()
-        # A small file is read once, and what it says is held until it is told.
+        # A small file is read once; its items are kept in memory until they are imported.
         self._items = iter(held) if found.size <= MOST_HELD else self._read_items()
         match = self._importer.match(self._source)
         certain = match is not None and match.score >= CERTAIN
@@ -231,11 +234,11 @@ class Transcript:
             raise OtherFormat(self._source.name, self._closest, problem)
         self.found(found.problems(certain=certain))
 
-    def _begun(self, item: RunBegan) -> TranscriptRun:
+    def _begin_run(self, item: RunBegan) -> TranscriptRun:
         key = item.key
         if key in self._keys:
             key = f"{key}#{self._runs + 1}"
-            problem = f"another run has the key {item.key!r}: this one is called {key!r}"
+            problem = f"key {item.key!r} is already used by another run; this run is named {key!r}"
             self.found([ImportProblem(item.position, "key_repeated", problem)])
         self._keys.add(key)
         self._runs += 1
@@ -243,27 +246,27 @@ class Transcript:
         self._open, self._child = True, bool(item.parent)
         began = msgspec.structs.replace(item, key=key)
         self._put_back(began)
-        told = TranscriptRun(run_id(self.format, self.sha256, key), began, self)
-        self._told_runs[key] = told
-        return told
+        run = TranscriptRun(run_id(self.format, self.sha256, key), began, self)
+        self._runs_by_key[key] = run
+        return run
 
     def parent_of(self, began: RunBegan) -> Parent | None:
-        """The run and the call that began this one, if both were derived before it."""
-        above = self._told_runs.get(began.parent)
+        """Return the run and the call that started this one, if both were derived before it."""
+        above = self._runs_by_key.get(began.parent)
         call = above.call_ids.get(began.call) if above is not None and began.call else None
         return Parent(run=above.run, call=call) if above is not None and call is not None else None
 
     def _pull(self) -> Item | None:
-        return self._waiting.popleft() if self._waiting else self._told(lambda: next(self._items, None))
+        return self._waiting.popleft() if self._waiting else self._guard_read(lambda: next(self._items, None))
 
-    def _told(self, read: Callable[[], Read]) -> Read:
-        """What reading tells. Raises `BadTranscript`, and nothing else that a file can bring about."""
+    def _guard_read(self, read: Callable[[], Read]) -> Read:
+        """Call a reader. Raises only `BadTranscript`, whatever the file contains."""
         try:
             return read()
         except BadTranscript as error:
             if not self._source.problem:
                 raise
-            # That nothing could be read follows from this: whoever mends the file must know it.
+            # The damage to the source is the cause of the error, so the message includes it.
             problem = f"{error.problem} ({self._source.problem})"
             raise BadTranscript(error.name, error.position, problem) from error
         except RecursionError as error:
@@ -273,39 +276,39 @@ class Transcript:
         if item is not None:
             self._waiting.appendleft(item)
 
-    def _cut_off(self) -> Iterator[Unread]:
-        """Of the last run of a file that could not be unpacked to its end: that it could not."""
+    def _report_cut(self) -> Iterator[Unread]:
+        """Yield the reason if the file breaks off after its last run."""
         following = self._pull()
-        if isinstance(following, Unread) and following.code in CUT:  # some say so behind the run's end
+        if (
+            isinstance(following, Unread) and following.code in CUT
+        ):  # some importers yield it after the end of the run
             yield following
             return
         self._put_back(following)
         if following is None and self._source.problem:
             yield Unread(position="the end", code="cut_off", problem=self._source.problem)
 
-    def _changed(self) -> str:
+    def _describe_change(self) -> str:
         runs = [run_id(self.format, self.sha256, key) for key in sorted(self._keys)]
         made = ", ".join(runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        return f"it was changed while it was read, so what was made of it is of no file ({made}): import it again"
+        return f"file changed while it was read; the imported runs match no version of it ({made}). Import it again"
 
-    def _left_over(self) -> None:
+    def _report_leftovers(self) -> None:
         for item in self._early:
             if isinstance(item, Unread):
                 self.found([ImportProblem(item.position, item.code, item.problem, unread=True)])
         beside = [item for item in self._early if not isinstance(item, Unread)]
         if beside and self._runs:
-            problem = f"{len(beside)} items behind the last run are in no log"
+            problem = f"{len(beside)} items after the last run are in no log"
             self.found([ImportProblem(beside[0].position, "beside", problem)])
         if self._source.problem and not self._runs:
             self.found([ImportProblem("the end", "cut_off", self._source.problem, unread=True)])
 
 
-def _broken_off(end: RunEnded, problem: str) -> RunEnded:
-    """The end of a run whose record breaks off: whatever the rest of the file says, nobody has seen how it
-    goes on.
-    """
-    said = f"; the rest of it says {end.end}" if end.end != "open" else ""
-    return msgspec.structs.replace(end, end="open", end_source=f"the record breaks off: {problem}{said}")
+def _mark_open(end: RunEnded, problem: str) -> RunEnded:
+    """Return an `open` end for a run whose record breaks off, whatever the rest of the file records."""
+    rest = f"; the rest of the file records {end.end}" if end.end != "open" else ""
+    return msgspec.structs.replace(end, end="open", end_source=f"the record breaks off: {problem}{rest}")
 
 
 def _last_part(name: str) -> str:

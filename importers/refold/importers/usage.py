@@ -1,4 +1,4 @@
-"""The tokens of a request, by the names that formats have for them."""
+"""Tokens of a request, under the names that formats use."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -11,11 +11,9 @@ from refold.reducers.messages import Usage
 
 
 class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The names by which a format tells the tokens of a request: for each kind some, of which the first that
-    counts holds.
+    """Names of a format's token counts. For each kind, the first name with a count applies.
 
-    A name may be a path, its steps parted by `/`. `beside`: the input has what was cached not in it, but
-    beside it.
+    A name may be a path, with `/` between its steps. `beside`: the input count excludes cached tokens.
     """
 
     input: tuple[str, ...]
@@ -26,12 +24,12 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
     beside: bool = False
 
     def of(self, said: JSON) -> Usage | None:
-        """The usage that an object tells, None where there is none."""
+        """Return the usage that an object records, None if there is none."""
         counted = isinstance(said, dict)
         return self._used([_first(said, each) for each in self._kinds()]) if counted else None
 
     def take(self, value: JSON, *path: str) -> Usage | None:
-        """The usage that the object there tells, taken out of it, None where there is none."""
+        """Take the usage that the object there records, else return None."""
         found = at(value, *path)
         if not isinstance(found, dict):
             return None
@@ -49,7 +47,7 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
         return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
 
     def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
-        """The kinds of tokens of which none of these objects says anything, as `RunCounts` calls them."""
+        """Return the kinds of tokens (names of `RunCounts` fields) that none of these objects records."""
         known = {name for one in said for name in table(one)}
         kinds = {
             "input_tokens": self.input,
@@ -66,7 +64,7 @@ CHAT_TOKENS = UsageNames(
     cache_read=("prompt_tokens_details/cached_tokens", "input_tokens_details/cached_tokens"),
     reasoning=("completion_tokens_details/reasoning_tokens",),
 )
-"""As OpenAI's APIs report them, and who copies them."""
+"""Names in OpenAI's APIs and their imitations."""
 
 
 def _first(said: JSON, names: Iterable[str]) -> int:
@@ -74,7 +72,7 @@ def _first(said: JSON, names: Iterable[str]) -> int:
 
 
 def _take_first(said: JSON, names: Iterable[str]) -> int:
-    """The same, taken from under each of the names that has it."""
+    """Return the same, and take the value from each name that has it."""
     counts = [(name, number(said, *_path(name))) for name in names]
     found = next((count for _, count in counts if count), 0)
     for name, count in counts:
@@ -89,7 +87,7 @@ def _path(name: str) -> list[str]:
 
 
 def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:
-    """Two usages together, each kind of token by the same rule."""
+    """Combine two usages with one rule for each kind of token."""
     return Usage(
         input=rule(one.input, other.input),
         output=rule(one.output, other.output),
@@ -100,17 +98,17 @@ def each_of(one: Usage, other: Usage, rule: Callable[[int, int], int]) -> Usage:
 
 
 def larger(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Of two counts of one response the larger."""
+    """Return the larger of two counts of one response."""
     return each_of(one, other, max) if one and other else one or other
 
 
 def plus(one: Usage, other: Usage) -> Usage:
-    """The tokens of both."""
+    """Return the sum of two usages."""
     return each_of(one, other, add)
 
 
 def sum_counts(said: Iterable[JSON], *names: str) -> int | None:
-    """The sum over these objects of the first of the counts that each has; None where none has one."""
+    """Sum the first count that each object has; None if no object has one."""
     found = (next((n for name in names if (n := number(one, name)) is not None), None) for one in said)
     known = [count for count in found if count is not None]
     return sum(known) if known else None

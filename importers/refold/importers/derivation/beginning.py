@@ -1,4 +1,4 @@
-"""How a run begins, by what stands up to its first answer: the messages of the first request, and when."""
+"""The start of a run, from all items before its first response: initial messages and time."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -6,18 +6,17 @@ from itertools import chain
 import msgspec
 
 from refold.importers.derivation.gap import is_persons
-from refold.importers.derivation.units import Unit, aligned, key_of, said_message, units_of
+from refold.importers.derivation.units import Unit, align, key_of, said_message, units_of
 from refold.importers.items import Item, Prompted, Remarked, Returned, RunBegan, Said, Unread, message_of
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
 
 
 class FirstWindow(msgspec.Struct, frozen=True):
-    """The messages of the first request. `task` is the index of the person's first one, None: nobody knows
-    better.
+    """The messages of the first request. `task` is the index of the first user message, None if unknown.
 
-    `hidden` were said and are not among them, for the first recorded prompt has them not; `halves` are calls
-    without a result, or results without a call; `orphans` results that no call waited for.
+    `hidden` are earlier messages that the first recorded prompt does not have. `halves` are calls without a
+    result or results without a call; `orphans` are results that no call waited for.
     """
 
     messages: tuple[Message, ...]
@@ -27,10 +26,10 @@ class FirstWindow(msgspec.Struct, frozen=True):
     orphans: tuple[Returned, ...]
 
 
-def opened(items: Sequence[Item]) -> FirstWindow:
-    """What these items, up to the first answer, make of a run's beginning.
+def derive_window(items: Sequence[Item]) -> FirstWindow:
+    """Derive the start of a run from the items before the first response.
 
-    A recorded prompt has the last word.
+    A recorded prompt takes precedence.
     """
     said: list[Message] = []
     shown: list[Message] = []
@@ -42,7 +41,7 @@ def opened(items: Sequence[Item]) -> FirstWindow:
                 shown += messages
             case Prompted(messages=messages):
                 shown = list(messages)
-            case Returned() if not _waited_for(shown):
+            case Returned() if not _awaits_result(shown):
                 orphans.append(item)
             case Said() | Returned():
                 said.append(_message(item))
@@ -54,27 +53,27 @@ def opened(items: Sequence[Item]) -> FirstWindow:
     return FirstWindow(
         messages=lawful,
         task=_place_of_task(items, lawful),
-        hidden=tuple(_left_out(units_of(said), units)),
+        hidden=tuple(_find_hidden(units_of(said), units)),
         halves=tuple(unit for unit in units if not unit.whole),
         orphans=tuple(orphans),
     )
 
 
-def began_at(items: Sequence[Item], asked: Item | None) -> int:
-    """When the run began, by what stands up to its first answer `asked`: nanoseconds since the epoch, 0 if
-    nobody says.
+def find_start_time(items: Sequence[Item], asked: Item | None) -> int:
+    """Return when the run began in nanoseconds since the epoch, 0 if unknown.
 
-    With the person's first message, for what a harness wrote before it may be minutes older, and no model was
-    waited for; else with whatever was said first, and only where nothing was, with what was noted. Always the
-    earliest of such: what heads a file may have been written after what follows it.
+    That is the time of the first user message, because entries of the harness before it may be minutes older,
+    when no model was asked yet. Without one, it is the time of the first message; without messages, of the
+    first remark. The earliest candidate counts, because the header of a file may be written after what
+    follows it.
     """
     answer = [asked] if asked else []
     prompts = [item for item in items if _is_task(item)]
     given = any(map(_gives_task, items))
     said = [item for item in items if not isinstance(item, Remarked | Unread)]
     for these in ([] if given else prompts, [*said, *answer], items):
-        if found := _times(these):
-            return min([*found, *_times(answer)])
+        if found := _list_times(these):
+            return min([*found, *_list_times(answer)])
     return 0
 
 
@@ -86,12 +85,12 @@ def _gives_task(item: Item) -> bool:
     return isinstance(item, RunBegan) and any(message.role is Role.USER for message in item.messages)
 
 
-def _times(items: Iterable[Item]) -> list[int]:
+def _list_times(items: Iterable[Item]) -> list[int]:
     return [item.at for item in items if item.at is not None]
 
 
-def _waited_for(shown: Sequence[Message]) -> bool:
-    """Whether the last reply has a call without a result still."""
+def _awaits_result(shown: Sequence[Message]) -> bool:
+    """Return whether the last response still has a call without a result."""
     reply = next((message for message in reversed(shown) if message.role is not Role.TOOL), None)
     if reply is None or reply.role is not Role.ASSISTANT:
         return False
@@ -111,6 +110,6 @@ def _place_of_task(items: Sequence[Item], messages: Sequence[Message]) -> int | 
     return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
 
 
-def _left_out(said: list[Unit], shown: list[Unit]) -> Iterable[Unit]:
-    matched = set(aligned([unit.keys for unit in said], [unit.keys for unit in shown]))
+def _find_hidden(said: list[Unit], shown: list[Unit]) -> Iterable[Unit]:
+    matched = set(align([unit.keys for unit in said], [unit.keys for unit in shown]))
     return (unit for place, unit in enumerate(said) if place not in matched)

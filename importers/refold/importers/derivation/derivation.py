@@ -1,10 +1,10 @@
-"""Items into a log: each becomes the fact that it is, and what follows from a fact is derived by the machine.
+"""Derivation of a log from items: each item becomes a fact, and the machine derives the decisions.
 
-An answer needs a request, and a request is made as soon as nothing else is waited for. So what stands between
-two answers is collected, and told in the order in which the machine asks once, with all of it in the window;
-a prompt that the source recorded is compared with what the window would show, and what the source's harness
-did besides is observed as such. What the machine would not take is an annotation, never dropped and never
-forced in. Right behind a fact stands where it came from.
+The machine makes a request as soon as nothing else is pending. So items between two responses are collected,
+and written in the order in which the machine requests once, with all of them in the window. A recorded prompt
+is compared with the derived one; other changes by the source's harness are recorded as `context_observed`.
+Items that the machine rejects become annotations: they are neither dropped nor forced. Each fact is followed
+by its source position.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from types import MappingProxyType
 import msgspec
 
 from refold.importers.derivation import facts
-from refold.importers.derivation.beginning import FirstWindow, began_at, opened
-from refold.importers.derivation.facts import refused_calls, without_call
-from refold.importers.derivation.gap import PromptGap, Reply, beside, bridged, is_persons
+from refold.importers.derivation.beginning import FirstWindow, derive_window, find_start_time
+from refold.importers.derivation.facts import describe_orphan, refused_calls
+from refold.importers.derivation.gap import PromptGap, Reply, beside, is_persons, write_gap
 from refold.importers.derivation.log import (
     Derived,
     ImportProblem,
@@ -53,21 +53,22 @@ from refold.reducers.text import clean
 from refold.reducers.vocabulary import SOURCE_LABEL, Unknown
 
 OBSERVED = parse({"preset": "observed"})
-"""The policy of every imported run: nothing is decided that its own harness did not do."""
+"""The policy of every imported run: it decides nothing that the source's harness did not do."""
 
-_WAITING = 1000  # remarks between two answers; more of them do not wait for what stands before them
+_WAITING = 1000  # remarks between two responses; more are written at once
 
 _UNSAID = (
     Unknown.TOOLS,
     Unknown.CONTEXT,
-)  # no source says which tools only read, nor how large the context was
+)  # no source records which tools are read-only, or the size of the context window
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """What became of the prompts that a source recorded, each with an answer.
+    """Results of comparing the prompts that a source recorded.
 
-    `first` began a run. `equal`: the view was the same by itself; `changed`: once what the source's harness
-    did was observed; `unequal`: not even then. `halves`: prompts that held half of a pair.
+    `first` began a run. `equal`: the derived prompt was the same; `changed`: it was the same after a change
+    by the harness was recorded; `unequal`: it still differed. `halves`: prompts with half of a pair of call
+    and result.
     """
 
     first: int = 0
@@ -77,17 +78,16 @@ class Fit(msgspec.Struct, frozen=True):
     halves: int = 0
 
     def plus(self, other: "Fit") -> "Fit":
-        """Both together."""
+        """Return the sum of both."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return Fit(*(one + another for one, another in pairs))
 
 
 class Derivation:
-    """Makes one run's log of its items, in their order. What it holds back waits for the next answer, no
-    longer.
+    """Derives one run's log from its items, in order. Items are held back until the next response at most.
 
-    Of a log that is there and goes on now, `between` has what its source never said. `parent`: the run and
-    the call that began it.
+    `between`: events of an existing log that are not from its source, if that log is continued. `parent`: the
+    run and the call that started this one.
     """
 
     def __init__(
@@ -105,32 +105,32 @@ class Derivation:
         self._gap: list[Item] = []
         self._halves: set[str] = set()
         self._held: Answered | None = None
-        """An answer that waits for what follows: results may show that calls of it were refused, or a
-        person's stop why it ended.
+        """A response held until the next item: results may show that its calls were refused, or an
+        interruption why it ended.
         """
 
     @property
     def state(self) -> RunState:
-        """The state after all that was written."""
+        """The state after all written events."""
         return self._log.state
 
     @property
     def call_ids(self) -> Mapping[str, str]:
-        """The ids of its calls, by the providers'."""
+        """Our ids of its calls, by the providers' ids."""
         return self._log.call_ids
 
     def take(self, item: Item) -> list[Derived]:
-        """What can be written once this item is known."""
+        """Return the events that can be written once this item is known."""
         full = len(self._gap) >= _WAITING
-        if full or not self._waits_behind(item):
+        if full or not self._keeps_waiting(item):
             self._settle(stopped=isinstance(item, Cancelled))
         match item:
             case Answered():
-                self._reach(item)
+                self._advance(item)
                 self._held = item
             case RequestFailed():
-                self._reach(item)
-                facts.failure(self._log, item)
+                self._advance(item)
+                facts.write_failure(self._log, item)
             case RunEnded():
                 self._end(item)
             case Remarked() | Unread() if self._log.state.seq and full:
@@ -139,44 +139,45 @@ class Derivation:
                 self._gap.append(item)
         if self._held is not None and _is_over(self._held):
             self._settle()
-        return self._log.taken()
+        return self._log.take_written()
 
-    def _waits_behind(self, item: Item) -> bool:
-        """Whether the answer that is held waits still: of one with calls a result may follow, of another a
-        person's stop.
+    def _keeps_waiting(self, item: Item) -> bool:
+        """Return whether the held response still waits.
+
+        With calls, a result may follow; without, an interruption by the user.
         """
         if self._held is not None and self._held.calls:
             return not isinstance(item, Answered | RequestFailed | RunEnded)
-        return _goes_by(item)
+        return _is_irrelevant(item)
 
     def _settle(self, *, stopped: bool = False) -> None:
-        """Tell the answer that waits; `stopped`: a person did it."""
+        """Write the held response; `stopped`: the user interrupted it."""
         held, self._held = self._held, None
         if held is not None:
             refused = refused_calls(held.calls, self._gap)
-            facts.answer(self._log, held, stopped=stopped and not held.calls, refused=refused)
+            facts.write_response(self._log, held, stopped=stopped and not held.calls, refused=refused)
 
-    def _reach(self, asked: Reply | None, cancel: Cancelled | None = None) -> None:
-        """Come to the request that `asked` answers, or to the end of the source."""
+    def _advance(self, asked: Reply | None, cancel: Cancelled | None = None) -> None:
+        """Advance to the request that `asked` answers, or to the end of the source."""
         items, self._gap = self._gap, []
         if not self._log.state.seq:
             self._begin(items, asked, unasked=asked is None and cancel is None)
             if cancel is not None:
-                facts.cancel(self._log, cancel)
-                facts.cancelled_request(self._log, cancel)
+                facts.write_cancellation(self._log, cancel)
+                facts.write_cancelled_request(self._log, cancel)
             return
         gap = PromptGap(items, asked, cancel)
-        plan = bridged(self._log, gap)
+        plan = write_gap(self._log, gap)
         if gap.prompt is not None:
             self._compare(gap.prompt, plan, asked)
 
     def _compare(self, prompt: Prompted, plan: WindowPlan, asked: Reply | None) -> None:
-        """Say whether what is shown now is what the source's prompt says was shown."""
+        """Record whether the derived prompt equals the recorded one."""
         verdict = self._verdict(plan, asked)
         for half in plan.halves:
-            problem = "the prompt holds a call without its result, or a result without its call"
-            self._log.diagnose("half_pair", problem, prompt, text=self._half(half))
-        rest = "" if plan.change else prompt.rest  # else it stands with the fact
+            problem = "the prompt has a call without its result, or a result without its call"
+            self._log.diagnose("half_pair", problem, prompt, text=self._take_half(half))
+        rest = "" if plan.change else prompt.rest  # otherwise recorded with the fact
         self._log.record(msgspec.structs.replace(prompt, rest=rest), what=f"{prompt.why}:{verdict}")
         if asked is not None and prompt.why == "prompt":
             self.fit = self.fit.plus(
@@ -192,18 +193,18 @@ class Derivation:
         shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
         if shown != plan.keys and (
             asked is not None or not plan.change
-        ):  # what left does so with the next request
+        ):  # removals take effect with the next request
             return "unequal"
         return "changed" if plan.change else "equal"
 
     def _begin(self, items: list[Item], asked: Reply | None, *, unasked: bool) -> None:
-        start = opened(items)
+        start = derive_window(items)
         began = next((each for each in items if isinstance(each, RunBegan)), RunBegan(position="", key=""))
         model = began.model or (asked.model if isinstance(asked, Answered) else "")
-        at = began_at(items, asked)
-        seq = self._log.tell(
+        at = find_start_time(items, asked)
+        seq = self._log.write_fact(
             lambda _, at, salt: composition.started(
-                self._started(began, at, model, start, unasked=unasked), start.messages, salt
+                self._make_start(began, at, model, start, unasked=unasked), start.messages, salt
             ),
             Item(began.position, at),
             *start.messages,
@@ -224,21 +225,21 @@ class Derivation:
 
     def _diagnose_beginning(self, start: FirstWindow, began: RunBegan, seq: int) -> None:
         for unit in start.hidden:
-            problem = "something was said that the first prompt has not"
+            problem = "an earlier message is missing in the first prompt"
             self._log.diagnose("not_shown", problem, began, seq=seq, text=words_of(unit))
         for orphan in start.orphans:
-            self._log.diagnose("result_without_call", without_call(orphan), orphan, text=orphan.output)
+            self._log.diagnose("result_without_call", describe_orphan(orphan), orphan, text=orphan.output)
         for half in start.halves:
             problem = "the run begins with a call without its result, or a result without its call"
-            self._log.diagnose("half_pair", problem, began, seq=seq, text=self._half(half))
+            self._log.diagnose("half_pair", problem, began, seq=seq, text=self._take_half(half))
 
-    def _half(self, unit: Unit) -> str:
-        """What of half a pair no message says; each prompt may show it again."""
-        told = unit.rest in self._halves
+    def _take_half(self, unit: Unit) -> str:
+        """Return the part of half a pair that no message has, once; later prompts may repeat it."""
+        recorded = unit.rest in self._halves
         self._halves.add(unit.rest)
-        return "" if told else unit.rest
+        return "" if recorded else unit.rest
 
-    def _started(
+    def _make_start(
         self, began: RunBegan, at: int, model: str, start: FirstWindow, *, unasked: bool
     ) -> RunStarted:
         labels = {
@@ -266,35 +267,36 @@ class Derivation:
         )
 
     def _end(self, item: RunEnded) -> None:
-        cancel = _stopped(self._gap)
+        cancel = _find_final_cancellation(self._gap)
         if cancel is not None:
             self._gap.remove(cancel)
-        self._reach(None, cancel)
+        self._advance(None, cancel)
         counted = (
             ("requests", item.requests, self._log.requests),
             ("calls", item.asked, self._log.calls),
         )
         for what, of_source, of_log in counted:
             if of_source is not None and of_source > of_log:
-                problem = f"by the source the run has {of_source} {what}, in this log {of_log}"
+                problem = f"the source records {of_source} {what} for this run, this log has {of_log}"
                 self._log.diagnose(f"{what}_missing", problem, item)
         self._log.record(item, what=f"{END}{item.end}", text=item.end_source)
 
 
 def _is_over(answer: Answered) -> bool:
-    """Whether nothing that follows an answer can tell how it stopped."""
+    """Return whether no later item can affect how a response ended."""
     return answer.stop is not None and not answer.calls
 
 
-def _goes_by(item: Item) -> bool:
-    """Whether an item says nothing of how the answer before it stopped: the harness, too, words a person's
-    stop first.
+def _is_irrelevant(item: Item) -> bool:
+    """Return whether an item is irrelevant to how the previous response ended.
+
+    The harness may add its message before an interruption by the user.
     """
     return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_persons(item))
 
 
-def _stopped(items: list[Item]) -> Cancelled | None:
-    """The cancellation that a source ends with: after it nobody said, answered or returned anything."""
+def _find_final_cancellation(items: list[Item]) -> Cancelled | None:
+    """Return the cancellation that ends a source: no message, response or result follows it."""
     for item in reversed(items):
         if isinstance(item, Cancelled):
             return item

@@ -1,4 +1,4 @@
-"""Each item as the fact that it is, and each result with its call."""
+"""Conversion of items to facts, and pairing of results with calls."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ from refold.reducers.vocabulary import FailureClass, Role, StopReason, ToolError
 
 
 class Open(msgspec.Struct, frozen=True, gc=False):
-    """A call that waits for its result: our id, the tool's name, the id that its provider gave it."""
+    """A call that waits for its result: our id, the tool's name, and the provider's id."""
 
     id: str
     name: str
@@ -38,9 +38,9 @@ class Open(msgspec.Struct, frozen=True, gc=False):
 
 
 class Paired(msgspec.Struct, frozen=True, gc=False):
-    """What became of a result.
+    """The pairing of one result.
 
-    `call` is ours, "" where it answers none; `code` and `problem` say what is odd.
+    `call` is our id, "" if it belongs to no call; `code` and `problem` describe an anomaly.
     """
 
     call: str = ""
@@ -49,11 +49,11 @@ class Paired(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""
 
 
-def paired(calls: Sequence[Open], results: Sequence[Returned]) -> list[Paired]:
-    """For each result the call that it answers. Each call has one result at most.
+def pair_results(calls: Sequence[Open], results: Sequence[Returned]) -> list[Paired]:
+    """Return the call of each result. Each call has at most one result.
 
-    First go the results whose id a call has; repeated ids in the order of the calls. What is left is the next
-    open call's, of its tool if it names one: said as odd, unless the source names no ids at all.
+    Results with a call's id come first, repeated ids in the order of the calls. Any other result goes to the
+    next open call, preferably of its tool. That is reported, unless the source has no ids at all.
     """
     free = _Free(calls)
     found = [free.of_id(result.id) for result in results]
@@ -64,24 +64,21 @@ def paired(calls: Sequence[Open], results: Sequence[Returned]) -> list[Paired]:
 
 
 def refused_calls(calls: Sequence[MessageCall], items: Sequence[Item]) -> frozenset[int]:
-    """The places of the calls that the results among these items say were refused."""
+    """Return the indices of calls that were refused according to the results among these items."""
     results = [item for item in items if isinstance(item, Returned)]
     if not any(result.refused_by for result in results):
         return frozenset()
     waiting = [Open(f"{place}", call.name, call.id) for place, call in enumerate(calls)]
-    pairs = zip(paired(waiting, results), results, strict=True)
+    pairs = zip(pair_results(waiting, results), results, strict=True)
     return frozenset(int(pair.call) for pair, result in pairs if pair.call and result.refused_by)
 
 
 class _Free:
-    """The calls that wait, in their order: all of them, by their providers' ids, by their tools.
-
-    Each is given once.
-    """
+    """Waiting calls in order, by provider id, and by tool. Each is taken once."""
 
     def __init__(self, calls: Sequence[Open]) -> None:
         self._taken: set[str] = set()
-        self._all = list(reversed(calls))  # the next one is the last of each list
+        self._all = list(reversed(calls))  # reversed: the next one is at the end of each list
         self._by_id: defaultdict[str, list[Open]] = defaultdict(list)
         self._by_name: defaultdict[str, list[Open]] = defaultdict(list)
         for call in self._all:
@@ -89,11 +86,11 @@ class _Free:
             self._by_name[call.name].append(call)
 
     def has_id(self, id: str) -> bool:  # noqa: A002
-        """Whether a call has this id, whether it waits or not."""
+        """Return whether any call has this id, waiting or not."""
         return bool(id) and id in self._by_id
 
     def of_id(self, id: str) -> Open | None:  # noqa: A002
-        """Take the next call of this id."""
+        """Take the next call with this id."""
         return self._next(self._by_id[id]) if self.has_id(id) else None
 
     def of_name(self, name: str) -> Open | None:
@@ -102,7 +99,7 @@ class _Free:
         return same or self._next(self._all)
 
     def _next(self, calls: list[Open]) -> Open | None:
-        # What one of the three gave stands in the others yet: each is passed over once.
+        # A call taken from one list remains in the others, and is skipped there once.
         while calls:
             call = calls.pop()
             if call.id not in self._taken:
@@ -111,21 +108,21 @@ class _Free:
         return None
 
 
-def without_call(result: Returned) -> str:
-    """What is said of a result that no call waits for."""
+def describe_orphan(result: Returned) -> str:
+    """Return the problem text for a result that no call waits for."""
     tool = f", of the tool {result.name!r}" if result.name else ""
     return f"no call waits for the result of {result.id!r}{tool}"
 
 
 def _next(free: _Free, result: Returned) -> Paired:
     if free.has_id(result.id):
-        return Paired(code="result_repeated", problem=f"call {result.id!r} has its result already")
+        return Paired(code="result_repeated", problem=f"call {result.id!r} already has a result")
     call = free.of_name(result.name)
     if call is None:
-        return Paired(code="result_without_call", problem=without_call(result))
+        return Paired(code="result_without_call", problem=describe_orphan(result))
     if not result.id:
         return _pair(call, result)
-    problem = f"no call has the id {result.id!r}: taken for the result of the next call that waits"
+    problem = f"no call has the id {result.id!r}; assigned to the next waiting call"
     if other := _pair(call, result).problem:
         problem = f"{problem}; {other}"
     return Paired(call=call.id, name=call.name, code="paired_by_order", problem=problem)
@@ -134,23 +131,22 @@ def _next(free: _Free, result: Returned) -> Paired:
 def _pair(call: Open, result: Returned) -> Paired:
     if result.name in ("", call.name):
         return Paired(call=call.id, name=call.name)
-    problem = f"the result names the tool {result.name!r}, its call {call.name!r}"
+    problem = f"the result is of tool {result.name!r}, its call of {call.name!r}"
     return Paired(call=call.id, name=call.name, code="other_tool", problem=problem)
 
 
 ADAPTER = "import"
-"""What stands as adapter in an answer that was imported."""
+"""The `adapter` field of an imported response."""
 
-_UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts what a request took that failed
+_UNCOUNTED = (Unknown.USAGE, Unknown.COST)  # no source counts the tokens of a failed request
 
 
-def answer(
+def write_response(
     log: Writer, item: Answered, *, stopped: bool = False, refused: Collection[int] = frozenset()
 ) -> None:
-    """The model answered; `stopped`: by the source a person stopped it there, and so it is no turn that it
-    ended.
+    """Write a response; `stopped`: the user interrupted it, so it did not end its turn.
 
-    `refused` are the places of the calls that its own harness refused.
+    `refused` are the indices of calls that the source's harness refused.
     """
     calls = [
         ReplyCall(name=call.name, arguments=call.arguments, provider_id=call.id)
@@ -164,8 +160,8 @@ def answer(
                 f"the arguments of a call of {call.name!r}" if call.name else "a call, which has no name"
             )
             log.diagnose(UNKNOWN_PART, f"could not read {problem}", item, unread=True)
-    seq = log.tell(
-        lambda state, at, salt: _with_refused(
+    seq = log.write_fact(
+        lambda state, at, salt: _mark_refused(
             composition.responded(
                 state,
                 ev.ModelResponded(
@@ -179,7 +175,7 @@ def answer(
                     adapter=ADAPTER,
                     response_id=item.response_id,
                     duration=item.duration,
-                    unknown=_unsaid(item, stopped=stopped),
+                    unknown=_list_unknowns(item, stopped=stopped),
                 ),
                 ev.Answer(text=item.text, reasoning=item.reasoning),
                 calls,
@@ -192,30 +188,29 @@ def answer(
     )
     log.record(item, seq, text=f"usage {item.quality}" if item.quality else "")
     if more := item.calls[MOST_CALLS:]:
-        problem = f"it has {len(item.calls)} calls, of which {MOST_CALLS} are read"
+        problem = f"the response has {len(item.calls)} calls; only the first {MOST_CALLS} are read"
         text = json_text(msgspec.to_builtins(more))
         log.diagnose("too_many_calls", problem, item, seq=seq, text=text, unread=True)
 
 
-def _with_refused(fact: ev.ModelResponded, refused: Collection[int]) -> ev.ModelResponded:
+def _mark_refused(fact: ev.ModelResponded, refused: Collection[int]) -> ev.ModelResponded:
     if not refused:
         return fact
     calls = [msgspec.structs.replace(call, refused=place in refused) for place, call in enumerate(fact.calls)]
     return msgspec.structs.replace(fact, calls=tuple(calls))
 
 
-def _unsaid(item: Answered, *, stopped: bool) -> tuple[Unknown, ...]:
+def _list_unknowns(item: Answered, *, stopped: bool) -> tuple[Unknown, ...]:
     counted = item.quality == "reported" and item.usage != Usage()
-    # An answer with calls stopped for them; of another nobody knows by itself whether it ended its turn, or
-    # was cut.
+    # A response with calls stopped for them. Without calls, it may have ended its turn or been cut.
     told = stopped or bool(item.calls) if item.stop is None else item.stop is not StopReason.OTHER
     known = told or is_known(item.stop_raw)
     return (() if counted else (Unknown.USAGE,)) + (() if known else (Unknown.STOP,))
 
 
-def failure(log: Writer, item: RequestFailed) -> None:
-    """A request to the model failed."""
-    seq = log.tell(
+def write_failure(log: Writer, item: RequestFailed) -> None:
+    """Write a failed request."""
+    seq = log.write_fact(
         lambda state, at, salt: composition.failed(
             ev.ModelFailed(
                 at=at,
@@ -234,10 +229,10 @@ def failure(log: Writer, item: RequestFailed) -> None:
     log.record(item, seq)
 
 
-def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
-    """A call ended; `unasked`: nothing shows that the model was asked then, as where a person comes next."""
+def write_result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
+    """Write a result; `unasked`: no later request is recorded, for example because a user message follows."""
     unknown = () if item.marked else (Unknown.ERRORS,)
-    seq = log.tell(
+    seq = log.write_fact(
         lambda state, at, salt: composition.returned(
             state,
             ev.ToolReturned(
@@ -262,14 +257,15 @@ def result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) 
         log.diagnose(pair.code, pair.problem, item, seq=seq)
 
 
-def no_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> None:
-    """A call was never answered, though the conversation went on: at the instant of `item`, what came next.
+def write_missing_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> None:
+    """Write that a call has no result although the conversation continued, at the time of `item`.
 
-    A person's stop tells how it ended; of others nobody knows. `unasked` as in `result`.
+    After an interruption by the user, the call was cancelled; otherwise its outcome is unknown. `unasked` is
+    as in `write_result`.
     """
     stopped = isinstance(item, Cancelled)
     error, unknown = (ToolError.CANCELLED, ()) if stopped else (None, (Unknown.RESULT,))
-    seq = log.tell(
+    seq = log.write_fact(
         lambda state, at, salt: composition.returned(
             state,
             ev.ToolReturned(at=at, call=call, error=error, unasked=unasked, unknown=unknown),
@@ -284,17 +280,18 @@ def no_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> N
     if stopped:
         log.record(_place(item), seq, "implied")
         return
-    problem = f"call {call} has no result in the source, and the conversation went on"
+    problem = f"call {call} has no result in the source, although the conversation continued"
     log.diagnose("result_missing", problem, item, seq=seq)
 
 
-def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) -> None:
-    """Messages joined the conversation; `goes_on`: and the model was asked, or, `unasked`, was going to
-    be.
+def write_messages(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) -> None:
+    """Write messages that joined the conversation.
+
+    `goes_on`: a request followed them, or, if `unasked`, was about to follow.
     """
     messages = [said_message(item) for item in items]
     why = " ".join(dict.fromkeys(item.by for item in items))
-    seq = log.tell(
+    seq = log.write_fact(
         lambda state, at, salt: observed(
             state,
             ev.ContextObserved(at=at, why=why, goes_on=goes_on, unasked=goes_on and unasked),
@@ -308,9 +305,11 @@ def said(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) ->
         log.record(item, seq)
 
 
-def change(log: Writer, made: WindowChange, item: Item, why: str, *, goes_on: bool, unasked: bool) -> None:
-    """The source's harness changed what the model is shown; `goes_on` and `unasked` as in `said`."""
-    seq = log.tell(
+def write_change(
+    log: Writer, made: WindowChange, item: Item, why: str, *, goes_on: bool, unasked: bool
+) -> None:
+    """Write a change of the prompt by the harness; `goes_on` and `unasked` are as in `write_messages`."""
+    seq = log.write_fact(
         lambda state, at, salt: observed(
             state,
             ev.ContextObserved(
@@ -330,28 +329,26 @@ def change(log: Writer, made: WindowChange, item: Item, why: str, *, goes_on: bo
     log.record(item, seq)
 
 
-def went_on(log: Writer, item: Item) -> None:
-    """The model was asked again though nobody had said anything."""
-    seq = log.tell(
+def write_retry(log: Writer, item: Item) -> None:
+    """Write that the model was asked again without a new message."""
+    seq = log.write_fact(
         lambda state, at, salt: observed(state, ev.ContextObserved(at=at, goes_on=True), (), salt), item
     )
     log.record(_place(item), seq, "implied")
 
 
-def waited(log: Writer, item: Item) -> None:
-    """The model was asked again after a failure."""
+def write_backoff(log: Writer, item: Item) -> None:
+    """Write that the model was asked again after a failure."""
     backoff = log.state.backoff
     if backoff is not None:
         until = backoff.event.until
-        seq = log.tell(lambda _, at, __: ev.ClockRead(at=max(at, until), due=until), item)
+        seq = log.write_fact(lambda _, at, __: ev.ClockRead(at=max(at, until), due=until), item)
         log.record(_place(item), seq, "implied")
 
 
-def asked(log: Writer, item: Said, *, unasked: bool) -> None:
-    """Somebody said something and waits for an answer; `unasked`: nothing shows that the model was asked for
-    one.
-    """
-    seq = log.tell(
+def write_input(log: Writer, item: Said, *, unasked: bool) -> None:
+    """Write user input that awaits a response; `unasked`: no request for it is recorded."""
+    seq = log.write_fact(
         lambda state, at, salt: composition.received(
             state, ev.InputReceived(at=at, unasked=unasked, by=item.by), item.text, salt
         ),
@@ -361,18 +358,18 @@ def asked(log: Writer, item: Said, *, unasked: bool) -> None:
     log.record(item, seq)
 
 
-def cancel(log: Writer, item: Cancelled) -> None:
-    """A person stopped what was going on."""
-    seq = log.tell(
+def write_cancellation(log: Writer, item: Cancelled) -> None:
+    """Write an interruption by the user."""
+    seq = log.write_fact(
         lambda _, at, salt: composition.cancelled(ev.CancelRequested(at=at, by=item.by), item.reason),  # noqa: ARG005
         item,
     )
     log.record(item, seq)
 
 
-def cancelled_request(log: Writer, item: Cancelled) -> None:
-    """The request that was under way when a person stopped it had no answer."""
-    seq = log.tell(
+def write_cancelled_request(log: Writer, item: Cancelled) -> None:
+    """Write that the request in progress at an interruption has no response."""
+    seq = log.write_fact(
         lambda state, at, salt: composition.failed(
             ev.ModelFailed(
                 at=at, request=_request(state), failure=FailureClass.CANCELLED, unknown=_UNCOUNTED
@@ -392,5 +389,5 @@ def _request(state: RunState) -> int:
 
 
 def _place(item: Item) -> Item:
-    """Where it stood and no more: what else it holds is kept with its own fact."""
+    """Return only position and time; the rest is recorded with the item's own fact."""
     return Item(item.position, item.at)

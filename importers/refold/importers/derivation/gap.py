@@ -1,7 +1,7 @@
-"""What stands between two answers, and the conversation as the next answer is shown it.
+"""Items between two responses, and the prompt of the next response after cuts.
 
-No reader keeps it: a `Cut` says what stays, and here it becomes what the next answer was shown, as if the
-source had recorded that. Texts are held only while a cut or a fork may still ask for them.
+A `Cut` states which messages stay; this module turns it into the prompt of the next response, as if the
+source had recorded it. Texts are kept only while a cut or a fork may still need them.
 """
 
 from bisect import bisect
@@ -11,9 +11,9 @@ from itertools import chain
 import msgspec
 
 from refold.importers.derivation import facts
-from refold.importers.derivation.facts import Open, Paired, paired
+from refold.importers.derivation.facts import Open, Paired, pair_results
 from refold.importers.derivation.log import Writer
-from refold.importers.derivation.units import WindowPlan, key_of, planned
+from refold.importers.derivation.units import WindowPlan, key_of, plan_window
 from refold.importers.items import (
     Answered,
     Cancelled,
@@ -35,11 +35,10 @@ Reply = Answered | RequestFailed
 
 
 class PromptGap:
-    """The items between two answers. `asked` is what answers the request that comes next, None: the source
-    ends here.
+    """The items between two responses. `asked` answers the next request; None at the end of the source.
 
-    `cancel`: a person stopped the run at the end. The first `before` of `said` came before the last `prompt`;
-    `under_way`: results came after it.
+    `cancel`: the user interrupted the run at the end. The first `before` of `said` precede the last `prompt`.
+    `under_way`: results follow it.
     """
 
     def __init__(self, items: Sequence[Item], asked: Reply | None, cancel: Cancelled | None) -> None:
@@ -51,11 +50,10 @@ class PromptGap:
         self.before = sum(isinstance(item, Said) for item in items[:last])
         self.under_way = any(isinstance(item, Returned) for item in items[last:])
 
-    def parted(self, behind: int, *, missing: bool) -> int | None:
-        """The place at which a person came in, behind the item at this place: by a stop, or with something
-        that they said.
+    def find_user_entry(self, behind: int, *, missing: bool) -> int | None:
+        """Return the index of an interruption or a message by the user after this index, or None.
 
-        Where results are `missing`, a stop is what tells of them, whenever it came.
+        If results are `missing`, an interruption explains them, so it takes precedence over messages.
         """
         behind += 1
         stops = [
@@ -78,12 +76,11 @@ class PromptGap:
 
 
 class Results(msgspec.Struct, frozen=True):
-    """What became of the open batch: for each result, by its place, the call that it answers; `missing` calls
-    have none.
+    """Results of the open batch: the call of each result by its index; `missing` calls have none.
 
-    After the last result of a batch the model is asked: so that of `held` is told last, behind what joined
-    meanwhile. But where a person stopped it, or said something, the results that stood before are told before
-    that, and nothing is asked: `parted` is the place, by which the others are missed.
+    After the last result of a batch, the model is asked. So that result, at index `held`, is written last,
+    after messages that joined meanwhile. If the user interrupted the batch or wrote a message, at index
+    `parted`, earlier results are written before that and no request follows; other results are missing.
     """
 
     pairs: dict[int, Paired]
@@ -93,62 +90,66 @@ class Results(msgspec.Struct, frozen=True):
     parted: int | None = None
 
 
-def bridged(log: Writer, gap: PromptGap) -> WindowPlan:
-    """Tell a gap. Afterwards the request that `gap.asked` answers is open; where the source ends, none is."""
+def write_gap(log: Writer, gap: PromptGap) -> WindowPlan:
+    """Write a gap. Afterwards, the request that `gap.asked` answers is open; at the end of the source, none
+    is.
+    """
     results = _results(log, gap)
-    _tell_beside(log, gap, results)
+    _write_beside(log, gap, results)
     plan = _plan(log, gap, results)
     missing = results.missing if results.parted is None else ()
-    # What was under way when a person stopped the run for good is cut off by that.
+    # An interruption that ends the run also cancels calls in progress.
     before = 0 if gap.cancel is not None else max(0, len(missing) - 1)
-    _miss(log, gap, missing[:before])
-    _tell_context(log, gap, plan)
+    _write_missing(log, gap, missing[:before])
+    _write_context(log, gap, plan)
     if gap.cancel is not None:
-        facts.cancel(log, gap.cancel)
+        facts.write_cancellation(log, gap.cancel)
     held = None if results.held is None else gap.items[results.held]
     if results.held is not None and isinstance(held, Returned):
-        facts.result(log, held, results.pairs[results.held], unasked=gap.unasked)
-    _miss(log, gap, missing[before:])
+        facts.write_result(log, held, results.pairs[results.held], unasked=gap.unasked)
+    _write_missing(log, gap, missing[before:])
     if gap.asked is not None:
-        facts.waited(log, gap.asked)
+        facts.write_backoff(log, gap.asked)
     elif gap.cancel is not None and log.state.request is not None:
-        facts.cancelled_request(log, gap.cancel)
+        facts.write_cancelled_request(log, gap.cancel)
     return plan
 
 
-def _miss(log: Writer, gap: PromptGap, calls: Iterable[str]) -> None:
-    """Say that these calls have no result, at what came next: a person's stop, or the next answer."""
+def _write_missing(log: Writer, gap: PromptGap, calls: Iterable[str]) -> None:
+    """Write that these calls have no result, at the interruption or response that follows."""
     by = gap.cancel or gap.asked
     if by is not None:
         for call in calls:
-            facts.no_result(log, call, by)
+            facts.write_missing_result(log, call, by)
 
 
 def _results(log: Writer, gap: PromptGap) -> Results:
     calls = log.state.batch.calls if log.state.batch is not None else ()
     waiting = [Open(call.id, call.name, log.provider_ids.get(call.id, "")) for call in calls]
     returned = {place: item for place, item in enumerate(gap.items) if isinstance(item, Returned)}
-    pairs = dict(zip(returned, paired(waiting, [*returned.values()]), strict=True))
-    return _of_batch(gap, pairs, waiting) if log.state.batch is not None else Results(pairs)
+    pairs = dict(zip(returned, pair_results(waiting, [*returned.values()]), strict=True))
+    return _pair_batch(gap, pairs, waiting) if log.state.batch is not None else Results(pairs)
 
 
-def _of_batch(gap: PromptGap, pairs: dict[int, Paired], waiting: Sequence[Open]) -> Results:
+def _pair_batch(gap: PromptGap, pairs: dict[int, Paired], waiting: Sequence[Open]) -> Results:
     answered = {pair.call: place for place, pair in pairs.items() if pair.call}
     missing = tuple(call.id for call in waiting if call.id not in answered)
     last = max(answered.values(), default=-1)
     if missing:
-        return Results(pairs, missing, parted=None if gap.unasked else gap.parted(last, missing=True))
-    parted = gap.parted(last, missing=False)
+        return Results(
+            pairs, missing, parted=None if gap.unasked else gap.find_user_entry(last, missing=True)
+        )
+    parted = gap.find_user_entry(last, missing=False)
     early = parted is not None or gap.cancel is not None
     return Results(pairs, last=last, held=None if early else last, parted=parted)
 
 
-def _tell_beside(log: Writer, gap: PromptGap, results: Results) -> None:
-    """The results but the one that is held, and what is beside the conversation, in the source's order."""
+def _write_beside(log: Writer, gap: PromptGap, results: Results) -> None:
+    """Write all results except the held one, and items beside the conversation, in the source's order."""
     for place, item in enumerate(gap.items):
         if place == results.parted:
             for call in results.missing:
-                facts.no_result(log, call, item, unasked=call == results.missing[-1])
+                facts.write_missing_result(log, call, item, unasked=call == results.missing[-1])
         match item:
             case Returned():
                 pair = results.pairs[place]
@@ -156,7 +157,7 @@ def _tell_beside(log: Writer, gap: PromptGap, results: Results) -> None:
                     log.diagnose(pair.code, pair.problem, item, text=item.output)
                     log.record(item)
                 elif place != results.held:
-                    facts.result(log, item, pair, unasked=place == results.last)
+                    facts.write_result(log, item, pair, unasked=place == results.last)
             case Said():
                 pass
             case Prompted():
@@ -167,9 +168,7 @@ def _tell_beside(log: Writer, gap: PromptGap, results: Results) -> None:
 
 
 def beside(log: Writer, item: Item) -> None:
-    """What is no fact: the source's own decisions, what could not be read, what a person stopped before going
-    on.
-    """
+    """Record an item that is not a fact: a decision of the source, unread data, or a passing interruption."""
     match item:
         case Remarked():
             log.record(item, what=item.what)
@@ -182,7 +181,7 @@ def beside(log: Writer, item: Item) -> None:
 
 
 def is_persons(item: Item) -> bool:
-    """Whether somebody said it who is a person."""
+    """Return whether the item is a message by a user."""
     return isinstance(item, Said) and item.by == "user"
 
 
@@ -196,7 +195,7 @@ def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
     empty = key_of(Message(role=Role.TOOL))
     open_calls = state.batch.calls if state.batch is not None else ()
     shown = {call.id: keys.get(call.id, empty) for call in open_calls}
-    return planned(
+    return plan_window(
         log.standing(shown) if gap.prompt is not None else (),
         state.messages,
         gap.said,
@@ -208,29 +207,27 @@ def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
 
 
 def _is_awaited(log: Writer, gap: PromptGap) -> bool:
-    """Whether the run waits for a person, and the model was asked or was going to be."""
+    """Return whether the run awaits a user, and the model was asked or was about to be."""
     return log.state.agent_state.awaits_operator and gap.wants
 
 
-def _tell_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:
+def _write_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:
     goes_on = _is_awaited(log, gap) and plan.asker is None
     if plan.said:
-        facts.said(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
+        facts.write_messages(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
     if plan.change is not None and gap.prompt is not None:
-        facts.change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on, unasked=gap.unasked)
+        facts.write_change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on, unasked=gap.unasked)
     elif goes_on and not plan.said and gap.asked is not None:
-        facts.went_on(log, gap.asked)
+        facts.write_retry(log, gap.asked)
     if plan.asker is not None:
-        facts.asked(log, plan.asker, unasked=gap.unasked)
+        facts.write_input(log, plan.asker, unasked=gap.unasked)
 
 
-_UNTOLD = (
-    "a cut that was not there when the file was looked through: what later answers were shown is not known"
-)
+_UNKNOWN_CUT = "the file has a cut that was not there when the import started; later prompts are unknown"
 
 
 class SpokenMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message, the row in which it stood, and whether a turn of the person begins with it."""
+    """A message, its row, and whether a turn of the user begins with it."""
 
     row: int
     message: Message
@@ -238,8 +235,8 @@ class SpokenMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def conversations(items: Iterable[Item]) -> Iterator[Item]:
-    """The items of a file, each cut told as a prompt; a run that forks from another begins with what was said
-    there.
+    """Replace each cut among the items of a file by a prompt, and start each fork with the messages before
+    it.
     """
     talk, forks = _MatchedConversation(0), dict[str, tuple[Sequence[SpokenMessage], int]]()
     for item in items:
@@ -266,9 +263,9 @@ def conversations(items: Iterable[Item]) -> Iterator[Item]:
 
 
 class _MatchedConversation:
-    """Messages in order.
+    """Messages in order, kept while cuts or forks may follow.
 
-    `cuts` are to come, forks among them, None if nobody knows how many: without any, nothing is held.
+    `cuts` is the number of cuts and forks to come, None if unknown.
     """
 
     def __init__(self, cuts: int | None, said: Sequence[SpokenMessage] = ()) -> None:
@@ -276,57 +273,57 @@ class _MatchedConversation:
         self._said = [*said] if cuts != 0 else []
 
     def add(self, item: Said | Answered | Returned) -> None:
-        """One message more."""
+        """Add a message."""
         if self._cuts != 0:
-            self._said.append(_spoken(item))
+            self._said.append(_make_spoken(item))
 
     def replace(self, prompt: Prompted) -> None:
-        """What was recorded as shown is what the next cut begins with."""
+        """Replace the messages by a recorded prompt, which the next cut starts from."""
         if self._cuts != 0:
             self._said = [
                 SpokenMessage(prompt.row, message, message.role is Role.USER) for message in prompt.messages
             ]
 
     def fork(self) -> tuple[Sequence[SpokenMessage], int]:
-        """What was said up to here: the first so many, to which more may be added."""
+        """Return the messages up to here, as a list and its current length; the list may grow later."""
         fork = self._said, len(self._said)
-        self._counted(self._said)
+        self._count_cut(self._said)
         return fork
 
     def cut(self, cut: Cut) -> Iterator[Item]:
-        """What the next answer is shown; nothing where no result of it was cleared."""
-        if self._cuts == 0:  # the file grew since it was looked through: nothing is held that could be cut
-            yield Unread(cut.position, cut.at, cut.rest, code="changed", problem=_UNTOLD)
+        """Yield the prompt after a cut; nothing if it only clears results that are no longer there."""
+        if self._cuts == 0:  # the file grew since it was surveyed, so messages were not kept
+            yield Unread(cut.position, cut.at, cut.rest, code="changed", problem=_UNKNOWN_CUT)
             return
-        said = self._before(cut.turns)
-        parts = [_within(said, cut.head), _within(said, cut.tail, between=cut.between)]
+        said = self._drop_turns(cut.turns)
+        parts = [_select(said, cut.head), _select(said, cut.tail, between=cut.between)]
         gone = _result_ids(self._said) - _result_ids(chain(*parts))
-        head, tail = ([_left(each, gone, cut.cleared) for each in part] for part in parts)
-        kept = [*head, *map(_spoken, cut.joins), *tail]
+        head, tail = ([_apply_cut(each, gone, cut.cleared) for each in part] for part in parts)
+        kept = [*head, *map(_make_spoken, cut.joins), *tail]
         if not cut.cleared or kept != self._said:
             yield Prompted(cut.position, cut.at, cut.rest, cut.counts, messages=_messages(kept), why=cut.why)
-        self._counted(kept)
+        self._count_cut(kept)
 
-    def _before(self, turns: int) -> Sequence[SpokenMessage]:
-        """What was said before the last `turns` of the person, and what the run begins with."""
+    def _drop_turns(self, turns: int) -> Sequence[SpokenMessage]:
+        """Return the messages before the last `turns` user turns, and the run's initial messages."""
         begins = [place for place, each in enumerate(self._said) if each.turn]
         upto = len(self._said) if not turns else begins[-turns] if turns <= len(begins) else 0
         return [each for place, each in enumerate(self._said) if place < upto or each.row == BEGINNING]
 
-    def _counted(self, said: list[SpokenMessage]) -> None:
-        """One of what is to come less. What forks stay what they were: another list is begun."""
+    def _count_cut(self, said: list[SpokenMessage]) -> None:
+        """Count one cut or fork. Lists of forks stay unchanged, because a new list is used."""
         self._cuts = self._cuts - 1 if self._cuts else self._cuts
         self._said = said if self._cuts != 0 else []
 
 
-def _spoken(item: Said | Answered | Returned) -> SpokenMessage:
+def _make_spoken(item: Said | Answered | Returned) -> SpokenMessage:
     return SpokenMessage(item.row, message_of(item), is_persons(item))
 
 
-def _within(
+def _select(
     said: Sequence[SpokenMessage], ranges: Ranges, *, between: bool = False
 ) -> Sequence[SpokenMessage]:
-    """Those in these ranges of rows, or all from the first of them to the last."""
+    """Return the messages in these ranges of rows, or all from the first of them to the last."""
     firsts = [first for first, _ in ranges]
     found = ((place, each.row, bisect(firsts, each.row)) for place, each in enumerate(said))
     places = [place for place, row, index in found if index and row <= ranges[index - 1][1]]
@@ -334,13 +331,15 @@ def _within(
 
 
 def _result_ids(said: Iterable[SpokenMessage]) -> set[str | None]:
-    """The calls of which there is a result."""
+    """Return the calls that have a result."""
     return {each.message.call for each in said if each.message.role is Role.TOOL}
 
 
-def _left(spoken: SpokenMessage, gone: Collection[str | None], cleared: Mapping[str, str]) -> SpokenMessage:
-    """What a cut leaves of a message: no call whose result left with it, and of a result that was cleared
-    other words.
+def _apply_cut(
+    spoken: SpokenMessage, gone: Collection[str | None], cleared: Mapping[str, str]
+) -> SpokenMessage:
+    """Return a message after a cut: without calls whose results are gone, or with a cleared result's new
+    text.
     """
     message = spoken.message
     if (words := cleared.get(message.call or "")) is not None:

@@ -1,4 +1,4 @@
-"""The log of an imported run while it grows: facts with what follows from them, and where they came from."""
+"""The growing log of an imported run: facts, their decisions, and source positions."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,19 +20,19 @@ from refold.reducers.vocabulary import Unknown
 from refold.reducers.window import refs
 
 Salts = Callable[[int], bytes]
-"""The salt of the content of event number `seq`: random, or what it was the time before."""
+"""Returns the salt for the content of event number `seq`: random, or as in the previous import."""
 
 Interludes = Mapping[int, Sequence["Derived"]]
-"""What stands in a log behind event number so-and-so that its source never said: an end that it came to once,
+"""Events of an existing log that are not from its source, by the event number before them: an earlier end,
 and notes.
 """
 
 Make = Callable[[RunState, int, bytes], ev.Fact]
-"""(state, at, salt) -> the fact that comes next."""
+"""Returns the next fact, from (state, at, salt)."""
 
 
 class TranscriptOrigin(msgspec.Struct, frozen=True):
-    """Where a run comes from: the format's name, the file's name without its folders, its SHA-256 in hex."""
+    """Origin of a run: format, file name without folders, and SHA-256 in hex."""
 
     format: str
     file: str
@@ -40,7 +40,7 @@ class TranscriptOrigin(msgspec.Struct, frozen=True):
 
 
 class Derived(msgspec.Struct, frozen=True, gc=False):
-    """An event of the derived log, its instant and the salt of its content."""
+    """An event of the derived log, its time and the salt of its content."""
 
     seq: int
     at: int
@@ -49,7 +49,7 @@ class Derived(msgspec.Struct, frozen=True, gc=False):
 
 
 class ImportProblem(msgspec.Struct, frozen=True, gc=False):
-    """What was odd in a source, and where. `unread`: it could not be read, or not be trusted."""
+    """An anomaly in a source, and its position. `unread`: it could not be read or trusted."""
 
     position: str
     code: str
@@ -58,10 +58,9 @@ class ImportProblem(msgspec.Struct, frozen=True, gc=False):
 
 
 class Writer:
-    """Tells the machine one fact after the other. It remembers what each message in the window says, as a
-    key.
+    """Passes facts to the machine, and keeps a comparison key for each message in the window.
 
-    Of a log that is there and goes on now, `between` has the interludes.
+    `between` has the interludes of an existing log that is continued.
     """
 
     def __init__(
@@ -73,29 +72,28 @@ class Writer:
     ) -> None:
         self.state: RunState = NEW
         self._between = between
-        self._origin, self._salts, self._odd = origin, salts, odd
+        self._origin, self._salts, self._report = origin, salts, odd
         self._written: list[Derived] = []
         self._keys: dict[tuple[int, int], Key] = {}
         self.requests = self.calls = 0
-        """How many requests, and calls of their answers, were told."""
-        self._still = 0  # the last fact, if time did not move with it
+        """Number of requests, and of calls in their responses, written so far."""
+        self._still = 0  # number of the last fact, if its time equals that of the fact before
         self.provider_ids: dict[str, str] = {}
-        """The providers' ids of the open calls, by ours."""
+        """Provider ids of the open calls, by our ids."""
         self.call_ids: dict[str, str] = {}
-        """Our ids of all calls, by the providers'."""
+        """Our ids of all calls, by provider ids."""
 
-    def taken(self) -> list[Derived]:
-        """What was written since this was asked before."""
+    def take_written(self) -> list[Derived]:
+        """Return the events written since the last call."""
         written, self._written = self._written, []
         return written
 
-    def tell(self, make: Make, item: Item | None, *said: Message) -> int:
-        """Tell a fact at the instant of `item`; `said` are the messages it holds. Its number; 0: it has no
-        place.
+    def write_fact(self, make: Make, item: Item | None, *said: Message) -> int:
+        """Write a fact at the time of `item`, and return its number, or 0 if the machine rejects it.
 
-        One that has no place becomes a diagnosis, with its content.
+        `said` are the messages in the fact. A rejected fact becomes a diagnosis with its content.
         """
-        self._pass_over()
+        self._copy_interludes()
         seq = self.state.seq + 1
         own = None if item is None else item.at
         at = max(self.state.at, own or 0)
@@ -116,7 +114,7 @@ class Writer:
         for place, event in enumerate(events):
             self._written.append(Derived(seq + place, self.state.at, event, b"" if place else salt))
         self._keys |= {(seq, part): key_of(message) for part, message in enumerate(said)}
-        self._forget()
+        self._drop_old_keys()
         return seq
 
     def _note_calls(self, fact: ev.Event) -> None:
@@ -127,17 +125,16 @@ class Writer:
             self.call_ids.update((call.provider_id, call.id) for call in fact.calls)
 
     def record(self, item: Item, seq: int | None = None, what: str = "", text: str = "") -> None:
-        """Say where a fact, or something that is none, stood in the source, with what of it has no other
-        place.
+        """Record the source position of a fact, or of an item that is not a fact, with its remaining data.
 
-        `what` may be the source's own word, but for one: only an end says `end:`, for by that an import knows
-        that it is done.
+        `what` may be the source's own word. Only the end of a run may start with `end:`, because imports use
+        it to recognize a completed run.
         """
         if not isinstance(item, RunEnded):
-            self._pass_over()
-        told = "\n".join(part for part in (text, item.rest, self._own_time(item, seq)) if part)
+            self._copy_interludes()
+        remainder = "\n".join(part for part in (text, item.rest, self._own_time(item, seq)) if part)
         what = f"unmapped:{what}" if what.startswith(END) and not isinstance(item, RunEnded) else what
-        if isinstance(item, RunEnded) and self._ended_so(clean(what), clean(told)):
+        if isinstance(item, RunEnded) and self._find_same_end(clean(what), clean(remainder)):
             return
         self._annotate(
             lambda at: ev.SourceRecorded(
@@ -148,7 +145,7 @@ class Writer:
                 seq=seq or None,
                 what=clean(what),
             ),
-            told,
+            remainder,
         )
 
     def diagnose(
@@ -162,19 +159,17 @@ class Writer:
         unread: bool = False,
     ) -> None:
         """Say that something is odd, with what could not be used."""
-        self._pass_over()
+        self._copy_interludes()
         position = "" if item is None else clean(item.position)
         problem = clean(problem)
-        self._odd(ImportProblem(position, code, problem, unread))
+        self._report(ImportProblem(position, code, problem, unread))
         where = f"{position}: {problem}" if position else problem
         self._annotate(lambda at: ev.Diagnosed(at=at, code=clean(code), problem=where, seq=seq), text)
 
     def standing(self, results: dict[str, Key]) -> list[Standing]:
-        """The units of the window; of an open batch with all its results, whose keys by call are
-        `results`.
-        """
+        """Return the units of the window. Results of the open batch have the keys `results`, by call."""
         units, batch = self._units(), self.state.batch
-        # Its calls and their results are of its unit.
+        # Calls of the batch and their results belong to its unit.
         unit = next((one for one in reversed(units) if batch and one[0] == batch.number), None)
         if batch is not None and unit is not None:
             unit[1].extend(batch.number + 1 + call.position for call in batch.calls)
@@ -182,7 +177,7 @@ class Writer:
         return [Standing(tuple(numbers), tuple(keys)) for _, numbers, keys in units]
 
     def _units(self) -> list[tuple[int, list[int], list[Key]]]:
-        """The units of the window: the number of each, and the numbers and keys of its messages."""
+        """Return the units of the window: number, message numbers, and message keys of each."""
         units: list[tuple[int, list[int], list[Key]]] = []
         for ref in refs(self.state.window):
             if not units or units[-1][0] != ref.unit:
@@ -191,34 +186,33 @@ class Writer:
             units[-1][2].append(self._keys.get((ref.seq, ref.part), b""))
         return units
 
-    def _pass_over(self) -> None:
+    def _copy_interludes(self) -> None:
         while self.state.seq in self._between:
             for each in self._between[self.state.seq]:
-                self._again(each)
+                self._copy_event(each)
 
-    def _ended_so(self, what: str, text: str) -> bool:
-        """Whether the source came to this end before: what grew in its file since is none of this run's.
+    def _find_same_end(self, what: str, text: str) -> bool:
+        """Return whether the source already came to this end, so that later notes belong to no other run.
 
-        Another is passed over.
+        Other earlier ends are copied.
         """
         while self.state.seq in self._between:
             ended, *noted = self._between[self.state.seq]
-            self._again(ended)
-            if _says(ended.event, what, text):
+            self._copy_event(ended)
+            if _is_same_end(ended.event, what, text):
                 return True
             for each in noted:
-                self._again(each)
+                self._copy_event(each)
         return False
 
-    def _again(self, each: Derived) -> None:
+    def _copy_event(self, each: Derived) -> None:
         self.state = evolve(self.state, each.event)
         self._written.append(each)
 
     def _own_time(self, item: Item, seq: int | None) -> str:
-        """The source's own time where the log's does not show it: it ran backwards, or stood still.
+        """Return the source's time if it differs from the log's, or if the log's time did not advance.
 
-        So of what stands at the instant of what came before it is known whether its source says so, or says
-        nothing.
+        So for equal times in the log, it is visible whether the source recorded the time.
         """
         still = seq is not None and seq == self._still
         shown = item.at is None or (item.at == self.state.at and not still)
@@ -232,8 +226,8 @@ class Writer:
         self.state = evolve(self.state, note)
         self._written.append(Derived(self.state.seq, self.state.at, note, salt))
 
-    def _forget(self) -> None:
-        # Looking through the window and the open batch costs as much as both: it is done when it pays.
+    def _drop_old_keys(self) -> None:
+        # A scan costs as much as the window and the open batch, so it runs only after some growth.
         calls = self.state.batch.calls if self.state.batch else ()
         if len(self._keys) <= 2 * (self.state.window.count + len(calls)) + 256:
             return
@@ -247,10 +241,8 @@ def _content_of(fact: ev.Fact | None) -> str:
     return "" if content is None else json_text(msgspec.to_builtins(content))
 
 
-def _says(event: ev.Event, what: str, text: str) -> bool:
-    """Whether an end that was recorded is this one, wherever it stood; of one whose words were erased, by
-    what is left.
-    """
+def _is_same_end(event: ev.Event, what: str, text: str) -> bool:
+    """Return whether a recorded end is this one, wherever it was; an erased text counts as equal."""
     if not isinstance(event, ev.SourceRecorded) or event.what != what:
         return False
     return event.content is None or event.content.text == text

@@ -1,8 +1,8 @@
-"""A recorded prompt and the window in units, and what joins and leaves the window between two answers.
+"""Comparison of a recorded prompt with the window, in units.
 
-A unit is a reply with its results, or a message of its own: it is kept or dropped whole. Two units are the
-same if their messages are: role, text, and for calls name and arguments. Ids are not compared, for ours are
-not the source's, and results stand in the order of their calls, for so they are shown here.
+A unit is a response with its results, or another single message; it is kept or dropped as a whole. Two units
+are equal if their messages have equal roles, texts, and names and arguments of calls. Ids are not compared,
+because ours differ from the source's. Results are in the order of their calls, as in our prompts.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """Messages that belong together. `whole`: no call without its result, no result without its call.
+    """Messages that belong together. `whole`: every call has its result, and every result its call.
 
-    `rest`: JSON text of what of a half pair `lawful` does not say.
+    `rest`: JSON text of the part of half a pair that `lawful` leaves out.
     """
 
     messages: tuple[Message, ...]
@@ -37,9 +37,9 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     rest: str = ""
 
     def lawful(self) -> tuple[Message, ...]:
-        """The messages as a window may hold them: of half a pair only what can stand alone.
+        """Return the messages that a window may hold: only the valid part of half a pair.
 
-        A result whose call is gone is shown as what somebody said.
+        A result without its call becomes a user message.
         """
         first = self.messages[0]
         if first.role is not Role.ASSISTANT:
@@ -51,7 +51,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 
 def words_of(unit: Unit) -> str:
-    """All that is said in a unit, a line each: thoughts, texts, and calls as JSON text."""
+    """Return the complete text of a unit, a line each: reasoning, texts, and calls as JSON text."""
     lines: list[str] = []
     for message in unit.messages:
         lines += [message.reasoning, message.text, *(as_written(_plain(call)) for call in message.calls)]
@@ -60,25 +60,25 @@ def words_of(unit: Unit) -> str:
 
 
 def key_of(message: Message) -> Key:
-    """What of a message is compared, as 16 bytes."""
+    """Return a 16-byte digest of the compared parts of a message."""
     calls = [(call.name, _arguments(call.arguments)) for call in message.calls]
     said = (message.role, clean(message.text), calls) if calls else (message.role, clean(message.text))
     return hashlib.blake2b(_ENCODER.encode(said), digest_size=16).digest()
 
 
 def units_of(messages: Sequence[Message]) -> list[Unit]:
-    """The messages in units.
+    """Split messages into units.
 
-    Each reply's calls are named anew, so that ids that a source repeats part nothing.
+    Calls are numbered within each response, so that ids repeated by a source do not matter.
     """
     return list(_units(messages))
 
 
-def aligned(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
-    """For each of `new` the place in `old` of the same unit, None where there is none. Places ascend.
+def align(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
+    """Return for each unit of `new` the index of the equal unit in `old`, or None. Indices ascend.
 
-    What both begin with is matched first; the rest once from the front and once from the end, and the better
-    of both counts, by messages: what a harness drops is mostly in between, or said anew at the end each time.
+    The common prefix is matched first. The rest is matched once from the front and once from the end, and the
+    match with more messages wins: harnesses mostly drop messages in between, or repeat them at the end.
     """
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -123,16 +123,16 @@ def _units(messages: Sequence[Message]) -> Iterator[Unit]:
         first = messages[place]
         tools |= {call.id: call.name for call in first.calls}
         results, place = _results(messages, place + 1, first)
-        yield _alone(first, tools) if results is None else _with_results(first, results)
+        yield _make_single(first, tools) if results is None else _make_unit(first, results)
 
 
-def _alone(message: Message, tools: Mapping[str | None, str]) -> Unit:
+def _make_single(message: Message, tools: Mapping[str | None, str]) -> Unit:
     result = message.role is Role.TOOL
     named: JSON = {"call": message.call, "name": message.name or tools.get(message.call)}
     return Unit((message,), (key_of(message),), whole=not result, rest=as_written(named) if result else "")
 
 
-def _with_results(reply: Message, results: Sequence[Message | None]) -> Unit:
+def _make_unit(reply: Message, results: Sequence[Message | None]) -> Unit:
     named = tuple(
         MessageCall(f"{index}", call.name, call.arguments) for index, call in enumerate(reply.calls)
     )
@@ -160,20 +160,20 @@ def _results(
     found: list[Message | None] = [None] * len(first.calls)
     while place < len(messages) and messages[place].role is Role.TOOL and None in found:
         free = [index for index, there in enumerate(found) if there is None]
-        found[_answered(first.calls, free, messages[place])] = messages[place]
+        found[_find_call(first.calls, free, messages[place])] = messages[place]
         place += 1
     return found, place
 
 
-def _answered(calls: Sequence[MessageCall], free: Sequence[int], result: Message) -> int:
-    """The place of the call that a result answers: by its id, else by its tool, else the first that waits."""
+def _find_call(calls: Sequence[MessageCall], free: Sequence[int], result: Message) -> int:
+    """Return the index of a result's call: by id, else by tool, else the first that waits."""
     named = [index for index in free if calls[index].id == result.call]
     named = named or [index for index in free if calls[index].name == result.name]
     return (named or free)[0]
 
 
 def _arguments(text: str) -> object:
-    """Arguments as a value: two JSON texts of one value are the same call."""
+    """Return decoded arguments, so that different JSON texts of one value are equal."""
     try:
         return msgspec.Raw(_ENCODER.encode(msgspec.json.decode(text or "{}")))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -184,16 +184,14 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
-    """A unit that the window holds, or will once the open calls have their results: its messages' numbers."""
+    """A unit in the window, with open calls counted as answered: its messages' numbers and keys."""
 
     numbers: tuple[int, ...]
     keys: Keys
 
 
 class WindowChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness did besides: `messages` joined, each behind the one that `after` names; `kept`
-    stayed.
-    """
+    """A change of the window by the harness: `messages` joined after the numbers `after`; `kept` stayed."""
 
     messages: tuple[Message, ...] = ()
     after: tuple[int, ...] = ()
@@ -201,11 +199,9 @@ class WindowChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """In order: `said` joins at the end, `change` is made, `asker` is said by somebody who waits for an
-    answer.
+    """Steps to the next prompt: `said` joins at the end, `change` is made, and `asker` is new user input.
 
-    `keys` is what the request must show then, None where nothing recorded it; `halves` are pairs that it had
-    half of.
+    `keys` is what the request must contain, None if not recorded; `halves` are incomplete pairs in it.
     """
 
     said: tuple[Said, ...] = ()
@@ -215,7 +211,7 @@ class WindowPlan(msgspec.Struct, frozen=True, kw_only=True):
     halves: tuple[Unit, ...] = ()
 
 
-def planned(
+def plan_window(
     window: Sequence[Standing],
     messages: int,
     said: Sequence[Said],
@@ -225,23 +221,23 @@ def planned(
     wanted: bool,
     under_way: bool = False,
 ) -> WindowPlan:
-    """How to get from the window to what the next request showed.
+    """Plan how to get from the window to the next recorded prompt.
 
-    `messages` is the number of the run's last message, reserved ones included. `said` is what was said
-    meanwhile, the first `after` of it before `prompt` was recorded. `wanted`: a person's message is waited
-    for. `under_way`: the prompt was recorded while calls were: it has their reply without results, and means
-    the whole of it.
+    `messages` is the number of the run's last message, including reserved ones. `said` are the messages since
+    the last response, the first `after` of them before `prompt` was recorded. `wanted`: the run awaits a user
+    message. `under_way`: the prompt was recorded while calls were running, so its last response without
+    results stands for the complete unit.
     """
     if prompt is None:
-        return _unrecorded(said, wanted=wanted)
+        return _plan_unrecorded(said, wanted=wanted)
     spoken = [Unit((message,), (key_of(message),)) for message in map(said_message, said)]
     units = units_of(prompt.messages)
-    target = [*(_settled(units, window) if under_way else units), *spoken[after:]]
-    found = aligned(_keys((*window, *spoken)), _keys(target))
-    asker, its = _asker(target, found, said, len(window), prompt) if wanted else (None, None)
+    target = [*(_complete_last(units, window) if under_way else units), *spoken[after:]]
+    found = align(_keys((*window, *spoken)), _keys(target))
+    asker, its = _find_asker(target, found, said, len(window), prompt) if wanted else (None, None)
     plain = [each for place, each in enumerate(said) if place != its]
     last = found[:-1] if asker is not None else found
-    numbered = _numbered(window, messages, said, its)
+    numbered = _number_units(window, messages, said, its)
     change = _change(numbered, messages + len(plain), target[: len(last)], last)
     return WindowPlan(
         said=tuple(plain),
@@ -252,8 +248,8 @@ def planned(
     )
 
 
-def _unrecorded(said: Sequence[Said], *, wanted: bool) -> WindowPlan:
-    """The same where no prompt was recorded: what was said joins, and the last of it may be the asker's."""
+def _plan_unrecorded(said: Sequence[Said], *, wanted: bool) -> WindowPlan:
+    """Plan the same without a recorded prompt: messages join, and the last may be the new user input."""
     asker = said[-1] if wanted and said and said[-1].role is Role.USER else None
     return WindowPlan(said=tuple(said if asker is None else said[:-1]), asker=asker)
 
@@ -263,30 +259,28 @@ def _keys(units: Iterable[Unit | Standing]) -> list[Keys]:
 
 
 def said_message(said: Said) -> Message:
-    """What was said, as a message.
+    """Return the item as a message.
 
-    One that calls itself a result is what somebody said: no call waits for it.
+    If its role is that of a result, it becomes a user message, because no call waits for it.
     """
     return Message(role=Role.USER if said.role is Role.TOOL else said.role, text=said.text)
 
 
-def _settled(target: list[Unit], window: Sequence[Standing]) -> list[Unit]:
+def _complete_last(target: list[Unit], window: Sequence[Standing]) -> list[Unit]:
     last = window[-1].keys if window else ()
     return [
         Unit(unit.messages, last) if not unit.whole and unit.keys == last[:1] else unit for unit in target
     ]
 
 
-def _asker(
+def _find_asker(
     target: Sequence[Unit],
     found: Sequence[int | None],
     said: Sequence[Said],
     standing: int,
     prompt: Prompted,
 ) -> tuple[Said | None, int | None]:
-    """The last message, if somebody says it only now, and its place in `said`, None where only the prompt has
-    it.
-    """
+    """Return the last message if it is new user input, and its index in `said` (None: only in the prompt)."""
     if not target or len(target[-1].messages) != 1 or target[-1].messages[0].role is not Role.USER:
         return None, None
     place = found[-1]
@@ -296,10 +290,10 @@ def _asker(
     return (said[place - standing], place - standing) if place >= standing else (None, None)
 
 
-def _numbered(
+def _number_units(
     window: Sequence[Standing], messages: int, said: Sequence[Said], its: int | None
 ) -> list[tuple[int, ...]]:
-    """The numbers of all units that stand, or are said before the change; none for the asker's message."""
+    """Return the message numbers of all units before the change; () for the new user input."""
     numbers = [unit.numbers for unit in window]
     following = messages
     for place in range(len(said)):
@@ -325,10 +319,10 @@ def _change(
         for message in unit.lawful():
             joined.append((message, last))
             last = messages + len(joined)
-    return _changed(joined, ranges_of(kept) if leaves else None)
+    return _make_change(joined, ranges_of(kept) if leaves else None)
 
 
-def _changed(joined: Sequence[tuple[Message, int]], kept: Ranges | None) -> WindowChange | None:
+def _make_change(joined: Sequence[tuple[Message, int]], kept: Ranges | None) -> WindowChange | None:
     if not joined and kept is None:
         return None
     return WindowChange(

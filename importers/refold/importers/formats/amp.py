@@ -133,7 +133,7 @@ class _Thread:
             text(block, "type") for block in rows(message, "content") if not isinstance(block, str)
         } - {*_BLOCKS}
         if strange or "content" not in table(message):
-            problem = f"parts of a message that are not known here: {', '.join(sorted(strange))[:200] or 'no content'}"
+            problem = f"unknown parts in a message: {', '.join(sorted(strange))[:200] or 'no content'}"
             yield place.problem(UNKNOWN_PART, problem)
         match text(message, "role"):
             case "assistant":
@@ -202,7 +202,7 @@ class _Thread:
         if not isinstance(item, Answered | RequestFailed):
             return None
         if end := _ENDS.get(self.state):
-            return end, f"state of the last answer: {self.state}"
+            return end, f"state of the last response: {self.state}"
         return last_answer(item.stop_raw if isinstance(item, Answered) and self.state == "complete" else "")
 
 

@@ -52,8 +52,8 @@ _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _ROLES = ("user", "system", "assistant", "tool")
 _TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
 """Kinds of rows that their items say by what they are."""
-_STOPPED = "unknown", "last step was interrupted, by a person or by an error"
-_INTERRUPTED = "interrupted, by a person or by an error: the source does not say"
+_STOPPED = "unknown", "last step was interrupted, by a user or an error"
+_INTERRUPTED = "interrupted by a user or an error; the source does not record which"
 _REMARKS = {
     "ApprovalRequest": "approval",
     "ApprovalResponse": "approval",
@@ -151,7 +151,7 @@ class _KimiCli(Session):
             case RequestFailed(message=message) if message == _INTERRUPTED:
                 return _STOPPED
             case RequestFailed():
-                return "open", "last request failed, and was made again"
+                return "open", "last request failed and was retried"
             case _:
                 return None
 

@@ -151,7 +151,7 @@ class SessionReader:
         yield from self._ready(None)
         end, source = self.ending.end()
         if self.number:
-            source = f"{source}; then somebody went back to {self.fork}"
+            source = f"{source}; then the user went back to {self.fork}"
         line = self.line if self.number else self.outline.lines
         used, totals = totals_by(self.ending.result, TOKENS)
         edges = self.times.edges() if self.times else None

@@ -263,11 +263,11 @@ def _take_shown(message: JSON) -> Iterator[Message]:
 def _end_of_chat(item: Item | Noise) -> End | None:
     """What the end of a chat shows beside: it was never begun, or its last answer was cut off."""
     if isinstance(item, Answered) and '"tokens":null' in item.rest:
-        return "unknown", "last answer has no token counts: cut off"
+        return "unknown", "last response has no token counts: cut off"
     if isinstance(item, Said) and item.counts is not None and item.counts.tool:
         return RESULT  # words that were sent with results
     if isinstance(item, Said) and item.text.startswith(INJECTED[0]):
-        return "unknown", "only what the CLI itself puts before a chat: nobody asked anything"
+        return "unknown", "only the CLI's own messages before a chat; no prompt"
     return None
 
 

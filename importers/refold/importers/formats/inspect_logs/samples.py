@@ -253,7 +253,7 @@ class Sample:
             self._step(event)
             yield from self._beside(event, place, kind, called=called)
             if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
-                yield place.oddity(CALL_UNREAD, "a call that no message has")
+                yield place.oddity(CALL_UNREAD, "a call that is in no message")
             elif self._aside(event) == "subagent":
                 yield from diagnose_apart(place, "subagent", within(event))
 

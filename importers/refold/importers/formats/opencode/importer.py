@@ -66,7 +66,7 @@ class OpenCode:
         read = document(source, ("messages",), ("messages", ANY, "parts"), (), (ANY, "parts"))
         run = _OpenCodeRun(read.value)
         if not (run.messages or read.problem or "info" in table(read.value)):
-            raise BadTranscript(source.name, "$", "no session and no messages in it")
+            raise BadTranscript(source.name, "$", "neither a session nor messages in the file")
         yield from run.items()
         # What could not be read is told before the end.
         yield from read.cut()
@@ -154,17 +154,17 @@ class _OpenCodeRun:
         pending = sum(text(part, "state", "status") not in DONE for part in tools)
         match text(last, "info", "role"):
             case "assistant" if error:
-                return "cancelled" if error == ABORTED else "error", f"last answer: {error[:60]}"
+                return "cancelled" if error == ABORTED else "error", f"last response: {error[:60]}"
             case "assistant" if pending:
                 return waiting(pending)
             case "assistant" if finish == "length":
                 return last_answer(finish)
             case "assistant" if is_empty(last):
-                return "unknown", "last answer is empty: nothing shows that it was written to its end"
+                return "unknown", "last response is empty; it is not recorded whether it is complete"
             case "assistant" if not finish:
-                return "open", "last answer has no stop reason: cut while it was written"
+                return "open", "last response has no stop reason: cut while it was written"
             case "assistant" if finish == "tool-calls" or (tools and finish != "stop"):
-                return "open", f"last answer asks for tools, stop={finish[:40]}"
+                return "open", f"last response requests tools, stop={finish[:40]}"
             case "assistant":
                 return last_answer("" if finish == "unknown" else finish)
             case "user":

@@ -106,7 +106,7 @@ def read_message(message: JSON, where: Place, session: str, *, overflowed: bool 
     strange = sorted({text(part, "type") for part in parts} - {*_SAYS, *_BESIDE})
     if strange or not isinstance(at(message, "parts"), list):
         told = ", ".join(kind[:40] or "none" for kind in strange[:5])
-        yield where.problem(UNKNOWN_PART, f"parts of a message that are not known here: {told}")
+        yield where.problem(UNKNOWN_PART, f"unknown parts in a message: {told}")
     match text(message, "info", "role"):
         case "user":
             yield from _said(message, parts, where, session)

@@ -170,7 +170,7 @@ def _ended_with(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, st
         return "error", "no agent's span; the last chat failed"
     given = answers.get(id(last))
     if given and any(message.calls for message in given.messages):
-        return "open", "no agent's span; the last answer asks for tools"
+        return "open", "no agent's span; the last response requests tools"
     # Not every exporter says why an answer stopped; the span of each was ended when it was there.
     return end_of(
         otel_names.stop(last.attributes) or "stop"
