@@ -171,7 +171,7 @@ CLOCK = '{"kind":"clock_read","at":1,"due":2}'
         pytest.param(
             "child_born", '{"kind":"child_born","at":1}', None, NewerLog, "'child_born'", id="an unknown kind"
         ),
-        pytest.param("child_born", "{", None, DamagedLog, "no JSON", id="an unknown kind, broken"),
+        pytest.param("child_born", "{", None, DamagedLog, "is not JSON", id="an unknown kind, broken"),
         pytest.param(
             "child_born", "[1]", None, NewerLog, "'child_born'", id="an unknown kind that is no mapping"
         ),

@@ -333,14 +333,14 @@ def test_the_salt_changes_no_decision_but_the_view(
 PROGRAM = """
 import json, sys
 from support.strategies import drive, stored
-from refold.reducers.evolution import encoded
+from refold.reducers.evolution import encode_value
 import hashlib
 seen = hashlib.sha256()
 for policy, picked in json.load(sys.stdin):
     run = drive(policy, picked)
     for one in stored(run.log):
         seen.update(one.body + (one.content or b""))
-    seen.update(encoded(run.state))
+    seen.update(encode_value(run.state))
 print(seen.hexdigest())
 """
 

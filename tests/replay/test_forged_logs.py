@@ -78,7 +78,7 @@ WRONG = [
         id="a wrong target",
     ),
     pytest.param(dropped(1), 1, "a log begins with", id="no beginning"),
-    pytest.param(lambda log: [*log[:1], *log], 2, "the run has begun already", id="two beginnings"),
+    pytest.param(lambda log: [*log[:1], *log], 2, "the run has already started", id="two beginnings"),
     pytest.param(dropped(8), 9, "was never dispatched", id="a result of a call that nobody started"),
     pytest.param(swapped(2), 2, "no request made at event 2 is open", id="an answer before its request"),
     pytest.param(raw(1, run="r2"), 1, "its body is of run r2", id="another run's beginning"),
