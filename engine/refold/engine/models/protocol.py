@@ -30,7 +30,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One request: the exact prompt and its settings.
 
     `messages` never changes; it may be indexed and stored. `settings` are the sampling settings of the run,
-    name to JSON text (`{"temperature": "0.2"}`). `max_output` is the maximum of output tokens, or None for the
+    name to JSON text (`{"temperature": "0.2"}`). `max_output` is the maximum of output tokens, None for the
     model's own limit.
     """
 
@@ -205,7 +205,7 @@ class KeptMessages:
 class Messages(Sequence[Message]):
     """The messages of one request: the current messages of a list, and `own`, which only this request has.
 
-    They never change. Later requests share the same list, so storing all requests of a run stores each message
+    They never change. Later requests share the list, so storing all requests of a run stores each message
     once. `tuple(messages)` copies them. They equal a tuple of the same messages.
     """
 
