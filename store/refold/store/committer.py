@@ -1,19 +1,20 @@
-"""One SQLite file, open for writing: appends that wait at one moment become one transaction.
+"""Group commit for one SQLite file: appends that wait at the same time become one transaction.
 
-A commit costs the same for one append as for a hundred: a trip to the connection's thread and, if it is to
-survive a power cut, a flush of the disk. So while one group is being committed the next one gathers, and 64
-runs pay for one.
+A commit costs the same for one append as for a hundred: a round trip to the connection's thread and, to
+survive a power cut, a flush of the disk. While one group is being committed, the next one gathers, so 64 runs
+share one commit.
 
-What a group shares is the commit, not the fate: see `group_commit`, which is what runs in that thread.
+Appends in a group share the commit but succeed or fail separately: see `group_commit`, which runs in that
+thread.
 
-Where no append waits for the disk (`process`), the trip would cost more than the commit. So a short append
-that is alone is committed in the event loop's own thread, unless other work on the connection, or another
-program's lock, would be waited for.
+With durability `process`, no append waits for the disk, and the round trip would cost more than the commit.
+A short append without others is then committed in the event loop's thread, unless it would wait for other
+work on the connection or for another program's lock.
 
-What flushes the disk even there is a checkpoint, and the first commit after it, which begins the journal
-anew. A commit in the event loop's thread makes no checkpoint. Every so many of them, two commits in a row go
-to the connection's thread: one for each flush. After a checkpoint that comes otherwise, by a long group or by
-another program, one commit of the loop's may flush.
+Even then, two things flush the disk: a checkpoint, and the first commit after it, which restarts the journal.
+A commit in the event loop's thread makes no checkpoint. After every `HERE_IN_A_ROW` of them, two commits in
+a row go to the connection's thread, one for each flush. After any other checkpoint, by a long group or by
+another program, one commit in the event loop's thread may flush.
 """
 
 import asyncio
@@ -40,8 +41,8 @@ Args = TypeVarTuple("Args")
 class Database(Readable):
     """The open file.
 
-    No transaction is open between two round trips to a connection's thread: tasks may interleave and be
-    cancelled as they like.
+    No transaction is open between two round trips to a connection's thread, so tasks may interleave and be
+    cancelled at any time.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Database(Readable):
 
     @classmethod
     async def open(cls, path: Path, durability: Durability, *, readonly: bool) -> Self:
-        """Open the file, make it if need be. Raises `NotAStore` before anything was changed."""
+        """Open the file, creating it if it does not exist. Raises `NotAStore` before any change."""
         with anyio.CancelScope(shield=True):  # half-open connections could not be closed
             await asyncio.to_thread(look, path, readonly=readonly)
             with translated(str(path)):
@@ -80,24 +81,21 @@ class Database(Readable):
     async def write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """Run a function in the thread of the connection that writes.
 
-        When it raises, cancellation included, nothing of it is in flight any more.
+        When it raises, cancellation included, no work is still in progress.
         """
         self.check_file()
         with translated(self.path, writing=True):
             try:
                 return await self.writer.run(function, *args)
             except asyncio.CancelledError:
-                # The function runs all the same, in its thread. Once it has, a look at the file shows how it
-                # ended.
+                # The function still runs in its thread. Afterwards, the file shows its outcome.
                 await self.writer.reached()
                 raise
 
     async def erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        """See `Store.erase`. When cancelled, it has erased, but perhaps not out of the last gap of the
-        file.
-        """
+        """See `Store.erase`. After cancellation the rows are erased, but copies may remain in page gaps."""
         head, marks = await self.write(readable.erase, run, expected_seq, lease, seqs, notice)
         with translated(self.path):
             found = await asyncio.to_thread(readable.residue_stands, self.path, marks)
@@ -106,9 +104,7 @@ class Database(Readable):
         return head
 
     async def close(self) -> None:
-        """Close both connections. The last one to close a file tidies up its journal, so the writer is
-        last.
-        """
+        """Close both connections, the writer last: the last one to close cleans up the journal."""
         with anyio.CancelScope(shield=True), translated(self.path):
             try:
                 await super().close()
@@ -119,22 +115,18 @@ class Database(Readable):
 
 GROUP_ROWS = 500
 GROUP_BYTES = 2 * 2**20
-"""Where a group ends, so that a commit stays short.
-
-It may be larger by one append, for an append is never cut.
-"""
+"""Limits of a group, so that a commit stays short. The last append may exceed them: it is never split."""
 
 
 HERE_ROWS = 64
 HERE_BYTES = 2**16
-"""The most of an append that is committed in the event loop's thread: some tenths of a millisecond."""
+"""Maximum size of an append committed in the event loop's thread: some tenths of a millisecond."""
 HERE_IN_A_ROW = 256
-"""So many appends are, before one goes to the connection's thread: what its commit finds too long, it cuts.
-"""
+"""Commits in the event loop's thread before the connection's thread checkpoints an overlong journal."""
 
 
 class Append:
-    """An append that waits, and how it ended."""
+    """A waiting append and its outcome."""
 
     __slots__ = ("outcome", "request", "size", "taken")
 
@@ -142,7 +134,7 @@ class Append:
         self.request = request
         self.size = sum(len(each.body) + len(each.content or b"") for each in request.records)
         self.outcome: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
-        self.taken: asyncio.Future[None] | None = None  # done when the group that took it is
+        self.taken: asyncio.Future[None] | None = None  # done when its group is done
 
 
 class Committer:
@@ -151,20 +143,20 @@ class Committer:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._waiting: list[Append] = []
-        self._known = Known()  # whoever commits touches it
+        self._known = Known()  # used only by the thread that commits
         self._task: asyncio.Task[None] | None = None
-        self._here = 0  # appends that were committed in this thread since one had to go to the connection's
-        self._trips = 0  # so many have to go there before others may be committed here
-        self._asked = 0  # of the connection's thread, until our last commit there
+        self._here = 0  # commits in this thread since the last forced trip to the connection's thread
+        self._trips = 0  # commits that must go there before the next one here
+        self._asked = 0  # value of `writer.asked` after our last commit there
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        """See `Store.append`. When it raises, cancellation included, nothing of it is in flight any more."""
+        """See `Store.append`. When it raises, cancellation included, no work is still in progress."""
         self.database.writer  # noqa: B018 - raises if there is none
         append = Append(AppendRequest(run, expected_seq, lease, records))
         self._waiting.append(append)
         try:
             if self.database.durability == "process":
-                await asyncio.sleep(0)  # what comes in the same moment comes along
+                await asyncio.sleep(0)  # let other ready appends join the group
             if self._waiting and self._task is None and not self._committed_here():
                 self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
             return await append.outcome
@@ -173,7 +165,7 @@ class Committer:
             raise
 
     def _committed_here(self) -> bool:
-        """Commit what waits in this thread, if that takes no time; False: it was not."""
+        """Commit a single short append in this thread; return False if it must go to the other thread."""
         writer, (append, *others) = self.database.writer, self._waiting
         if others or self.database.durability != "process" or not writer.idle:
             return False
@@ -212,10 +204,10 @@ class Committer:
         try:
             while self._waiting and not self._committed_here():
                 await self._commit(self._take())
-                await asyncio.sleep(0)  # who was just answered may have the next append ready
+                await asyncio.sleep(0)  # a caller that just got its result may append again
         finally:
             self._task = None
-            for append in self._waiting:  # only where this task was cancelled, with its event loop
+            for append in self._waiting:  # only when this task was cancelled with its event loop
                 append.outcome.cancel()
             self._waiting.clear()
 
@@ -232,14 +224,14 @@ class Committer:
         done = asyncio.get_running_loop().create_future()
         for append in group:
             append.taken = done
-        outcomes: Sequence[Outcome] = [asyncio.CancelledError()] * len(group)  # the loop ends, and we with it
+        outcomes: Sequence[Outcome] = [asyncio.CancelledError()] * len(group)  # if the loop ends
         try:
             self.database.check_file()
             requests = [append.request for append in group]
             self._trips, self._asked = max(0, self._trips - 1), self.database.writer.asked + 1
             outcomes = await self.database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
-            # It is run all the same, in its thread.
+            # The commit still runs in its thread.
             await self.database.writer.reached()
             raise
         except Exception as error:

@@ -1,6 +1,4 @@
-"""How every connection to the file is made: by URI, in autocommit, with pages for results and bytes for
-text.
-"""
+"""Connections to the file: opened by URI, in autocommit, with paged results and text as bytes."""
 
 import sqlite3
 from collections.abc import Generator, Sequence
@@ -13,35 +11,28 @@ from refold.store.checks import BYTES, ROWS
 from refold.store.rows import SqlRow
 
 BUSY_SECONDS = 5.0
-"""How long a statement waits for another program's lock."""
+"""Seconds that a statement waits for another program's lock."""
 
 CHECKPOINT_PAGES = 1000
-"""So many pages of the write-ahead log are brought into the file at the end of a commit that may take its
-time.
-"""
+"""Pages of the write-ahead log after which a commit outside the event loop's thread makes a checkpoint."""
 
 MOST_BYTES = 2**28
-"""Bytes of the largest value of a file, a body or a content: what is larger is neither written nor read into
-memory.
-"""
+"""Maximum bytes of a body or a content. Larger values are neither written nor read into memory."""
 STEPS = 1_000_000
-"""Of SQLite's machine, between two looks at whether a statement goes on for ever: some ten milliseconds."""
+"""Steps of SQLite's virtual machine between two progress callbacks: some ten milliseconds."""
 LOOKS, LOOK_BYTES = 50, 100_000
-"""So often it is looked at before that is so, and once more for so many bytes of the file: a row takes less.
-"""
+"""Progress callbacks allowed before a statement is considered endless, plus one per `LOOK_BYTES` of file."""
 
 
 class PagedCursor(sqlite3.Cursor):
-    """A cursor whose `fetchall` gives a page: a bounded number of rows and bytes. Once only.
+    """A cursor whose `fetchall` returns one page, bounded in rows and bytes, and then closes the cursor.
 
-    So a page is one round trip, whatever the sizes of its rows turn out to be. A row's bulk is in its last
-    two columns, which are bytes or NULL: see `schema`.
+    A page is one round trip, whatever the sizes of its rows. Most of a row's bytes are in its last two
+    columns, which are bytes or NULL: see `schema`.
     """
 
     def fetchall(self) -> list[SqlRow]:
-        """The first rows, until there are `ROWS` of them or `BYTES` bytes, or the next holds more than
-        `MOST_BYTES`.
-        """
+        """Return rows until `ROWS` rows, `BYTES` bytes, or a row with a value above `MOST_BYTES`."""
         page, size = list[SqlRow](), 0
         try:
             for row in self:
@@ -62,15 +53,14 @@ def _size(value: object) -> int:
 
 
 class PagedConnection(sqlite3.Connection):
-    """A connection with paged cursors, text as the bytes that are on disk, and no trust in the file at
-    `path`.
+    """A connection with paged cursors and text as bytes, which does not trust the file at `path`.
 
-    A forged file can make a statement of ours go round in circles. One that takes more steps than a file of
-    its size can need ends by SQLITE_INTERRUPT.
+    A forged file can make a statement loop forever. A statement that takes more steps than a file of its size
+    can need ends with SQLITE_INTERRUPT.
 
-    A cursor that dies resets its statement: one that another thread may be running again by then, out of the
-    statement cache. So cursors are closed by who made them. Ask for rows by `row_page` alone, or close their
-    cursor.
+    A garbage-collected cursor resets its statement, which another thread may be running again from the
+    statement cache. So the code that creates a cursor must close it. Read rows with `row_page`, or close
+    their cursor.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -99,7 +89,7 @@ class PagedConnection(sqlite3.Connection):
             self._hurried = hurried
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement on a cursor of its own, closed if there are no rows to come."""
+        """Run one statement on a new cursor; close it if the statement returns no rows."""
         self._looks = 0
         cursor = self.cursor(PagedCursor).execute(sql, parameters)
         if cursor.description is None:
@@ -107,14 +97,14 @@ class PagedConnection(sqlite3.Connection):
         return cursor
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
-        """Run a statement for each of the parameters; the cursor is closed."""
+        """Run a statement for each of the parameters and close the cursor."""
         self._looks = 0
         cursor = super().executemany(sql, parameters)
         cursor.close()
         return cursor
 
     def _goes_on(self, path: Path) -> bool:
-        """Whether the statement has taken more than it can need."""
+        """Return whether the statement has taken more steps than it can need."""
         self._looks += 1
         if self._looks <= LOOKS:
             return False
@@ -128,7 +118,7 @@ class PagedConnection(sqlite3.Connection):
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """One transaction that writes. Committed when this is left, rolled back when it is left by an error."""
+    """Run one write transaction: commit on exit, roll back on an exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -139,22 +129,19 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """End the transaction, if SQLite has not done so by itself, as it does when the disk fails."""
+    """Roll back the transaction, unless SQLite already did, as after a disk failure."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
 def uri(path: Path, options: str) -> str:
-    """The file as SQLite's URI; `options` as in `mode=ro`."""
+    """Return the file's SQLite URI; `options` as in `mode=ro`."""
     return f"{path.absolute().as_uri()}?{options}"
 
 
 def direct(path: Path, options: str) -> PagedConnection:
-    """A connection in autocommit: what is no transaction of ours commits by itself.
-
-    Any thread may use it, one at a time.
-    """
+    """Open a connection in autocommit mode. Any thread may use it, one at a time."""
     connection = sqlite3.connect(
         uri(path, options),
         uri=True,
@@ -168,14 +155,14 @@ def direct(path: Path, options: str) -> PagedConnection:
 
 
 def row_page(connection: sqlite3.Connection, sql: str, parameters: Sequence[Any]) -> list[SqlRow]:
-    """The first page of a query."""
+    """Return the first page of a query."""
     return connection.execute(sql, parameters).fetchall()
 
 
 def event_page(connection: PagedConnection, run: str, sql: str, parameters: Sequence[Any]) -> list[SqlRow]:
-    """A page of the run's events, whose keys lie above the first parameter.
+    """Return a page of the run's events with keys above the first parameter.
 
-    Raises `DamagedStore` for one too large.
+    Raises `DamagedStore` if an event is too large.
     """
     try:
         return row_page(connection, sql, parameters)
@@ -190,14 +177,16 @@ def event_page(connection: PagedConnection, run: str, sql: str, parameters: Sequ
 
 def _stored_size(connection: sqlite3.Connection, column: str, key: int) -> int:
     try:
-        with connection.blobopen("event", column, key, readonly=True) as value:  # opens it, and reads nothing
+        with connection.blobopen(
+            "event", column, key, readonly=True
+        ) as value:  # opens the value without reading it
             return len(value)
     except sqlite3.Error:  # it is NULL
         return 0
 
 
 def one(connection: sqlite3.Connection, sql: str) -> SqlRow:
-    """The only row of a statement that always has one."""
+    """Return the row of a statement that always has exactly one."""
     with closing(connection.execute(sql)) as cursor:
         row: SqlRow = cursor.fetchone()
     return row

@@ -1,6 +1,6 @@
-"""A store in memory, with every promise of a store but durability.
+"""A store in memory, with every guarantee of a store except durability.
 
-For tests, and for runs that need not be kept.
+For tests, and for runs that need not be saved.
 """
 
 import time
@@ -47,9 +47,7 @@ class _ClaimRow(NamedTuple):
 
 
 class _Tables:
-    """What the store holds: logs of runs, their tokens, claims and snapshots. `now` is its clock, in
-    seconds.
-    """
+    """The store's data: logs, tokens, claims and snapshots of runs. `now` is its clock, in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -297,7 +295,7 @@ class MemoryStore(BaseStore):
 
 
 def _page(log: Sequence[Stored], after: int, upto: int) -> Sequence[Stored]:
-    """The events with `after < seq <= upto`, as far as they fit one chunk."""
+    """Return the events with `after < seq <= upto` that fit in one chunk."""
     page, size = list[Stored](), 0
     for event in log[after : min(upto, after + ROWS)]:
         if size >= BYTES:

@@ -1,10 +1,10 @@
-"""A file of a store that can be read, the bridge to its thread, and text that is left after an erasure.
+"""A readable store file, the bridge to its thread, and the search for text left after an erasure.
 
-`secure_delete` overwrites what is deleted. It does not overwrite the gap that is left in a page when SQLite
-makes room by moving rows to the page beside it: there a copy of a row may stand that nothing leads to (seen
-at one to four of 200 small events of 20 runs that grew side by side). Only VACUUM, which writes the whole
-file anew, takes it away, so it is worth looking first whether there is one: a row has its hash and its
-content's digest side by side, 64 bytes that stand in the file once, or too often.
+`secure_delete` overwrites deleted rows. It does not overwrite the gap in a page after SQLite moves rows to a
+neighboring page: an unreachable copy of a row may remain there (observed for one to four of 200 small events
+of 20 runs that grew in parallel). Only VACUUM, which rewrites the whole file, removes such a copy, so we
+first check for one. A row stores its hash next to its content's digest: if these 64 bytes occur twice in the
+file, there is a copy.
 """
 
 import os
@@ -38,19 +38,19 @@ Args = TypeVarTuple("Args")
 
 
 class Reader(Protocol):
-    """A connection whose work is done by functions."""
+    """A connection that runs functions."""
 
     def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> Awaitable[T]:
-        """What `function(connection, ...)` returns or raises."""
+        """Run `function(connection, ...)` and return its result."""
         ...
 
     async def close(self) -> None:
-        """Close it, after what it was asked for."""
+        """Close the connection after all submitted functions."""
         ...
 
 
 class Readable:
-    """The open file, to be read; `writes` says whether it may be written, too."""
+    """The open file for reading, and also for writing if `writes` is set."""
 
     def __init__(self, path: str, reader: Reader, *, writes: bool = False) -> None:
         self.path, self.writes = path, writes
@@ -59,45 +59,43 @@ class Readable:
 
     @classmethod
     def open_here(cls, path: Path) -> Self:
-        """Open a file that is there.
-
-        It is read in the thread that asks, and every other task of it waits meanwhile.
-        """
+        """Open an existing file, and read it in the caller's thread, blocking its event loop."""
         look(path, readonly=True)
         with translated(str(path)):
             return cls(str(path), _Here(open_reader(path)))
-        raise AssertionError  # for the type checkers: nothing is kept back
+        raise AssertionError  # for the type checkers: `translated` suppresses no error
 
     def unwritable(self) -> WrongUse:
-        """What is said of who wants to write nevertheless."""
+        """Return the error for a write to a store opened read-only."""
         return WrongUse(f"store {self.path}: opened to be read only; open it without `readonly`")
 
     def check_file(self) -> None:
-        """Raise `StoreUnavailable` if the file or its journal was removed or replaced: SQLite would go on in
-        one without a name.
+        """Raise `StoreUnavailable` if the file or its journal was removed or replaced.
+
+        SQLite would continue in the unlinked file.
         """
         file, journal = _file(self.path), _file(f"{self.path}-wal") if self.writes else None
         if self._files[1] is None:
-            self._files = self._files[0], journal  # it is made with the first page that is written
+            self._files = self._files[0], journal  # created with the first page written
         if (file, journal) != self._files:
             what = "file" if file != self._files[0] else "-wal"
             problem = f"the {what} was removed or replaced while it was open: stop what uses the store, put it back, then go on"
             raise StoreUnavailable(self.path, problem)
 
     async def read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """Run a function on the connection that reads. It waits for no writer."""
+        """Run a function on the reading connection, without waiting for writers."""
         self.check_file()
         with translated(self.path):
             return await self._reader.run(function, *args)
 
     async def close(self) -> None:
-        """Close the connection that reads."""
+        """Close the reading connection."""
         with translated(self.path):
             await self._reader.close()
 
 
 class _Here:
-    """A connection whose work is done at once, in the thread that asks."""
+    """A connection that runs functions at once in the caller's thread."""
 
     def __init__(self, connection: PagedConnection) -> None:
         self._connection = connection
@@ -106,8 +104,7 @@ class _Here:
         try:
             return function(self._connection, *args)
         except sqlite3.OperationalError as error:
-            # SQLite asks us now and then whether it is to go on. Ctrl-C is heard there, and SQLite only told
-            # to end.
+            # Ctrl-C arrives in SQLite's progress callback, where it only interrupts the statement.
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT and not self._connection.endless:
                 raise KeyboardInterrupt from error
             raise
@@ -117,7 +114,7 @@ class _Here:
 
 
 def _file(path: str) -> tuple[int, int] | None:
-    """Which file it is; None if there is none."""
+    """Return the file's device and inode; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -126,41 +123,41 @@ def _file(path: str) -> tuple[int, int] | None:
 
 
 class Bridge(Protocol):
-    """A way to an asyncio event loop."""
+    """A bridge to an asyncio event loop."""
 
     def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> Awaitable[T]:
-        """Await it: `function(*args)` on asyncio."""
+        """Await `function(*args)` on asyncio."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of the loop, if it was ours."""
+        """Stop the loop if this bridge started it."""
         ...
 
 
 class DirectBridge:
-    """We are on asyncio already, or need no loop at all."""
+    """The bridge of callers that are on asyncio already or need no loop."""
 
     def call(self, function: Callable[[*Args], Awaitable[T]], *args: *Args) -> Awaitable[T]:
-        """What `function(*args)` gives to await."""
+        """Return the awaitable of `function(*args)`."""
         return function(*args)
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no loop to stop."""
 
 
 CHUNK = 2**20
 
-# Files that were looked into, by device and inode. Closing any one would drop every lock that this process
-# has on the file, SQLite's too (https://sqlite.org/howtocorrupt.html, 2.2): so each stays open, once, until
-# the process ends.
+# Descriptors of searched files, by device and inode. Closing one would drop every lock that this process has
+# on the file, including SQLite's (https://sqlite.org/howtocorrupt.html, 2.2). So each file is opened once and
+# stays open until the process ends.
 _open: dict[tuple[int, int], int] = {}
 
 
 def residue_stands(path: str, marks: Sequence[bytes]) -> bool:
-    """Whether any of the marks stands in the file more than once. They are of equal length."""
+    """Return whether any mark occurs in the file more than once. Marks have equal lengths."""
     counts = dict.fromkeys(marks, 0)
     with closing(direct(Path(path), "mode=ro")) as connection:
-        # While a reader holds the state of now, no checkpoint moves a row under our eyes.
+        # An open read transaction keeps checkpoints from moving rows during the search.
         connection.execute("BEGIN")
         connection.execute("SELECT EXISTS (SELECT 1 FROM run)").fetchone()
         for piece in _pieces(_descriptor(path), overlap=len(marks[0]) - 1 if marks else 0):
@@ -170,7 +167,7 @@ def residue_stands(path: str, marks: Sequence[bytes]) -> bool:
 
 
 def _pieces(descriptor: int, overlap: int) -> Iterator[bytes]:
-    """The file in pieces; what a boundary would cut is whole in the second of two, and in that one alone."""
+    """Yield the file in overlapping pieces: a mark across a boundary is found in the later piece only."""
     place, kept = 0, b""
     while read := _read(descriptor, place):
         place += len(read)
@@ -199,7 +196,7 @@ def erase(
     seqs: Sequence[int],
     notice: Record,
 ) -> tuple[Head, list[bytes]]:
-    """See `Store.erase`. The new head; and what marks each erased event in the file: see `residue`."""
+    """See `Store.erase`. Return the new head and the mark of each erased event for `residue_stands`."""
     with transaction(connection):
         place = find(connection, run)
         if refused := refused_append(run, place, expected_seq, lease):
@@ -226,7 +223,7 @@ def _erase(connection: PagedConnection, run: str, place: RunPlace, seq: int) -> 
 
 
 def rewrite(connection: PagedConnection) -> None:
-    """Write the file anew, without gaps."""
+    """Rewrite the file without gaps."""
     try:
         connection.execute("VACUUM")
     except FAILED as error:
@@ -237,7 +234,7 @@ def rewrite(connection: PagedConnection) -> None:
 
 
 def empty_journal(connection: PagedConnection) -> None:
-    """Bring the write-ahead log into the file, and cut it to nothing: what was erased stands there too."""
+    """Checkpoint and truncate the write-ahead log, which also contains the erased text."""
     try:
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except FAILED as error:

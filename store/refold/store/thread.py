@@ -1,9 +1,9 @@
-"""Threads of connections, and the way to asyncio from other event loops.
+"""Connections in threads, and a bridge to asyncio from other event loops.
 
-aiosqlite takes one statement a round trip, and ours belong together: a whole transaction, with what is
-decided in it, is one function. So what aiosqlite is given for a connection takes functions for statements. Of
-aiosqlite that needs no more than what it says of itself: `execute_fetchall(sql, parameters)` is
-`connection.execute(sql, parameters).fetchall()`, in its thread, in order. A test holds that.
+aiosqlite runs one statement per round trip. We need a whole transaction, with its decisions, in one function.
+So the object that we pass to aiosqlite as a connection takes functions instead of statements. This relies
+only on documented behavior: `execute_fetchall(sql, parameters)` calls
+`connection.execute(sql, parameters).fetchall()` in its thread, in order. A test checks that.
 """
 
 import asyncio
@@ -24,12 +24,10 @@ from refold.store.readable import Bridge, DirectBridge
 
 
 async def seen_through(work: Callable[[], Awaitable[object]], over: Callable[[], bool]) -> None:
-    """Await `work`, again if need be, until `over`, whatever cancels this task meanwhile: that is raised
-    afterwards.
+    """Await `work` until `over()`, retrying after cancellation, and raise the cancellation afterwards.
 
-    A shield holds off scopes. On asyncio a task may also be cancelled by itself, as by `asyncio.timeout` and
-    by a loop that shuts down: that cuts off whatever the task waits for, in a shield too, as often as
-    somebody likes.
+    A shield stops only scopes. On asyncio a task may also be cancelled directly, as by `asyncio.timeout` or
+    by a loop that shuts down. That interrupts a shielded task too, any number of times.
     """
     cut: BaseException | None = None
     with anyio.CancelScope(shield=True):
@@ -47,16 +45,16 @@ Args = TypeVarTuple("Args")
 
 
 class Connection:
-    """A connection whose work is done by functions, `function(connection, ...)`, in its thread."""
+    """A connection that runs functions, `function(connection, ...)`, in its thread."""
 
     def __init__(self, functions: "_Functions", thread: aiosqlite.Connection) -> None:
         self._functions, self._thread = functions, thread
         self.asked = 0
-        """How often its thread was asked for something."""
+        """The number of functions submitted to the thread."""
 
     @classmethod
     async def open(cls, made: Callable[[], PagedConnection]) -> Self:
-        """What `made` makes, in its thread. What it raises is raised here, and there is no thread then."""
+        """Open the connection with `made` in a new thread. If `made` raises, the thread ends."""
         functions = _Functions(made)
         try:
             return cls(functions, await aiosqlite.Connection(cast("Any", functions.opened), ROWS))
@@ -67,46 +65,42 @@ class Connection:
             raise
 
     async def run(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """What `function(connection, ...)` returns or raises. Cancelled, it runs all the same, in its
-        thread.
-        """
+        """Run `function(connection, ...)` in the thread. After cancellation it still runs to its end."""
         self.asked += 1
         return cast("T", await self._thread.execute_fetchall(cast("Any", function), args))
 
     async def reached(self) -> None:
-        """Wait until its thread has done what it was asked for until now, however often the waiting is
-        cancelled.
-        """
+        """Wait until the thread has run everything submitted so far, even if cancelled repeatedly."""
         asked = self.asked
         await seen_through(lambda: self.run(_nothing), lambda: self._functions.done >= asked)
 
     @property
     def idle(self) -> bool:
-        """Whether its thread has done all that it was asked for."""
+        """Whether the thread has run everything submitted."""
         return self._functions.done == self.asked
 
     def run_here(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        """The same in the event loop's thread, and at once: only while it is `idle`.
+        """Run a function at once in the event loop's thread; allowed only while `idle`.
 
-        Nothing is waited for, no lock either.
+        It waits for nothing, not even for a lock.
         """
         assert self.idle
         self._functions.connection.hurry(hurried=True)
         return function(self._functions.connection, *args)
 
     async def close(self) -> None:
-        """Close it, after what it was asked for, and end its thread."""
+        """Close the connection after all submitted functions, and end the thread."""
         await self._thread.close()
 
 
 def _nothing(_: PagedConnection) -> None:
-    """What is asked for to know that all before it is done."""
+    """Do nothing: a marker that all earlier functions have run."""
 
 
 class _Functions:
-    """What aiosqlite takes for a connection, and for its cursor.
+    """The object that aiosqlite uses as a connection and as its cursor.
 
-    `done` is counted in the thread, and nowhere else.
+    Only the thread changes `done`.
     """
 
     connection: PagedConnection
@@ -139,13 +133,14 @@ class _Functions:
 
 
 THREADS = 64
-"""The most calls at once into the portal: so many runs share a commit. A limiter of our own: a tool that
-hangs in a thread must not stop the log.
+"""The maximum of concurrent calls into the portal, and of runs that share a commit.
+
+The limiter is separate so that a tool that hangs in a thread does not block the log.
 """
 
 
 class PortalBridge:
-    """An asyncio loop in a thread of its own. A call that began is not cancelled but waited for."""
+    """An asyncio loop in a separate thread. Calls that started are awaited, not cancelled."""
 
     def __init__(self, opened: AbstractContextManager[BlockingPortal], portal: BlockingPortal) -> None:
         self._opened, self._portal = opened, portal
@@ -158,13 +153,13 @@ class PortalBridge:
         )
 
     async def aclose(self) -> None:
-        """Stop the loop and its thread, after the calls that began."""
+        """Stop the loop and its thread after the running calls."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._opened.__exit__, None, None, None)
 
 
 async def bridge() -> Bridge:
-    """The way to asyncio from here."""
+    """Return a bridge from the current event loop to asyncio."""
     if _on_asyncio():
         return DirectBridge()
     opened = start_blocking_portal("asyncio", name="refold-store")
@@ -173,7 +168,7 @@ async def bridge() -> Bridge:
 
 
 def _on_asyncio() -> bool:
-    # Not `get_running_loop`: in trio's guest mode there is one, and it is not ours.
+    # Not `get_running_loop`: in trio's guest mode there is a loop, but it is not ours.
     try:
         return asyncio.current_task() is not None
     except RuntimeError:

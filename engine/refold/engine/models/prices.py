@@ -1,10 +1,8 @@
-"""What a model's answer cost: list prices by `genai-prices`, in integer nano-dollars; and how much it reads
-at once.
+"""Costs of model responses in integer nano-dollars, from `genai-prices`, and sizes of context windows.
 
-The address decides whose prices hold, never the model's name alone: `gpt-5-mini` behind an address of
-your own costs whatever you pay for it, which only you know. The price lists are those of the
-installed `genai-prices`; nothing is downloaded. Of what was recorded without an address the lists are asked
-by name, where somebody wants to know what it would have cost.
+The address selects the price list, never the model's name alone: the price of `gpt-5-mini` behind your own
+address is known only to you. The price lists are those of the installed `genai-prices`; nothing is
+downloaded. Estimates for responses recorded without an address look up the price by name.
 """
 
 import importlib.metadata
@@ -25,27 +23,25 @@ if TYPE_CHECKING:
 
 
 class Price(NamedTuple):
-    """What somebody pays at an address of their own, in dollars per million tokens; read from a cache or not
-    costs the same.
-    """
+    """A user's price at a custom address, in dollars per million tokens, the same for cached tokens."""
 
     input: float
     output: float
 
     def __str__(self) -> str:
-        """As it is typed, and recorded: `0.5/1.5`."""
+        """Format the price as it is typed and recorded: `0.5/1.5`."""
         return "/".join(f"{Decimal(str(each)).normalize():f}" for each in self)
 
     def cost_nanousd(self, read: int, written: int) -> int | None:
-        """What an answer of so many tokens cost, in nano-dollars, half up; None where nobody counted them."""
+        """Compute the cost of a response in nano-dollars, rounded half up; None without token counts."""
         if not read and not written and any(self):
-            return None  # nobody counted; for nothing is for nothing, however many
+            return None  # no token counts; a price of zero needs none
         millions = Decimal(str(self.input)) * read + Decimal(str(self.output)) * written
         return _nano(millions / 1_000_000)
 
 
 def price_of(given: object) -> Price:
-    """A price from a pair of numbers. Raises `WrongUse` for anything else."""
+    """Return a price from a pair of numbers. Raises `WrongUse` for anything else."""
     match given:
         case (int() | float() as read, int() | float() as written) if (
             0 <= read < math.inf and 0 <= written < math.inf
@@ -56,7 +52,7 @@ def price_of(given: object) -> Price:
 
 
 def price_in(text: str) -> Price:
-    """A price as it is typed, `0.5/1.5`. Raises `WrongUse` for anything else."""
+    """Parse a price such as `0.5/1.5`. Raises `WrongUse` for anything else."""
     read, _, written = text.partition("/")
     try:
         return price_of((float(read), float(written)))
@@ -67,7 +63,7 @@ def price_in(text: str) -> Price:
 
 
 def is_priced(model: str, address: str) -> bool:
-    """Whether a price is known for `model` at the API's base URL."""
+    """Return whether a price is known for `model` at the API's base URL."""
     from genai_prices.types import Usage
 
     return cost_nanousd(Usage(input_tokens=1, output_tokens=1), model, address) is not None
@@ -80,27 +76,28 @@ def cost_nanousd(
     at: datetime | None = None,
     context: dict[str, Any] | None = None,
 ) -> int | None:
-    """The cost of one answer in nano-dollars, half up; None if no price is known.
+    """Compute the cost of one response in nano-dollars, rounded half up; None if no price is known.
 
-    `address` is the API's base URL. `at` is when it was asked (some prices depend on the hour; None is
-    now). `context` is what else a price may hang on, such as the service tier that answered.
+    `address` is the API's base URL. `at` is the time of the request (some prices depend on the hour; None is
+    now). `context` holds other inputs of a price, such as the service tier of the response.
     """
     price = _price(usage, model, {"provider_api_url": address}, at, context)
     return None if price is None else _nano(price.total_price)
 
 
 def list_name() -> str:
-    """Which price lists are installed, with their version. Raises `WrongUse` where none are."""
+    """Return the name and version of the installed price lists. Raises `WrongUse` without any."""
     if importlib.util.find_spec("genai_prices") is None:
         raise WrongUse("price lists need the package genai-prices: pip install 'refold[models]'")
     return f"genai-prices {importlib.metadata.version('genai-prices')}"
 
 
 def listed_nanousd(counted: Counted, model: str, address: str, at: int) -> int | None:
-    """What an answer of so many tokens costs by the lists, in nano-dollars, half up; None if they don't say.
+    """Compute a response's list price in nano-dollars, rounded half up; None if the lists have none.
 
-    `address` is the API's base URL. Where it is unknown ("") the name decides, `vendor:model` and
-    `vendor/model` by that vendor's prices. `at` is when it was asked, nanoseconds since the epoch, 0 for now.
+    `address` is the API's base URL. If it is unknown (""), the price is looked up by name; `vendor:model` and
+    `vendor/model` use that vendor's prices. `at` is the time of the request in nanoseconds since the epoch,
+    0 for now.
     """
     from genai_prices.types import Usage
 
@@ -115,7 +112,7 @@ def listed_nanousd(counted: Counted, model: str, address: str, at: int) -> int |
 
 
 def listed_context(model: str, address: str) -> int | None:
-    """The tokens that a model holds by the lists, which are asked as for a price; None if they don't say."""
+    """Return the listed context window in tokens, looked up like `listed_nanousd`; None if unknown."""
     from genai_prices.types import Usage
 
     price = _by_the_lists(Usage(), model, address, None)
@@ -136,7 +133,7 @@ def _by_the_lists(
 
 
 def context_window(model: str, address: str) -> int | None:
-    """The tokens that `model` at the API's base URL holds, as the price lists say; None if they don't."""
+    """Return the context window of `model` at the API's base URL in tokens; None if unlisted."""
     from genai_prices.types import Usage
 
     price = _price(Usage(), model, {"provider_api_url": address})
@@ -154,7 +151,7 @@ def _price(
 
     try:
         return calc_price(usage, model, **whose, genai_request_timestamp=at, price_context=context)
-    except (LookupError, ValueError):  # unknown model or address; counts that contradict each other
+    except (LookupError, ValueError):  # unknown model or address, or contradictory counts
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a model is to the engine, and the digest of a request.
+"""The model interface, and the digest of a request.
 
     message = SHA-256(JSON of one message)
     head    = SHA-256(head of the messages before the last group || each message of that group)
@@ -6,10 +6,10 @@
     rest    = SHA-256(offer || JSON of [max_output, the messages of this request only])
     sent    = SHA-256(framed(salt) || head || rest), in hex
 
-JSON has its keys sorted and no spaces. Messages are taken in groups of 128 from the first, the last group may
-be shorter, and the head before the first group is 32 zero bytes. So where a conversation only grows, the head
-of its whole groups stays; and where something leaves it, no message that stays is encoded again, and 128 of
-them cost one hash of 4 KiB.
+JSON has sorted keys and no spaces. Messages are grouped by 128 from the first; the last group may be shorter.
+The head before the first group is 32 zero bytes. While a conversation only grows, the head of its full groups
+does not change. After a compaction step, remaining messages are not encoded again: 128 of them cost one hash
+of 4 KiB.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -27,11 +27,11 @@ from refold.store.chain import GENESIS
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request: exactly what the model is to see.
+    """One request: the exact prompt and its settings.
 
-    `messages` may be read, indexed and kept, and never change; whoever wants a tuple makes one. `settings`
-    are the sampling settings of the run, name to JSON text (`{"temperature": "0.2"}`). `max_output` is the
-    most output tokens wanted, or None for the model's own bound.
+    `messages` never changes; it may be indexed and stored. `settings` are the sampling settings of the run,
+    name to JSON text (`{"temperature": "0.2"}`). `max_output` is the maximum of output tokens, None for the
+    model's own limit.
     """
 
     messages: Sequence[Message]
@@ -41,21 +41,19 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag="text"):
-    """A piece of the answer's text."""
+    """A piece of the response's text."""
 
     text: str
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning"):
-    """A piece of what the model thought before it answered."""
+    """A piece of the model's reasoning before its response."""
 
     text: str
 
 
 class CallDelta(msgspec.Struct, frozen=True, tag="call"):
-    """A piece of a tool call. `index` counts the calls of this answer from 0; pieces of one index are
-    joined.
-    """
+    """A piece of a tool call. `index` numbers the response's calls from 0; pieces of one index are joined."""
 
     index: int
     name: str = ""
@@ -63,10 +61,10 @@ class CallDelta(msgspec.Struct, frozen=True, tag="call"):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
-    """The whole answer, the last item of every stream that did not fail.
+    """The complete response, the last item of every stream that did not fail.
 
-    `stop_raw` is the provider's own word, "" if it gave none. `usage` is None where nobody counted,
-    `cost_nanousd` where no price is known. `model` is the model that answered. `provider_data` is opaque JSON
+    `stop_raw` is the provider's stop reason, "" if it sent none. `usage` is None without token counts,
+    `cost_nanousd` without a known price. `model` is the model that answered. `provider_data` is opaque JSON
     text for this adapter alone.
     """
 
@@ -88,10 +86,10 @@ Delta = TextDelta | ReasoningDelta | CallDelta
 
 
 class ModelError(WorldFailed):
-    """A request that gave no answer. The only exception that `Model.stream` raises, cancellation aside.
+    """A request without a complete response. `Model.stream` raises no other exception except cancellation.
 
-    `status` is the HTTP status if there was one, `retry_after` nanoseconds that the provider asked to
-    wait, `partial_text` what had arrived of the answer's text.
+    `status` is the HTTP status if there was one, `retry_after` the wait requested by the provider in
+    nanoseconds, `partial_text` the text received before the failure.
     """
 
     def __init__(
@@ -114,12 +112,14 @@ class ModelError(WorldFailed):
 class Model(Protocol):
     """A language model.
 
-    `name` is what a person typed to get it (`openai:gpt-5-mini`, `local:smollm2-135m`); it is recorded.
-    `priced` says whether a cost is known for its answers: a cost limit without a price is refused. A model
-    that is not asked where its name says may have an `address`, scheme and host: it is recorded, and a
-    resumed run must be asked at the same. So may it have a `price` that somebody gave, `0.5/1.5`, by which a
-    resumed run goes on. It may have a `context` too: the tokens that it holds, or None where that is unknown,
-    for policies that count in shares of it.
+    `name` is the name that the user typed (`openai:gpt-5-mini`, `local:smollm2-135m`); it is recorded.
+    `priced` is whether the cost of its responses is known: a cost limit without a price is refused. These
+    attributes are optional:
+
+    - `address`: scheme and host, if not the default for the name. It is recorded, and a resumed run must use
+      the same address.
+    - `price`: a price set by the user, `0.5/1.5`. A resumed run keeps it.
+    - `context`: the context window in tokens, or None if unknown, for policies that use fractions of it.
     """
 
     @property
@@ -129,49 +129,46 @@ class Model(Protocol):
 
     @property
     def priced(self) -> bool:
-        """Whether `Reply.cost_nanousd` will be known."""
+        """Return whether `Reply.cost_nanousd` will be known."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """Ask the model; yield deltas as they arrive and, last, exactly one `Reply`.
+        """Send the request; yield deltas as they arrive and, last, exactly one `Reply`.
 
-        Raises `ModelError` for every failure of the world or the provider. When cancelled or closed
-        half-way it lets go of the connection and lets the cancellation through.
+        Raises `ModelError` for every external failure. When cancelled or closed early, it closes the
+        connection and propagates the cancellation.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections, processes and threads. May be called twice."""
+        """Close connections, processes and threads. May be called twice."""
         ...
 
 
 _DIGEST = 32
-_GROUP = 128 * _DIGEST  # of so many messages in a row the digests go into a head at once
+_GROUP = 128 * _DIGEST  # bytes of the digests of one group of messages
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def message_digest(message: Message) -> bytes:
-    """SHA-256 of the JSON of a message, its keys sorted."""
+    """Return the SHA-256 of the JSON of a message with sorted keys."""
     return sha256(_ENCODER.encode(message)).digest()
 
 
 def digests_of(messages: Sequence[Message]) -> bytes:
-    """Their digests, one behind the other."""
+    """Concatenate the digests of messages."""
     return b"".join([message_digest(message) for message in messages])
 
 
 def head_behind(head: bytes, digests: bytes) -> bytes:
-    """The head of messages with these digests, 32 bytes each, behind whole groups with this head."""
+    """Extend the head of full groups by messages with these digests, 32 bytes each."""
     for begin in range(0, len(digests), _GROUP):
         head = sha256(head + digests[begin : begin + _GROUP]).digest()
     return head
 
 
 class KeptMessages:
-    """Messages with their digests, and the heads of their whole groups.
-
-    It grows; what stands in it never changes.
-    """
+    """An append-only list of messages with their digests and the heads of full groups."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -179,16 +176,16 @@ class KeptMessages:
         self._heads = [GENESIS]
 
     def add(self, message: Message, digest: bytes | None = None) -> None:
-        """One message more; its digest, if it is known."""
+        """Append a message; pass its digest if known."""
         self.messages.append(message)
         self._digests += digest or message_digest(message)
 
     def digest(self, place: int) -> bytes:
-        """The digest of the message at this place."""
+        """Return the digest of the message at this index."""
         return bytes(self._digests[place * _DIGEST : (place + 1) * _DIGEST])
 
     def without(self, begin: int, end: int) -> "KeptMessages":
-        """Another list, without the messages from place `begin` to before `end`."""
+        """Return a copy without the messages in `[begin, end)`."""
         left = KeptMessages()
         left.messages = self.messages[:begin] + self.messages[end:]
         left._digests = self._digests[: begin * _DIGEST] + self._digests[end * _DIGEST :]
@@ -196,7 +193,7 @@ class KeptMessages:
         return left
 
     def head(self, count: int, behind: bytes = b"") -> bytes:
-        """The head of the first `count` messages, and of others with the digests `behind` them."""
+        """Return the head of the first `count` messages followed by messages with digests `behind`."""
         upto = count * _DIGEST
         groups = upto // _GROUP
         while len(self._heads) <= groups:
@@ -206,11 +203,10 @@ class KeptMessages:
 
 
 class Messages(Sequence[Message]):
-    """The messages of one request: those that a list has by now, and `own`, which stand in this request only.
+    """The messages of one request: the current messages of a list, and `own`, which only this request has.
 
-    They never change, however the run goes on: later requests go on with the same list, so whoever keeps all
-    requests of a run keeps each message once. `tuple(messages)` copies them. They equal a tuple of the same
-    messages.
+    They never change. Later requests share the list, so storing all requests of a run stores each message
+    once. `tuple(messages)` copies them. They equal a tuple of the same messages.
     """
 
     __slots__ = ("_kept", "_lasting", "_own")
@@ -244,25 +240,26 @@ class Messages(Sequence[Message]):
         return repr(tuple(self))
 
     def head(self, count: int) -> bytes:
-        """The head of the first `count` of these messages."""
+        """Return the head of the first `count` messages."""
         behind = self._own[: max(0, count - self._lasting)]
         return self._kept.head(min(count, self._lasting), digests_of(behind))
 
 
 class SentHash(msgspec.Struct, frozen=True):
-    """A request, as far as its digest is concerned: 32 bytes for its messages, 32 for all else."""
+    """The hashed parts of a request: 32 bytes for its messages, 32 for the rest."""
 
     head: bytes
     rest: bytes
 
     def digest(self, salt: bytes) -> str:
-        """Hex SHA-256, blinded by the salt of the answer's content."""
+        """Return the hex SHA-256, blinded with the salt of the response's content."""
         return digest(salt, self.head + self.rest)
 
 
 def sent_hash(request: ModelRequest, model: str, own: int, offer: bytes | None = None) -> SentHash:
-    """What is digested of a request to `model`, the last `own` messages of which are of this request only;
-    its offer, if known.
+    """Hash a request to `model`. The last `own` messages belong to this request only.
+
+    Pass `offer` (see `offer_hash`) if it is known.
     """
     messages = request.messages
     lasting = len(messages) - own
@@ -276,5 +273,5 @@ def sent_hash(request: ModelRequest, model: str, own: int, offer: bytes | None =
 
 
 def offer_hash(model: str, settings: dict[str, str], tools: tuple[ToolSchema, ...]) -> bytes:
-    """32 bytes for what mostly is the same in all requests of a run."""
+    """Hash model, settings and tools (32 bytes), which rarely change within a run."""
     return sha256(_ENCODER.encode((model, settings, tools))).digest()

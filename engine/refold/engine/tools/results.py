@@ -1,7 +1,7 @@
-"""What tools return, and functions that are run in threads.
+"""Conversion of tool results to text, and functions that run in threads.
 
-A thread cannot be stopped. When its call is cut off, the run goes on without it, and what it returns later is
-told to a listener: the engine keeps it beside the log as `late_result`.
+A thread cannot be stopped. When its call is cancelled, the run continues without it, and its later result is
+passed to a listener. The engine stores it beside the log as `late_result`.
 """
 
 import dataclasses
@@ -29,10 +29,9 @@ _LOGGER = logging.getLogger("refold.tools")
 
 
 def refuse_result(function: Callable[..., object], tool: str) -> None:
-    """Refuse a function whose annotation says that it returns what JSON cannot carry. Raises `WrongUse`,
-    naming the type.
+    """Raise `WrongUse`, naming the type, if the return annotation is a type that JSON cannot carry.
 
-    What is annotated with nothing, or `object`, is known only when it is there.
+    Without an annotation, or with `object`, only the returned value can be checked.
     """
     for kind in parts_of(hints_of(function, tool).get("return")):
         problem = _problem(kind)
@@ -42,13 +41,12 @@ def refuse_result(function: Callable[..., object], tool: str) -> None:
 
 
 def as_text(result: object, tool: str = "") -> str:
-    """What a tool returned, as the text that the model reads: text as it is, None as "", anything else as
-    JSON.
+    """Convert a tool's result to the text for the prompt: text unchanged, None to "", other values to JSON.
 
-    Lone surrogates are replaced, sets and keys are in order, numbers that are none are told by name: "nan",
-    "inf". What JSON cannot carry (a `Path`, an object of the tool's own) becomes text by `str`, with a
-    warning of the log `refold.tools` that names `tool` and the type: its call has had its effect, and must
-    not look as if it had failed. An object without words of its own is told by the name of its type.
+    Lone surrogates are replaced, sets and keys are sorted, non-finite numbers become "nan" and "inf".
+    Values that JSON cannot carry (a `Path`, a custom object) are converted with `str`, and the logger
+    `refold.tools` warns, naming `tool` and the type. This is not an error: the call has had its effect and
+    must not look failed. An object without its own `__str__` or `__repr__` becomes the name of its type.
     """
     if result is None:
         return ""
@@ -57,7 +55,7 @@ def as_text(result: object, tool: str = "") -> str:
     found: list[type] = []
     try:
         text = _json(result, found)
-    except (TypeError, ValueError, RecursionError):  # a key that is no text, or a structure that holds itself
+    except (TypeError, ValueError, RecursionError):  # a key that is not text, or a circular structure
         found = [type(result)]
         text = _described(result)
     for kind in found:
@@ -65,7 +63,7 @@ def as_text(result: object, tool: str = "") -> str:
     return text
 
 
-@cache  # once for each: a tool may be called a thousand times
+@cache  # warn once per tool and type: a tool may be called often
 def _warn(tool: str, kind: str) -> None:
     whose = f"tool {tool}" if tool else "a tool"
     _LOGGER.warning(
@@ -76,20 +74,18 @@ def _warn(tool: str, kind: str) -> None:
 
 
 def _described(value: object) -> str:
-    """An object in its own words; without any, or where they fail, the name of its type: never where it lies
-    in memory.
-    """
+    """Return the object's `str` without memory addresses, or the name of its type."""
     kind = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         return f"<{kind.__name__}>"
     try:
         return clean(_ADDRESS.sub("", str(value)))
-    except Exception:  # a stranger's own method
+    except Exception:  # third-party method
         return f"<{kind.__name__}>"
 
 
 def _json(result: object, found: list[type]) -> str:
-    """The JSON of a result; `found` gets the types that it has as text."""
+    """Encode a result as JSON; add to `found` the types that were converted with `str`."""
 
     def hook(value: object) -> Any:
         if signature.is_model(type(value)):
@@ -99,9 +95,9 @@ def _json(result: object, found: list[type]) -> str:
 
     try:
         text = msgspec.json.encode(result, enc_hook=hook, order="deterministic").decode()
-    except (UnicodeEncodeError, TypeError):  # keys that are numbers can be put in order as texts only
+    except (UnicodeEncodeError, TypeError):  # numeric keys can be sorted only as text
         text = "null"
-    # JSON has no number that is none: such a one is written as null, as what is not there.
+    # msgspec encodes non-finite numbers as null, like None.
     if "null" not in text:
         return text
     plain = msgspec.to_builtins(result, enc_hook=hook, order="deterministic", str_keys=True)
@@ -109,7 +105,7 @@ def _json(result: object, found: list[type]) -> str:
 
 
 def _problem(kind: Any) -> str:
-    """Why JSON cannot carry a type, and what to return in its place; "" where it can."""
+    """Explain why JSON cannot carry a type and what to return instead; "" if it can."""
     origin = get_origin(kind)
     if origin is dict:
         return "a key is text or a number there; return a list of pairs" if unwritable_keys(kind) else ""
@@ -156,15 +152,15 @@ def _cleaned(value: object) -> object:
 T = TypeVar("T")
 
 Late = Callable[[object, BaseException | None], None]
-"""(what was returned, what was raised instead), called in any thread, once, if at all."""
+"""Callback (result, exception or None), called at most once, in any thread."""
 
 LISTENER: ContextVar[Late | None] = ContextVar("refold_late_listener", default=None)
 
 
 class _Work:
-    """One function in one thread: its end is told to the caller, or else to the listener; never to both.
+    """One function in one thread. Its outcome goes either to the caller or to the listener, never to both.
 
-    Abandoned before it has begun, it never does.
+    If it is abandoned before it starts, it does not run.
     """
 
     def __init__(self, function: Callable[[], object], late: Late | None) -> None:
@@ -175,15 +171,15 @@ class _Work:
         self._error: BaseException | None = None
 
     def run(self) -> tuple[object]:
-        """In the thread."""
+        """Run the function. Called in the thread."""
         with self._lock:
             if self._abandoned:
                 return (None,)
         try:
             self._result = self._function()
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            # In a thread of a tool's own it ends nothing but the tool: what calls a command's main function
-            # comes to it. Thrown into the caller's coroutine it would mean that somebody closes that.
+            # A tool that calls a command's main function may raise these. They must end only the tool:
+            # raised in the caller's coroutine, they would close it.
             exited = Exited(describe_error(error))
             self._end(exited)
             raise exited from error
@@ -195,7 +191,7 @@ class _Work:
         return (self._result,)
 
     def abandon(self) -> None:
-        """The caller does not wait any more."""
+        """Send the outcome to the listener, because the caller stopped waiting."""
         with self._lock:
             self._abandoned = True
             ended = self._ended
@@ -215,11 +211,11 @@ class _Work:
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Run the function in a thread of its own. Cancelled, it is abandoned, and its end told to `LISTENER`."""
+    """Run the function in a separate thread. On cancellation, its outcome goes to `LISTENER`."""
     work = _Work(function, LISTENER.get())
     try:
-        # A limiter of its own: on trio an abandoned thread keeps its place in a shared one, and a few tools
-        # that hang would then hold up every other for good.
+        # A separate limiter: on trio an abandoned thread keeps its slot in a shared one, and a few tools
+        # that hang would block all others.
         (result,) = await anyio.to_thread.run_sync(
             work.run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )
