@@ -18,61 +18,61 @@ from refold.console.screen import OutputFormat
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "Run": {
-            "run": ("run", "Start an agent on TASK and stay with it to its end."),
-            "resume": ("run", "Go on with a run where its log ends."),
+            "run": ("run", "Start an agent on TASK and drive it to its end."),
+            "resume": ("run", "Continue a run where its log ends."),
             "approvals": ("approvals", "List the calls that wait for approval."),
-            "approve": ("approvals", "Let calls that wait for approval run."),
-            "reject": ("approvals", "Refuse calls that wait for approval."),
-            "edit": ("approvals", "Let a call run with other arguments."),
-            "cancel": ("doubts", "Stop a run at once, whatever drives it."),
-            "doubts": ("doubts", "List the calls whose end is not known."),
-            "resolve": ("doubts", "Say how a call ended whose end is not known."),
-            "worker": ("worker", "Drive the runs that want an engine, many at once."),
-            "fork": ("worker", "Go on live from a prefix of a run, differently."),
+            "approve": ("approvals", "Approve waiting calls."),
+            "reject": ("approvals", "Reject waiting calls."),
+            "edit": ("approvals", "Approve a call with other arguments."),
+            "cancel": ("doubts", "Stop a run at once, on any engine."),
+            "doubts": ("doubts", "List calls with an unknown outcome."),
+            "resolve": ("doubts", "Settle a call with an unknown outcome."),
+            "worker": ("worker", "Drive runnable runs, several at a time."),
+            "fork": ("worker", "Continue a prefix of a run with changes."),
         },
         "Look": {
-            "ls": ("ls", "List the runs of the store, the last recorded first."),
-            "show": ("show", "Show what happened in a run, in a turn, at an event."),
-            "view": ("view", "Show what the model saw at a turn."),
+            "ls": ("ls", "List runs, most recently recorded first."),
+            "show": ("show", "Show a run, a turn or an event."),
+            "view": ("view", "Show the prompt of a turn."),
             "state": ("view", "Show the state after an event."),
-            "why": ("view", "Show what limits and guards saw and said."),
-            "diff": ("comparisons", "Show where two runs part."),
-            "graph": ("view", "Print the machine of an agent's states."),
+            "why": ("view", "Show what limits and guards evaluated."),
+            "diff": ("comparisons", "Show where two runs diverge."),
+            "graph": ("view", "Print the state machine of agents."),
         },
         "Ask": {
             "grep": ("queries", "Find events in runs."),
-            "stats": ("queries", "Count what was done in runs."),
-            "whatif": ("whatif", "Ask what other policies would have decided."),
-            "bisect": ("comparisons", "Find the first event after which something is true."),
+            "stats": ("queries", "Count events, calls, tokens and cost."),
+            "whatif": ("whatif", "Test other policies on recorded runs."),
+            "bisect": ("comparisons", "Find the first event where a condition holds."),
             "blame": ("comparisons", "Show which events changed a field of the state."),
-            "shrink": ("testcase", "Make the smallest log that still shows something."),
+            "shrink": ("testcase", "Reduce a log to what still shows a condition."),
         },
         "Prove": {
-            "verify": ("verify", "Check that logs, or bundles, are whole and unedited."),
+            "verify": ("verify", "Check that logs or bundles are intact."),
             "audit": ("audit", "Derive every decision again and compare."),
-            "seal": ("proofs", "Sign the heads of all runs."),
-            "keygen": ("proofs", "Make a key to sign with."),
+            "seal": ("proofs", "Sign a checkpoint of all runs."),
+            "keygen": ("proofs", "Create a signing key."),
             "testcase": ("testcase", "Write a pytest file that replays a run."),
         },
-        "Hand on": {
+        "Share": {
             "report": ("exports", "Write a run as one HTML page."),
-            "export": ("exports", "Write runs in the shapes that other programs read."),
-            "pack": ("proofs", "Put runs into a file that verifies offline."),
-            "unpack": ("proofs", "Make a store of a bundle."),
+            "export": ("exports", "Export runs for other programs."),
+            "pack": ("proofs", "Write runs to a bundle that verifies offline."),
+            "unpack": ("proofs", "Create a store from a bundle."),
         },
         "Manage": {
             "import": ("imports", "Import transcripts of other agents."),
-            "erase": ("erase", "Erase what an event said."),
+            "erase": ("erase", "Erase an event's payload."),
             "model fetch": ("agents", "Fetch a model's weights, and print where they are."),
             "model list": ("agents", "List the embedded models."),
             "policy list": ("policy", "List the presets and their variants."),
             "policy show": ("policy", "Print a policy in full."),
-            "policy check": ("policy", "Check that a policy can work."),
+            "policy check": ("policy", "Check a policy for errors."),
             "policy schema": ("policy", "Print the JSON Schema of policy files."),
         },
     }
 )
-"""What can be typed, by what it is for: each command with its module and its line in the list of commands."""
+"""Commands by purpose: the module of each and its line in the help."""
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {words: row for section in SECTIONS.values() for words, row in section.items()}
@@ -176,7 +176,7 @@ app = _Commands(
     "",
     help="Run LLM agents on an append-only log, and replay, verify and audit what they did.",
     epilog="Exit codes: 0 agrees or COMPLETED, 1 differs or another end, 2 wrong use, 3 damaged log, "
-    "4 the world failed, 125 cannot be judged, 130 Ctrl-C.",
+    "4 external failure, 125 inconclusive, 130 Ctrl-C.",
     callback=_keep_form,
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[

@@ -32,10 +32,10 @@ DIGITS = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what `argv` says (without the program's name; by default the process's own). The exit code:
+    """Run the command in `argv` (default: the process's own) and return its exit code:
 
-    0 agrees, or COMPLETED; 1 differs, or ended in another state; 2 wrong use; 3 damaged log; 4 the world
-    failed; 125 cannot be judged; 130 any Ctrl-C.
+    0 agrees, or COMPLETED; 1 differs, or ended in another state; 2 wrong use; 3 damaged log; 4 external
+    failure; 125 inconclusive; 130 Ctrl-C.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     return run_guarded(lambda: _dispatch(words), words)
