@@ -160,12 +160,12 @@ def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, 
         Column("tool", elastic=True),
         Column("since (UTC)"),
     ]
-    columns.append(Column("stands", elastic=True))
+    columns.append(Column("status", elastic=True))
     if found.calls and screen.live:
         screen.table(columns, [[short[call.run], *_cells(place, call)[1:-1]] for call in found.calls])
-        screen.say(f"to settle one: refold resolve RUN CALL {ENDINGS}{place.option}")
+        screen.say(f"settle one with: refold resolve RUN CALL {ENDINGS}{place.option}")
     elif found.calls:
-        screen.table([*columns, Column("to settle it")], [_cells(place, call) for call in found.calls])
+        screen.table([*columns, Column("settle with")], [_cells(place, call) for call in found.calls])
     if count > len(found.calls):
         note(f"and {figures.count(count - len(found.calls))} newer ones")
     screen.say(_metric(found))
@@ -179,12 +179,12 @@ def _cells(place: StorePlace, call: DoubtfulCall) -> list[str]:
 
 
 def stands(call: DoubtfulCall) -> str:
-    """How a call stands, in words."""
+    """Describe the status of a call."""
     match call.standing:
         case "open":
-            return "how it ended is not known"
+            return "outcome unknown"
         case "asked":
-            return "a person is asked"
+            return "waiting for an operator"
         case "told":
             return "recorded as unknown"
         case "resolved":

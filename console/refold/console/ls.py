@@ -239,7 +239,7 @@ def _none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
         return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
     if sieve and sieve.asks:
         there = f"; states there are: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
-        return f"no run in {place.path} is so{there}"
+        return f"no run in {place.path} matches{there}"
     return f"no runs in {place.path}; `refold run TASK` makes one"
 
 
