@@ -33,7 +33,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from refold.console.main import main as refold
-from refold.engine.policy_files import insert_nulls, load
+from refold.engine.policy_files import insert_nulls
+from refold.engine.yaml_text import load
 from refold.reducers import PolicyError, parse
 
 ROOT = Path(__file__).resolve().parents[2]

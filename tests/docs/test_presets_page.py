@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from refold.console.agents import PRUNE_LOG
-from refold.engine.policy_files import load
+from refold.engine.yaml_text import load
 from refold.reducers import overlay
 from refold.reducers.parser import parse
 from refold.reducers.presets import PRESETS

@@ -73,7 +73,7 @@ def _refs(kinds: Iterable[type[Any]]) -> list[dict[str, str]]:
 
 def _yaml(data: dict[str, Any], escaped: bool) -> str:  # noqa: FBT001
     _need("yaml", "pyyaml")
-    from refold.engine.policy_files import dump
+    from refold.engine.yaml_text import dump
 
     return dump(data, escaped=escaped)
 

@@ -80,7 +80,7 @@ def _value(text: str) -> Any:
         pass
     if not text.startswith(("[", "{")):
         return text
-    from refold.engine.policy_files import load  # what is written as in a file, without JSON's quotes
+    from refold.engine.yaml_text import load  # what is written as in a file, without JSON's quotes
 
     try:
         return load(text)
