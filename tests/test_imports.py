@@ -137,9 +137,12 @@ PURE_MODULES = frozenset(
         "splintr",
         "string",
         "textwrap",
+        "tree_sitter",
+        "tree_sitter_bash",
         "types",
         "typing",
         "unicodedata",
+        "urllib",
     }
 )
 

@@ -286,21 +286,25 @@ def list_search_texts(arguments: str, field: str | None = None) -> list[str]:
     agents differ in which one they take. Arguments that are not a JSON object are searched as one text,
     whatever the field.
     """
-    found: Any = _all_values(arguments)
-    if not isinstance(found, dict):
+    values = values_at(arguments, field.split(".") if field else ())
+    if values is None:
         return [arguments]
     texts: list[str] = []
-    if field:
-        values: list[Any] = [found]
-        for key in field.split("."):
-            inner = [cast("dict[str, Any]", each).get(key) for each in values if isinstance(each, dict)]
-            values = [one for each in inner for one in (each if isinstance(each, _Repeated) else [each])]
-        for value in values:
-            _collect(value, texts)
-    else:
-        for value in cast("dict[str, Any]", found).values():
-            _collect(value, texts)
+    for value in values if field else [one for each in values for one in each.values()]:
+        _collect(value, texts)
     return texts
+
+
+def values_at(arguments: str, keys: Iterable[str]) -> list[Any] | None:
+    """Return the values at a path of keys, one for each repetition of a key; None: not a JSON object."""
+    found: Any = _all_values(arguments)
+    if not isinstance(found, dict):
+        return None
+    values: list[Any] = [found]
+    for key in keys:
+        inner = [cast("dict[str, Any]", each).get(key) for each in values if isinstance(each, dict)]
+        values = [one for each in inner for one in (each if isinstance(each, _Repeated) else [each])]
+    return values
 
 
 def _collect(value: Any, texts: list[str], within: int = 0) -> None:

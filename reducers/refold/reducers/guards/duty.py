@@ -16,6 +16,7 @@ from refold.reducers.events import CallRefused, Event, ToolReturned, wordless
 from refold.reducers.guards.approvals import Approval, Arguments
 from refold.reducers.guards.calls import Handoff, OneCall, ReadOnly, StopOnTool, ToolCap
 from refold.reducers.guards.endings import Errors, Keywords, Pivot, PrematureEnd
+from refold.reducers.guards.permissions import Permissions
 from refold.reducers.guards.progress import Loop, Repetition, Stall
 from refold.reducers.guards.protocol import Ask, Judgement, Place, Stop, Warn
 from refold.reducers.machine import MOVES, TERMINAL
@@ -26,7 +27,8 @@ from refold.reducers.vocabulary import Cause, Refusal, Refuser, Unknown
 Registry = Mapping[str, type[Any]]
 
 _GUARDS: tuple[type[Any], ...] = (
-    Repetition, Loop, Errors, Stall, ToolCap, ReadOnly, Pivot, Keywords, StopOnTool, Handoff, OneCall, Arguments
+    Repetition, Loop, Errors, Stall, ToolCap, ReadOnly, Pivot, Keywords, StopOnTool, Handoff, OneCall, Arguments,
+    Permissions,
 )  # fmt: skip
 
 BUILTIN: Registry = MappingProxyType({guard.kind: guard for guard in _GUARDS})
@@ -86,6 +88,8 @@ def _watch(
     if recorded != guard.version:
         blind = f"installed in version {guard.version}, recorded with version {recorded}"
         return Watch(name=name, kind=kind, version=recorded, blind=blind)
+    if blind := getattr(guard, "blind", ""):
+        return Watch(name=name, kind=kind, version=guard.version, guard=guard, own=guard.start(), blind=blind)
     old = known.get(name)
     if old is not None and old.guard == guard:
         return old
@@ -120,7 +124,8 @@ def _refusal(event: ToolReturned, by: Refuser) -> CallRefused:
 
 
 def _observe_safely(watch: Watch, event: Event) -> Watch:
-    if watch.guard.reads_content and wordless(event):
+    unread = type(event) in getattr(watch.guard, "content_unread", ())
+    if watch.guard.reads_content and not unread and wordless(event):
         return msgspec.structs.replace(watch, blind=NO_CONTENT)
     try:
         own = watch.guard.observe(watch.own, event)

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from refold.reducers import events as ev
 from refold.reducers.approvals import ApprovalRule, Approve, Approver, Gate, Human, Reject, Rules
 from refold.reducers.guards.approvals import ArgumentRule, argument_rules
+from refold.reducers.guards.permissions import Permissions
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
 from refold.reducers.named_tools import describe_unclassified, find_unclassifying_gate
@@ -325,6 +326,7 @@ class UnjudgedCalls:
             if fact.calls and near.differs:
                 self._look_at_patterns(seq, fact)
             self._look_at_gates(seq, fact, fact.content.arguments)
+            self._look_at_permissions(seq, fact)
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
         """A call with incomplete arguments may have run all the same."""
@@ -359,6 +361,19 @@ class UnjudgedCalls:
                     self._incomplete.setdefault(call.id, found.path)
             for why in _problems_of(found) if calls else ():
                 self._doubt(Uncertainty(seq, why, "rests", state))
+
+    def _look_at_permissions(self, seq: int, fact: ev.ModelResponded) -> None:
+        """Report calls that permission rules of the other policy alone cannot judge."""
+        recorded = [watch.guard for watch in self._near.recorded.state.guards]
+        for watch in self._near.derived.state.guards:
+            if not isinstance(watch.guard, Permissions) or watch.guard in recorded:
+                continue
+            for call in fact.calls:
+                decision = watch.own.decisions.get(call.id)
+                if decision and decision.effect == "unknown" and decision.rule is not None:
+                    rule = watch.guard.rules[decision.rule].label
+                    why = f"{watch.name}: the rule {rule} cannot judge call {call.id}: {decision.why}"
+                    self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
 
 def _problems_of(found: ArgumentRule) -> Iterator[str]:

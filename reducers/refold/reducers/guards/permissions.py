@@ -1,0 +1,179 @@
+"""Permission rules during a run: refuses calls, or asks a user about them, as a list of rules decides.
+
+Source: the permission rules of coding agents, which refuse, ask about or permit calls by tool, command, path
+and host. Here the decisions are recorded, and can be derived again from the log.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from refold.reducers import events as ev
+from refold.reducers.approvals import Human, Reject
+from refold.reducers.errors import Fault
+from refold.reducers.guards.approvals import Approval, Asked, Said
+from refold.reducers.guards.protocol import Ask, Config, Judgement, Own, Place, Reading, Refuse
+from refold.reducers.limits import Amount
+from refold.reducers.permissions.paths import Folders
+from refold.reducers.permissions.rules import Call, Decision, Effect, Order, PermissionRule, decide
+from refold.reducers.permissions.shell import grammar_version
+from refold.reducers.state import RunState
+
+UNKNOWN_PERMISSION = "permission_unknown"
+"""The code of a decision on a call that the rules cannot judge."""
+
+
+def _installed_grammar() -> str:
+    try:
+        return grammar_version()
+    except ImportError:
+        return ""
+
+
+class Permitted(Own, frozen=True):
+    """The calls of the last response by id, with their tools and decisions; a user's answers; the folders."""
+
+    tools: dict[str, str] = {}
+    decisions: dict[str, Decision] = {}
+    asked: Asked = Asked()
+    folders: Folders = Folders()
+
+
+class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
+    """Refuses calls, or asks a user about them, by permission rules; the others run.
+
+    `order` is which of several rules applies to a call, or to a command of its script: `strictest` (refuse
+    before ask before permit), `first` or `last`. `else` applies to calls without a rule, and `unknown` to
+    calls that the rules cannot judge, such as `eval` of an unknown text (`permit` is not safe there).
+    `timeout`: seconds that a user has to answer; without an answer the call is refused. `grammar` is the
+    version of the shell grammar that reads commands, filled in when a run starts; with another version the
+    guard is blind.
+    """
+
+    rules: Annotated[tuple[PermissionRule, ...], Meta(min_length=1)]
+    order: Order = "strictest"
+    otherwise: Effect = msgspec.field(default="permit", name="else")
+    unknown: Effect = "ask"
+    timeout: Amount | None = None
+    grammar: str = msgspec.field(default_factory=_installed_grammar)
+
+    kind: ClassVar[str] = "permissions"
+    places: ClassVar[frozenset[Place]] = Approval.places
+    observes: ClassVar[frozenset[type[ev.Event]]] = Approval.observes | {ev.RunStarted, ev.RunForked}
+    reads_content: ClassVar[bool] = True
+    content_unread: ClassVar[frozenset[type[ev.Event]]] = frozenset({ev.RunStarted, ev.RunForked})
+    guards_calls: ClassVar[bool] = True
+    reading: ClassVar[Reading] = Reading()
+    fresh: ClassVar[Permitted] = Permitted()
+    texts: ClassVar[Mapping[str, str]] = {
+        "refused:permission": "skipped: the permission rule {rule} does not allow this call.",
+        "refused:permission_said": "skipped: {say}",
+        "refused:permission_unruled": "skipped: no permission rule allows this call.",
+        "refused:permission_unknown": (
+            "skipped: the permission rules cannot judge this call ({why}). Write it as a plain command."
+        ),
+    }
+
+    def problems(self) -> Iterator[Fault]:
+        """Yield what makes the rules unusable here."""
+        if self._reads_commands and self.grammar != _installed_grammar():
+            yield "grammar", self._grammar_problem
+
+    @property
+    def blind(self) -> str:
+        """Return why the guard cannot judge in this process; "" if it can."""
+        return self._grammar_problem if self._reads_commands and self.grammar != _installed_grammar() else ""
+
+    @property
+    def _grammar_problem(self) -> str:
+        installed = _installed_grammar()
+        if not installed:
+            return "rules over commands need the shell grammar: pip install 'refold[shell]'"
+        return (
+            f"recorded with the shell grammar {self.grammar or 'not installed'}, and {installed} is installed"
+        )
+
+    @property
+    def _reads_commands(self) -> bool:
+        return any(rule.command is not None for rule in self.rules)
+
+    def decide(self, tool: str, arguments: str, folders: Folders) -> Decision:
+        """Return the decision on a call, which may be `unknown`."""
+        return decide(self.rules, self.order, self.otherwise, Call(tool, arguments, folders))
+
+    def observe(self, own: Permitted, event: ev.Event) -> Permitted:
+        """Judge new calls, and apply a user's answer, or its timeout, to open ones."""
+        match event:
+            case ev.RunStarted(labels=labels) | ev.RunForked(labels=labels):
+                cwd, home = (labels.get(name, getattr(own.folders, name)) for name in ("cwd", "home"))
+                return replace(own, folders=Folders(cwd, home)) if labels else own
+            case ev.ModelResponded(calls=calls, content=ev.Answer(arguments=texts)) if calls or own.decisions:
+                made = zip(calls, texts, strict=True)
+                decisions = {call.id: self.decide(call.name, text, own.folders) for call, text in made}
+                links: dict[str, Said] = {call: (self._link(one),) for call, one in decisions.items()}
+                return replace(
+                    own, tools={call.id: call.name for call in calls}, decisions=decisions, asked=Asked(links)
+                )
+            case _:
+                asked = self._approval.observe(own.asked, event)
+                own = own if asked is own.asked else replace(own, asked=asked)
+                return self._check_edits(own, event) if isinstance(event, ev.ApprovalAnswered) else own
+
+    def _check_edits(self, own: Permitted, event: ev.ApprovalAnswered) -> Permitted:
+        """Judge arguments that a user edited: a rule that refuses them applies to the user, too."""
+        edited = event.content.arguments if event.content else {}
+        decided = {
+            call: self.decide(own.tools.get(call, ""), text, own.folders) for call, text in edited.items()
+        }
+        refused = {call: one for call, one in decided.items() if self._link(one)[1] == "reject"}
+        if not refused:
+            return own
+        said = {**own.asked.said, **{call: (self._link(one),) for call, one in refused.items()}}
+        decisions = {**own.decisions, **refused}
+        return replace(own, decisions=decisions, asked=replace(own.asked, said=said))
+
+    def _link(self, decision: Decision) -> tuple[int, str]:
+        return _LINKS[self.unknown if decision.effect == "unknown" else decision.effect]
+
+    def judge(self, own: Permitted, state: RunState, place: Place) -> Iterable[Judgement]:
+        """Decide the open calls that have not started: refuse, or ask a user."""
+        for verdict in self._approval.judge(own.asked, state, place):
+            match verdict:
+                case Refuse(saw={"link": 0}):
+                    yield self._refusal(verdict, own.decisions[verdict.call])
+                case Ask():
+                    yield replace(verdict, approver=self.called)
+                case _:
+                    yield verdict
+
+    def _refusal(self, verdict: Refuse, decision: Decision) -> Refuse:
+        if decision.effect == "unknown":
+            why = {"why": decision.why}
+            return replace(
+                verdict, code=UNKNOWN_PERMISSION, text="refused:permission_unknown", values=why, saw={}
+            )
+        if decision.rule is None:
+            return replace(verdict, code="permission", text="refused:permission_unruled", saw={})
+        rule, saw = self.rules[decision.rule], {"rule": decision.rule}
+        if rule.say:
+            return replace(
+                verdict, code="permission", text="refused:permission_said", values={"say": rule.say}, saw=saw
+            )
+        return replace(
+            verdict, code="permission", text="refused:permission", values={"rule": rule.label}, saw=saw
+        )
+
+    @property
+    def _approval(self) -> Approval:
+        """Return the chain for the calls that a user is asked about: link 0 is the rules, link 1 the user."""
+        return Approval(name=self.called, chain=(Reject(), Human(timeout=self.timeout)))
+
+
+_LINKS: Mapping[Effect, tuple[int, str]] = {
+    "refuse": (0, "reject"),
+    "ask": (1, "ask"),
+    "permit": (0, "approve"),
+}

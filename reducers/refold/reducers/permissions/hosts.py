@@ -1,0 +1,36 @@
+"""Hosts in permission rules: the host of a URL, compared by its parsed form."""
+
+from urllib.parse import urlsplit
+
+
+def host_of(url: str) -> str | None:
+    """Return the host of a URL in lower case, without user, port and a trailing dot; None if there is none.
+
+    International names are converted to their ASCII form (`xn--...`), as a resolver gets them.
+    """
+    text = url.strip().replace("\\", "/")  # browsers read a backslash as a slash
+    if "://" not in text:
+        text = f"//{text.lstrip('/')}"
+    if any(ord(character) < 33 for character in text):
+        return None
+    try:
+        host = urlsplit(text).hostname
+    except ValueError:
+        return None
+    if not host:
+        return None
+    try:
+        name = host.rstrip(".").encode("idna").decode()
+    except UnicodeError:
+        return None if not host.isascii() else host.rstrip(".")
+    return name.lower() or None
+
+
+def host_matches(glob: str, host: str) -> bool:
+    """Return whether a host matches: `example.com` exactly, `*.example.com` every host below it."""
+    wanted = host_of(glob.removeprefix("*.")) or ""
+    if glob == "*":
+        return True
+    if glob.startswith("*."):
+        return bool(wanted) and host.endswith(f".{wanted}")
+    return host == wanted
