@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from refold.console.options import Settings, option
 from refold.engine.arguments import BadSyntax
 from refold.engine.compatibility import installed_guards
+from refold.engine.permission_files import dialect_of
 from refold.engine.policy_files import file_errors, is_preset, load_policy, read_data
 from refold.reducers.errors import PolicyError, RefoldError, WrongUse, refusal, shown
 from refold.reducers.guards import Registry
@@ -36,7 +37,7 @@ from refold.reducers.vocabulary import NANO
 from refold.replay.bulk import Shard
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.rule_subset import RULES, NamedPolicy, replace_rules
+from refold.replay.whatif.rule_subset import RULES, NamedPolicy, add_guards, replace_rules
 from refold.replay.whatif.tables import Contexts, PriceQuery, Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf
 
@@ -157,6 +158,8 @@ def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked
     A file that starts from no preset has defaults which its author did not set.
     """
     policy = load_policy(path, registry, {}, settings)[0]
+    if dialect_of(path):
+        return AskedPolicy(add_guards(policy, registry))
     data = {"preset": str(path)} if is_preset(path) else read_data(path, "a preset", PRESETS)[0]
     if data.get("preset"):
         return AskedPolicy(_always(policy))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from refold.engine.arguments import DEEPEST, BadSyntax
+from refold.engine.permission_files import dialect_of, read_permissions
 from refold.reducers.errors import PolicyError, WrongUse, brief, meant
 from refold.reducers.guards import Registry
 from refold.reducers.overlay import Setting
@@ -146,6 +147,11 @@ def read_data(path: Path, other: str, names: Iterable[str] = ()) -> tuple[Any, b
     `other` describes what may be named instead of a file: one of `names`. Raises `PolicyFileError` if the
     file cannot be read or is too large, and `BadSyntax` if it does not parse.
     """
+    if dialect_of(path):
+        try:
+            return read_permissions(path)[0], b""
+        except PolicyError as error:
+            raise PolicyFileError(error.path, brief(error.problem)) from error
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         if near := meant(str(path), names):

@@ -47,19 +47,19 @@ _STRICTNESS: Mapping[str, int] = {"refuse": 3, "unknown": 2, "ask": 1, "permit":
 
 
 class PermissionRule(Knob, frozen=True, kw_only=True):
-    """A rule over calls of the tools that the glob `tool` matches.
+    """A rule over calls of the tools that the globs `tool` match.
 
     `command`: the first words of a command, as `[git, [push, fetch]]` with alternatives; or a glob over the
-    whole command, as `npm run *`. `path`: gitignore globs; `!` before a glob excludes paths, and the last
-    glob that matches applies. `host`: hosts of a URL, as `example.com` or `*.example.com`. `matches` and
-    `unless`: patterns over the texts of the arguments. `field` is the argument that the conditions read, by
-    default the usual names. `say` is the reason that the model gets. `match` and `not_match` are examples:
-    the text of a command, path or URL, or arguments as a JSON object. `source` is where the rule is from, as
-    `settings.json:12`.
+    whole command, as `npm run *` (if it is the only `*`, ` *` at the end also matches no further words).
+    `path`: gitignore globs; `!` before a glob excludes paths, and the last glob that matches applies. `host`:
+    hosts of a URL, as `example.com` or `*.example.com`. `matches` and `unless`: patterns over the texts of
+    the arguments. `field` is the argument that the conditions read, by default the usual names. `say` is the
+    reason that the model gets. `match` and `not_match` are examples: the text of a command, path or URL, or
+    arguments as a JSON object. `source` is where the rule is from, as `settings.json:12`.
     """
 
     effect: Effect
-    tool: Text = "*"
+    tool: Text | Annotated[tuple[Text, ...], Meta(min_length=1)] = "*"
     command: Prefix | Text | None = None
     path: tuple[Text, ...] | None = None
     host: tuple[Text, ...] | None = None
@@ -70,6 +70,15 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
     match: tuple[str, ...] = ()
     not_match: tuple[str, ...] = ()
     source: str = ""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Return the globs of the tools that it is for."""
+        return (self.tool,) if isinstance(self.tool, str) else self.tool
+
+    def is_for(self, tool: str) -> bool:
+        """Return whether the rule is for calls of this tool."""
+        return any(fnmatchcase(tool, glob) for glob in self.tools)
 
     def problems(self) -> Iterator[Fault]:
         """Yield conditions that cannot be evaluated, and examples that contradict the rule."""
@@ -101,7 +110,7 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
         for key, expected in (("match", True), ("not_match", False)):
             for place, example in enumerate(getattr(self, key)):
                 otherwise: Effect = "ask" if self.effect == "permit" else "permit"
-                found = decide([self], "strictest", otherwise, Call(self.tool, _arguments(self, example)))
+                found = decide([self], "strictest", otherwise, Call(self.tools[0], _arguments(self, example)))
                 if (found.effect == self.effect) is not expected:
                     problem = "does not match this rule" if expected else "matches this rule"
                     yield f"{key}[{place}]", f"{shown(example)} {problem}"
@@ -111,7 +120,7 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
         """Return the rule as messages name it: where it is from, or its conditions."""
         if self.source:
             return self.source
-        parts = [self.tool] if self.tool != "*" else []
+        parts = ["|".join(self.tools)] if self.tools != ("*",) else []
         if self.command is not None:
             words = (
                 self.command if isinstance(self.command, str) else " ".join(map(_alternatives, self.command))
@@ -147,7 +156,7 @@ def decide(rules: Sequence[PermissionRule], order: Order, otherwise: Effect, cal
     `order` is which of several rules applies: `strictest` (refuse before ask before permit), or the `first`
     or `last` in the list.
     """
-    relevant = [(place, rule) for place, rule in enumerate(rules) if fnmatchcase(call.tool, rule.tool)]
+    relevant = [(place, rule) for place, rule in enumerate(rules) if rule.is_for(call.tool)]
     if not relevant:
         return Decision(otherwise)
     fields = {rule.field for _, rule in relevant if rule.command is not None}
@@ -235,8 +244,9 @@ def _command_holds(rule: PermissionRule, part: _Part) -> bool | None:
 
 
 def _glob_pattern(glob: str) -> str:
-    """Return a glob over a command as a pattern: `*` is any text, and ` *` at the end also none."""
-    head, blank, _ = glob.rpartition(" *") if glob.endswith(" *") else (glob, "", "")
+    """Return a glob over a command as a pattern: `*` is any text; a single ` *` at the end may be missing."""
+    single = glob.endswith(" *") and glob.count("*") == 1
+    head, blank, _ = glob.rpartition(" *") if single else (glob, "", "")
     escaped = ".*".join(map(_escape, head.split("*")))
     return f"(?s)^{escaped}{'(?: .*)?' if blank else ''}$"
 

@@ -75,6 +75,16 @@ def replace_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTI
     return change
 
 
+def add_guards(other: Policy, registry: Registry = BUILTIN) -> Change:
+    """Return the change that adds another policy's guards to a policy's own."""
+
+    def change(policy: Policy) -> Policy:
+        both = replace(other, guards=(*policy.guards, *other.guards))
+        return replace_keys(["guards"], both, registry)(policy)
+
+    return change
+
+
 def _text_keys(policy: Policy, registry: Registry) -> set[str]:
     """The keys of the texts that are there for a policy's guards, and for its tiers of pressure."""
     kinds = {str(config["guard"]) for config in (*policy.guards, policy.premature_end) if config}

@@ -89,7 +89,7 @@ def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) ->
 
 
 def _began(outline: Outline, key: str) -> RunBegan:
-    labels = {"version": outline.version} if outline.version else {}
+    labels = {name: value for name in ("version", "cwd") if (value := getattr(outline, name))}
     agent = "iflow" if is_iflow(outline.session) else "claude-code"
     return RunBegan("line 1", outline.began, key=key, model=outline.model, agent=agent, labels=labels)
 

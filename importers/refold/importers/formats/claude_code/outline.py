@@ -39,15 +39,16 @@ class Outline:
     """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what
     each is.
 
-    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's;
-    `parted`: it is. Else `agents` are those that wrote into it. `repeated`: rows that stand there once more;
-    `others`: the numbers of rows with the id of an earlier row and another message. `branches`: what somebody
-    left by going back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several
-    rows, the place of the first by those of the others; `complete`: that of the last by that of the first.
-    `began`: when its first message was written. `cuts`: how often each conversation is cut, or forked from,
-    by the number of its branch; `named`: the numbers of the messages that a compaction keeps, by the ids of
-    their rows. `fates`: what became of words that somebody typed while the agent worked, by the place of a
-    row that tells of them. `denied`: the ids of calls that a stream lists as not permitted.
+    `cwd`: the working directory of the first row that has one. `alone`: the whole file is a sub-agent's,
+    `agent`, so its rows are the conversation, or nobody's; `parted`: it is. Else `agents` are those that
+    wrote into it. `repeated`: rows that stand there once more; `others`: the numbers of rows with the id of
+    an earlier row and another message. `branches`: what somebody left by going back; `forks`: the same by the
+    rows behind which it did. `pieces`: of an answer of several rows, the place of the first by those of the
+    others; `complete`: that of the last by that of the first. `began`: when its first message was written.
+    `cuts`: how often each conversation is cut, or forked from, by the number of its branch; `named`: the
+    numbers of the messages that a compaction keeps, by the ids of their rows. `fates`: what became of words
+    that somebody typed while the agent worked, by the place of a row that tells of them. `denied`: the ids of
+    calls that a stream lists as not permitted.
     """
 
     def __init__(self, rows: Iterable[Row | Noise], others: frozenset[int] = frozenset()) -> None:
@@ -57,7 +58,7 @@ class Outline:
         self.pieces: dict[int, int] = {}
         self.complete: dict[int, int] = {}
         self.repeated: set[int] = set()
-        self.session = self.model = self.version = self.agent = ""
+        self.session = self.model = self.version = self.agent = self.cwd = ""
         self.began: int | None = None
         self.lines = 0
         self.denied: frozenset[str] = frozenset()
@@ -150,6 +151,7 @@ class Outline:
     def _session(self, row: JSON, found: Kind) -> None:
         self.session = text(row, "sessionId") or text(row, "session_id") or self.session
         self.version = text(row, "version") or text(row, "claude_code_version") or self.version
+        self.cwd = self.cwd or text(row, "cwd")
         if is_head(row):
             self.model = self.model or text(row, "model")
         elif is_result(row):
