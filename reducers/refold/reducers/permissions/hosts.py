@@ -28,7 +28,8 @@ def host_of(url: str) -> str | None:
 
 def host_matches(glob: str, host: str) -> bool:
     """Return whether a host matches: `example.com` exactly, `*.example.com` every host below it."""
-    wanted = host_of(glob.removeprefix("*.")) or ""
+    name = glob.removeprefix("*.")
+    wanted = host_of(f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name) or ""
     if glob == "*":
         return True
     if glob.startswith("*."):
