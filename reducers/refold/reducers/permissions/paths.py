@@ -111,7 +111,7 @@ def _below(path: str, folder: str) -> str:
 
 def glob_problem(glob: str) -> str:
     """Return why a glob is invalid; "" if it is valid."""
-    return problem_of(_pattern(glob)) if glob.strip("/") else "expected a gitignore glob with a name in it"
+    return problem_of(_pattern(glob)) if glob else "expected a gitignore glob, got an empty text"
 
 
 def _search(glob: str, path: str) -> bool:
@@ -122,6 +122,8 @@ def _search(glob: str, path: str) -> bool:
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> str:
     """Return a gitignore glob as a pattern, which is searched in linear time."""
+    if glob.strip("/") in ("", "."):  # the folder itself
+        return "(?s)^"
     anchored = "/" in glob.rstrip("/")
     body = "".join(map(_translate, _PARTS.findall(glob.removeprefix("./").strip("/"))))
     return f"(?s){'^' if anchored else '(?:^|/)'}{body}(?:/|$)"
