@@ -37,6 +37,7 @@ CONFIGURED: dict[str, dict[str, Any]] = {
     "handoff": {"prefixes": ["act"]},
     "one_call": {},
     "arguments": {"tool": "a*", "matches": "zqx"},
+    "permissions": {"rules": [{"effect": "refuse", "tool": "a*", "matches": "zqx"}]},
 }
 GUARDS: list[Any] = [
     *(msgspec.convert({"guard": kind, **config}, BUILTIN[kind]) for kind, config in CONFIGURED.items()),
@@ -210,7 +211,7 @@ def test_the_least_that_can_work(kind: str, least: dict[str, Any]) -> None:
 
 def test_which_guards_read_what_was_said() -> None:
     """Only those that need it ask for content: the others go on where it was erased."""
-    assert {"repetition", "stall", "pivot", "keywords", "arguments", "premature_end"} == {
+    assert {"repetition", "stall", "pivot", "keywords", "arguments", "permissions", "premature_end"} == {
         guard.kind for guard in GUARDS if guard.reads_content
     }
 

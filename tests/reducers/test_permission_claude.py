@@ -1,7 +1,7 @@
 """Claude Code's permission rules: the cases of its documentation, and what it ignores.
 
 Source of the cases: Anthropic's documentation of permissions (code.claude.com/docs, Claude Code 2.1), in our
-words; where the documentation is silent, public issues of anthropics/claude-code, by number.
+words; where it is silent, reports in the tracker of anthropics/claude-code (36873, 39834, 56816).
 """
 
 import json
@@ -14,7 +14,7 @@ from refold.reducers.permissions.claude import Converted, convert_settings
 from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import Call, decide
 
-FOLDERS = Folders("/work/app", "/home/u")
+FOLDERS = Folders("/srv/app", "/users/u")
 
 
 def converted(permissions: object, name: str = "settings.json") -> Converted:
@@ -50,13 +50,13 @@ def allowed(rule: str, command: str) -> bool:
         ("Bash(* --help *)", ["git --help x"], ["git help"]),
         ("Bash(* install)", ["npm install", "brew install"], ["npm install x"]),
         ("Bash(git commit *)", ["git commit -m x", "git commit"], ["git push", "git commits"]),
-        ("Bash(ssh * uptime *)", ["ssh host uptime -s"], ["ssh host uptime"]),  # issue 36873
+        ("Bash(ssh * uptime *)", ["ssh host uptime -s"], ["ssh host uptime"]),
         ("Bash(npm test *)", ["npm test", "npm test && npm test x"], ["npm test && rm x", "npm test; rm x"]),
         ("Bash(safe *)", ["safe x"], ["safe x && other", "safe x || other", "safe x | other", "safe x\nother"]),
         ("Bash(git status)", ["timeout 5 git status", "nice git status", "nohup git status", "time git status"], []),
         ("Bash(git status)", [], ["sudo git status", "env A=1 git status", "git status > x", "npx git status"]),
         ("Bash(docker exec *)", ["docker exec a b"], ["docker rm a"]),
-        ("Bash(mkdir -p /tmp/claude-*)", ["mkdir -p /tmp/claude-1"], ["mkdir -p /etc"]),  # issue 39834
+        ("Bash(mkdir -p /tmp/claude-*)", ["mkdir -p /tmp/claude-1"], ["mkdir -p /etc"]),
     ],
 )  # fmt: skip
 def test_allow_rules_over_commands(rule: str, yes: Sequence[str], no: Sequence[str]) -> None:
@@ -80,7 +80,7 @@ def test_allow_rules_over_commands(rule: str, yes: Sequence[str], no: Sequence[s
         ({"deny": ["Bash(curl *)"]}, "bash -c 'curl x'", "refuse"),
         ({"deny": ["Bash(curl *)"]}, "eval $X", "unknown"),
         ({"deny": ["Bash(rm -rf *)"]}, "rm -fr /", "ask"),
-        ({"deny": ["Bash(grep * /etc/*)"]}, "grep root /etc/passwd", "refuse"),  # issue 56816
+        ({"deny": ["Bash(grep * /etc/*)"]}, "grep root /etc/passwd", "refuse"),
         ({}, "ls", "ask"),
     ],
 )  # fmt: skip
@@ -92,9 +92,9 @@ def test_precedence(permissions: object, command: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "path", "held"),
     [
-        ("Read(./.env)", ".env", True), ("Read(./.env)", "/work/app/.env", True), ("Read(./.env)", "a/.env", False),
+        ("Read(./.env)", ".env", True), ("Read(./.env)", "/srv/app/.env", True), ("Read(./.env)", "a/.env", False),
         ("Read(.env)", "a/.env", True), ("Read(*.env)", "a/x.env", True), ("Read(~/.zshrc)", "~/.zshrc", True),
-        ("Read(~/.zshrc)", "/home/u/.zshrc", True), ("Read(//etc/hosts)", "/etc/hosts", True),
+        ("Read(~/.zshrc)", "/users/u/.zshrc", True), ("Read(//etc/hosts)", "/etc/hosts", True),
         ("Read(//etc/**)", "/etc/ssh/key", True), ("Read(/secrets/**)", "secrets/x", True),
         ("Read(/secrets/**)", "/secrets/x", False), ("Read(/src/*.ts)", "src/a/b.ts", False),
         ("Read(**/secrets/**)", "a/secrets/b", True), ("Read(src/)", "src/x", True), ("Read", "/any", True),

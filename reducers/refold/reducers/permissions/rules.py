@@ -20,15 +20,15 @@ from refold.reducers.errors import Fault, shown
 from refold.reducers.patterns import (
     UNLESS,
     list_search_texts,
-    matches,
     occurs,
     pattern_faults,
     problem_of,
     values_at,
 )
+from refold.reducers.permissions.commands import alternatives, command_pattern, glob_matches, prefix_matches
 from refold.reducers.permissions.hosts import host_matches, host_of
 from refold.reducers.permissions.paths import Folders, Location, glob_problem, locate, path_matches
-from refold.reducers.permissions.shell import Command, Script, base_name, read_script, read_words
+from refold.reducers.permissions.shell import Command, Script, read_script, read_words
 from refold.reducers.vocabulary import Knob
 
 Effect = Literal["refuse", "ask", "permit"]
@@ -103,7 +103,7 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
         for name in ("path", "host"):
             if getattr(self, name) == ():
                 yield name, "expected at least one entry; remove the key for no condition"
-        if isinstance(self.command, str) and (problem := problem_of(_glob_pattern(self.command))):
+        if isinstance(self.command, str) and (problem := problem_of(command_pattern(self.command))):
             yield "command", f"{problem}; got {shown(self.command)}"
 
     def _contradicted(self) -> Iterator[Fault]:
@@ -123,7 +123,7 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
         parts = ["|".join(self.tools)] if self.tools != ("*",) else []
         if self.command is not None:
             words = (
-                self.command if isinstance(self.command, str) else " ".join(map(_alternatives, self.command))
+                self.command if isinstance(self.command, str) else " ".join(map(alternatives, self.command))
             )
             parts.append(words)
         parts += [*(self.path or ()), *(self.host or ()), *([self.matches] if self.matches else [])]
@@ -239,108 +239,8 @@ def _command_holds(rule: PermissionRule, part: _Part) -> bool | None:
     assert rule.command is not None
     permits = rule.effect == "permit"
     if isinstance(rule.command, str):
-        return _glob_holds(rule.command, part.command.words, permits=permits)
-    return _prefix_holds(rule.command, part.command.words, permits=permits)
-
-
-def _glob_pattern(glob: str) -> str:
-    """Return a glob over a command as a pattern: `*` is any text; a single ` *` at the end may be missing."""
-    single = glob.endswith(" *") and glob.count("*") == 1
-    head, blank, _ = glob.rpartition(" *") if single else (glob, "", "")
-    escaped = ".*".join(map(_escape, head.split("*")))
-    return f"(?s)^{escaped}{'(?: .*)?' if blank else ''}$"
-
-
-def _escape(text: str) -> str:
-    return "".join(
-        letter if letter.isalnum() or letter in " _/" else f"\\x{{{ord(letter):x}}}" for letter in text
-    )
-
-
-def _glob_holds(glob: str, words: Sequence[str | None], *, permits: bool) -> bool | None:
-    pattern = _glob_pattern(glob)
-    known: list[str] = []
-    for word in words:
-        if word is None:
-            break
-        known.append(word)
-    text = " ".join(known)
-    if len(known) == len(words):
-        if not permits and known and matches(pattern, " ".join([base_name(known[0]), *known[1:]])):
-            return True
-        return matches(pattern, text)
-    # What follows may be anything: certain only if the glob ends in any text and its head is there already.
-    if glob.endswith("*") and matches(pattern, text):
-        return True
-    return None if not known or _may_begin(glob, known) else False
-
-
-def _may_begin(glob: str, words: Sequence[str]) -> bool:
-    """Return whether a command that begins with these words may match."""
-    literal = glob.partition("*")[0]
-    text = " ".join([base_name(words[0]), *words[1:]])
-    return literal.startswith(text) or text.startswith(literal)
-
-
-def _alternatives(token: str | tuple[str, ...]) -> str:
-    return token if isinstance(token, str) else "|".join(token)
-
-
-def _prefix_holds(
-    prefix: Sequence[str | tuple[str, ...]], words: Sequence[str | None], *, permits: bool
-) -> bool | None:
-    """Return whether a command begins with these words.
-
-    To permit, it must begin with exactly them. To refuse or ask, the program may have a folder, and options
-    may stand before a subcommand or in another order, which makes the result unknown if it cannot be told.
-    """
-    name = words[0] if words else None
-    if name is None:
-        return None
-    if not _is_one_of(name, prefix[0]) and (permits or not _is_one_of(base_name(name), prefix[0])):
-        return False
-    rest = list(words[1:])
-    if not permits and base_name(name) == "git":
-        rest = _without_git_options(rest)
-    for place, token in enumerate(prefix[1:]):
-        if place >= len(rest):
-            return False
-        word = rest[place]
-        if word is None:
-            return None
-        if _is_one_of(word, token):
-            continue
-        return False if permits else _may_follow(token, word, rest[place:])
-    return True
-
-
-def _may_follow(token: str | tuple[str, ...], word: str, rest: Sequence[str | None]) -> bool | None:
-    """Return None if a later word may be the expected one: an option in another order, or after options."""
-    option = any(each.startswith("-") for each in ([token] if isinstance(token, str) else token))
-    if option:
-        return None if any(each is None or each.startswith("-") for each in rest) else False
-    later = any(each is None or _is_one_of(each, token) for each in rest)
-    return None if word.startswith("-") and later else False
-
-
-def _is_one_of(word: str, token: str | tuple[str, ...]) -> bool:
-    return word == token if isinstance(token, str) else word in token
-
-
-_GIT_TAKES = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
-)
-
-
-def _without_git_options(rest: list[str | None]) -> list[str | None]:
-    """Return the arguments of git from its subcommand on."""
-    place = 0
-    while place < len(rest):
-        word = rest[place]
-        if word is None or not word.startswith("-"):
-            break
-        place += 2 if word in _GIT_TAKES else 1
-    return rest[place:]
+        return glob_matches(rule.command, part.command.words, permits=permits)
+    return prefix_matches(rule.command, part.command.words, permits=permits)
 
 
 def _values(call: Call, field: str | None, usual: Iterable[str]) -> list[Any] | None:

@@ -1,0 +1,109 @@
+"""Conditions on one command: its first words, or a glob over all of them."""
+
+from collections.abc import Sequence
+
+from refold.reducers.patterns import matches
+from refold.reducers.permissions.wrappers import Words, base_name
+
+Token = str | tuple[str, ...]
+"""A word of a prefix, or alternatives for it."""
+
+
+def command_pattern(glob: str) -> str:
+    """Return a glob over a command as a pattern: `*` is any text; a single ` *` at the end may be missing."""
+    single = glob.endswith(" *") and glob.count("*") == 1
+    head, blank, _ = glob.rpartition(" *") if single else (glob, "", "")
+    escaped = ".*".join(map(_escape, head.split("*")))
+    return f"(?s)^{escaped}{'(?: .*)?' if blank else ''}$"
+
+
+def _escape(text: str) -> str:
+    return "".join(
+        letter if letter.isalnum() or letter in " _/" else f"\\x{{{ord(letter):x}}}" for letter in text
+    )
+
+
+def glob_matches(glob: str, words: Words, *, permits: bool) -> bool | None:
+    """Return whether a glob matches a command; None: unknown. `permits`: see `prefix_matches`."""
+    pattern = command_pattern(glob)
+    known: list[str] = []
+    for word in words:
+        if word is None:
+            break
+        known.append(word)
+    text = " ".join(known)
+    if len(known) == len(words):
+        if not permits and known and matches(pattern, " ".join([base_name(known[0]), *known[1:]])):
+            return True
+        return matches(pattern, text)
+    # What follows may be anything: certain only if the glob ends in any text and its head is there already.
+    if glob.endswith("*") and matches(pattern, text):
+        return True
+    return None if not known or _may_begin(glob, known) else False
+
+
+def _may_begin(glob: str, words: Sequence[str]) -> bool:
+    """Return whether a command that begins with these words may match."""
+    literal = glob.partition("*")[0]
+    text = " ".join([base_name(words[0]), *words[1:]])
+    return literal.startswith(text) or text.startswith(literal)
+
+
+def alternatives(token: Token) -> str:
+    """Return a word of a prefix as messages write it."""
+    return token if isinstance(token, str) else "|".join(token)
+
+
+def prefix_matches(prefix: Sequence[Token], words: Words, *, permits: bool) -> bool | None:
+    """Return whether a command begins with these words.
+
+    To permit, it must begin with exactly them. To refuse or ask, the program may have a folder, and options
+    may stand before a subcommand or in another order, which makes the result unknown if it cannot be told.
+    """
+    name = words[0] if words else None
+    if name is None:
+        return None
+    if not _is_one_of(name, prefix[0]) and (permits or not _is_one_of(base_name(name), prefix[0])):
+        return False
+    rest = list(words[1:])
+    if not permits and base_name(name) == "git":
+        rest = _without_git_options(rest)
+    for place, token in enumerate(prefix[1:]):
+        if place >= len(rest):
+            return False
+        word = rest[place]
+        if word is None:
+            return None
+        if _is_one_of(word, token):
+            continue
+        return False if permits else _may_follow(token, word, rest[place:])
+    return True
+
+
+def _may_follow(token: Token, word: str, rest: Sequence[str | None]) -> bool | None:
+    """Return None if a later word may be the expected one: an option in another order, or after options."""
+    option = any(each.startswith("-") for each in ([token] if isinstance(token, str) else token))
+    if option:
+        return None if any(each is None or each.startswith("-") for each in rest) else False
+    later = any(each is None or _is_one_of(each, token) for each in rest)
+    return None if word.startswith("-") and later else False
+
+
+def _is_one_of(word: str, token: Token) -> bool:
+    return word == token if isinstance(token, str) else word in token
+
+
+_GIT_TAKES = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
+)
+
+
+def _without_git_options(rest: list[str | None]) -> list[str | None]:
+    """Return the arguments of git from its subcommand on."""
+    place = 0
+    while place < len(rest):
+        word = rest[place]
+        if word is None or not word.startswith("-"):
+            break
+        place += 2 if word in _GIT_TAKES else 1
+    return rest[place:]
