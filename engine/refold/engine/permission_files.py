@@ -1,5 +1,4 @@
-"""Permission rules of other agents as a policy's guard: `claude:PATH`, or several files, `claude:PATH,PATH`.
-"""
+"""Permission rules of other agents as a policy's guard: `claude:PATH` or `claude:PATH,PATH`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

@@ -144,8 +144,8 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
             match verdict:
                 case Refuse(saw={"link": 0}):
                     yield self._refusal(verdict, own.decisions[verdict.call])
-                case Ask():
-                    yield replace(verdict, approver=self.called)
+                case Ask(calls=(call, *_)):
+                    yield replace(verdict, approver=_approver(own.decisions[call]))
                 case _:
                     yield verdict
 
@@ -170,6 +170,13 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     def _approval(self) -> Approval:
         """Return the chain for the calls that a user is asked about: link 0 is the rules, link 1 the user."""
         return Approval(name=self.called, chain=(Reject(), Human(timeout=self.timeout)))
+
+
+def _approver(decision: Decision) -> str:
+    """Return what asks: a rule by its index, `unknown`, or `else`."""
+    if decision.effect == "unknown":
+        return "unknown"
+    return "else" if decision.rule is None else f"rules[{decision.rule}]"
 
 
 _LINKS: Mapping[Effect, tuple[int, str]] = {

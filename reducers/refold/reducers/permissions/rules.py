@@ -150,25 +150,6 @@ class Decision(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-def decide(rules: Sequence[PermissionRule], order: Order, otherwise: Effect, call: Call) -> Decision:
-    """Return the decision of these rules on a call. `otherwise`: the effect where no rule applies.
-
-    `order` is which of several rules applies: `strictest` (refuse before ask before permit), or the `first`
-    or `last` in the list.
-    """
-    relevant = [(place, rule) for place, rule in enumerate(rules) if rule.is_for(call.tool)]
-    if not relevant:
-        return Decision(otherwise)
-    fields = {rule.field for _, rule in relevant if rule.command is not None}
-    parts = [part for field in fields for script in _scripts(call, field) for part in _parts(script, field)]
-    decided = [_decide_part(relevant, order, otherwise, call, part) for part in parts or [_NO_COMMAND]]
-    return max((one for one in decided if one is not None), key=_strictness, default=Decision(otherwise))
-
-
-def _strictness(decision: Decision) -> int:
-    return _STRICTNESS[decision.effect]
-
-
 class _Part(msgspec.Struct, frozen=True):
     """A part of a call to judge: a command, or (None) what only a rule without a command covers.
 
@@ -182,6 +163,41 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 _NO_COMMAND = _Part()
+
+
+def decide(rules: Sequence[PermissionRule], order: Order, otherwise: Effect, call: Call) -> Decision:
+    """Return the decision of these rules on a call. `otherwise`: the effect where no rule applies.
+
+    `order` is which of several rules applies: `strictest` (refuse before ask before permit), or the `first`
+    or `last` in the list.
+    """
+    relevant = [(place, rule) for place, rule in enumerate(rules) if rule.is_for(call.tool)]
+    if not relevant:
+        return Decision(otherwise)
+    parts = _list_parts(rules, call)
+    decided = [_decide_part(relevant, order, otherwise, call, part) for part in parts]
+    return max((one for one in decided if one is not None), key=_strictness, default=Decision(otherwise))
+
+
+def matching_rules(rules: Sequence[PermissionRule], call: Call) -> frozenset[int]:
+    """Return the indices of the rules that match the call, or a part of it, whichever of them decides."""
+    parts = _list_parts(rules, call)
+    return frozenset(
+        place
+        for place, rule in enumerate(rules)
+        if rule.is_for(call.tool) and any(_holds(rule, call, part) for part in parts)
+    )
+
+
+def _list_parts(rules: Iterable[PermissionRule], call: Call) -> list[_Part]:
+    """Return the parts of a call that the rules are about."""
+    fields = {rule.field for rule in rules if rule.command is not None and rule.is_for(call.tool)}
+    parts = [part for field in fields for script in _scripts(call, field) for part in _parts(script, field)]
+    return parts or [_NO_COMMAND]
+
+
+def _strictness(decision: Decision) -> int:
+    return _STRICTNESS[decision.effect]
 
 
 def _parts(script: Script, field: str | None) -> list[_Part]:

@@ -1,5 +1,6 @@
 """What is said of runs under another policy: verdicts, the calls they are about, and totals."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum, unique
@@ -13,9 +14,11 @@ from refold.reducers import events as ev
 from refold.reducers.approvals import Match
 from refold.reducers.errors import Complaint
 from refold.reducers.guards.approvals import UNSEARCHABLE
+from refold.reducers.guards.permissions import Permissions
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.patterns import rule
-from refold.reducers.policy import Policy
+from refold.reducers.permissions.rules import PermissionRule
+from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause
 from refold.replay.kinds.arguments import ERASED, elided, main_argument
@@ -23,7 +26,7 @@ from refold.replay.whatif.mismatches import Mismatch, MismatchKind
 from refold.store.protocol import Origin
 
 _SHOWN = 160
-_LINK = "chain["
+_LINK = re.compile(r"(?:chain|rules)\[(\d{1,9})\]", re.ASCII)
 _MATCHED = "arguments"
 ENDED_BY: Mapping[str, str] = MappingProxyType(
     {
@@ -93,12 +96,10 @@ class LatestCalls:
         for decision in decisions:
             match decision:
                 case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
-                    found = _rule(policy, name, saw.get("link"))
+                    found = _rule(policy, name, saw.get("link", saw.get("rule")))
                 case ev.ApprovalRequested(guard=name, calls=(call, *_), approver=approver):
-                    link = approver.removeprefix(_LINK).removesuffix("]")
-                    found = _rule(
-                        policy, name, int(link) if approver.startswith(_LINK) and link.isdecimal() else None
-                    )
+                    link = _LINK.fullmatch(approver)
+                    found = _rule(policy, name, int(link[1]) if link else None)
                 case _:
                     continue
             if found is not None and call in self._calls:
@@ -114,6 +115,8 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
     """
     for place, config in enumerate(policy.guards):
         if (config.get("name") or config["guard"]) == name:
+            if config["guard"] == Permissions.kind:
+                return _permission_rule(config, f"guards[{place}]", link), "", None
             searches = config["guard"] == _MATCHED
             pattern, unless = (config["matches"], config.get("unless")) if searches else ("", None)
             own = name != config["guard"]  # the parser names a guard without a name by its kind
@@ -126,6 +129,15 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
     each = chain[link]
     pattern, unless = (each.matches, each.unless) if isinstance(each, Match) else ("", None)
     return f"approvals.chain[{link}]", pattern, unless
+
+
+def _permission_rule(config: GuardConfig, path: str, index: object) -> str:
+    """Return a permission rule as its author wrote it, and where it is."""
+    rules: Sequence[Any] = config.get("rules", ())
+    if not isinstance(index, int) or index >= len(rules):
+        return path
+    rule = msgspec.convert(rules[index], PermissionRule)
+    return rule.source or f"{rule.label} ({path}.rules[{index}])"
 
 
 MOST = 100
