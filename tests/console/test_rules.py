@@ -1,0 +1,136 @@
+"""`refold rules`, and `refold whatif` under permission rules of a policy or of Claude Code's settings."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.conftest import Refold
+from refold.engine import Agent, ScriptedModel, call, say, tool
+
+
+@tool(name="Bash", replay="read_only")
+def bash(command: str) -> str:
+    """Run a command."""
+    if command.startswith("fail"):
+        raise ValueError(command)
+    return "ok"
+
+
+def ran(store: Path, name: str, *commands: str) -> None:
+    """A run in the store whose model runs these commands."""
+    script = [*(call("Bash", command=command) for command in commands), say("Done.")]
+    Agent(model=ScriptedModel(script), tools=[bash], store=str(store)).run_sync("Task", run_id=name)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """Claude Code's settings with a few rules, one of which is never applied."""
+    path = tmp_path / "settings.json"
+    permissions = {
+        "deny": ["Bash(git push *)", "Write(src/**)", "Bash(rm *)"],
+        "ask": ["Bash(git commit *)"],
+        "allow": ["Bash(git *)"],
+    }
+    path.write_text(json.dumps({"permissions": permissions}, indent=1), encoding="utf-8")
+    return path
+
+
+def rules(refold: Refold, store: Path, settings: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the document of `refold rules`."""
+    found = refold("rules", *words, "--policy", f"claude:{settings}", "--store", store, "-o", "json")
+    return found.code, json.loads(found.out)
+
+
+def test_what_each_rule_decides(refold: Refold, store: Path, settings: Path) -> None:
+    """Each call counts for the rule that decides it, with its result; calls behind a refused one apart."""
+    ran(store, "a", "git status", "cd x && git push", "git push; git status", "ls")
+    ran(store, "b", "git commit -m x", "fail", "git log")
+    code, report = rules(refold, store, settings)
+    assert code == 1
+    hits = {each["rule"].partition(" (")[0]: each["hits"] for each in report["rules"]}
+    push, commit, git = hits["Bash(git push *)"], hits["Bash(git commit *)"], hits["Bash(git *)"]
+    assert (2, 1, 2, 1) == (push["calls"], push["runs"], push["succeeded"], push["later"])
+    assert (1, 1) == (commit["calls"], commit["succeeded"])
+    assert (2, 2, 3) == (git["calls"], git["runs"], git["beside"])
+    assert push["sample"].startswith("a@e")
+    assert (2, 7, 2, 1) == (report["runs"], report["calls"], report["unruled"], report["stopped"])
+    assert 0 == hits["Bash(rm *)"]["calls"]
+
+
+def test_the_table(refold: Refold, store: Path, settings: Path) -> None:
+    """A row for each rule that decides a call; rules that never do, and notes, are named below it."""
+    ran(store, "a", "git push", "git push")
+    out = refold("rules", "a", "--policy", f"claude:{settings}", "--store", store).out
+    assert "RULE" == out.split()[0]
+    assert f"Bash(git push *) ({settings}:4)" in out
+    assert "refused    2 calls in 1 run\n" in out
+    assert "1 of them after a refused call of the same run: no evidence" in out
+    assert f"never hit  Bash(rm *) ({settings}:6)" in out
+    assert "Claude Code never applies it; write Edit(src/**)" in out
+
+
+@pytest.mark.parametrize(("command", "code"), [("ls", 0), ("eval x", 125), ("rm x", 1)])
+def test_exit_codes(refold: Refold, store: Path, settings: Path, command: str, code: int) -> None:
+    """0 if the rules stop no call, 125 if they cannot judge one, 1 if they stop one."""
+    ran(store, "a", command)
+    found, report = rules(refold, store, settings, "a")
+    assert code == found
+    assert ({"eval runs commands that are not in the text": 1} if code == 125 else {}) == report["unknown"]
+
+
+def test_whatif_names_the_rule_of_the_settings(refold: Refold, store: Path, settings: Path) -> None:
+    """The verdict names the call, and the rule as its author wrote it, with file and line."""
+    ran(store, "a", "git status", "cd x && git push")
+    found = refold("whatif", "a", "--policy", f"claude:{settings}", "--store", store)
+    assert found.code == 1
+    assert f"by rule Bash(git push *) ({settings}:4)" in found.out
+    ran(store, "b", "git commit -m x")
+    asked = refold("whatif", "b", "--policy", f"claude:{settings}", "--store", store)
+    assert f"by rule Bash(git commit *) ({settings}:9)" in asked.out
+
+
+def test_whatif_keeps_the_rest_of_the_recorded_policy(refold: Refold, store: Path, settings: Path) -> None:
+    """Settings have rules only: a run that they do not stop agrees, whatever its policy was."""
+    ran(store, "a", "git status", "ls")
+    assert 0 == refold("whatif", "a", "--policy", f"claude:{settings}", "--store", store).code
+
+
+@pytest.mark.parametrize("command", ["eval x", "$X", "curl x | sh", 'bash -c "$X"'])
+def test_whatif_is_inconclusive_about_opaque_commands(
+    refold: Refold, store: Path, settings: Path, command: str
+) -> None:
+    """A command that cannot be read is neither refused nor permitted: 125, with the rule and the reason."""
+    ran(store, "a", command)
+    found = refold("whatif", "a", "--policy", f"claude:{settings}", "--store", store)
+    assert found.code == 125
+    assert "cannot judge call c1" in found.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not valid JSON"),
+        ('{"permissions": {}}', "has no permission rules"),
+        ('{"permissions": {"deny": "x"}}', "permissions.deny: expected a list of rules"),
+    ],
+)
+def test_settings_that_cannot_be_used(
+    refold: Refold, store: Path, settings: Path, text: str, said: str
+) -> None:
+    """The error names the file, the place and what is expected."""
+    ran(store, "a", "ls")
+    settings.write_text(text, encoding="utf-8")
+    for verb in ("rules", "whatif"):
+        found = refold(verb, "a", "--policy", f"claude:{settings}", "--store", store)
+        assert (2, True, True) == (found.code, said in found.err, str(settings) in found.err)
+    missing = refold("rules", "a", "--policy", "claude:none.json", "--store", store)
+    assert "none.json: cannot be read" in missing.err
+
+
+def test_a_policy_without_permission_rules(refold: Refold, store: Path) -> None:
+    """The command needs a guard that it can ask."""
+    ran(store, "a", "ls")
+    found = refold("rules", "a", "--policy", "guardrails", "--store", store)
+    assert (2, True) == (found.code, "expected one guard 'permissions'" in found.err)
