@@ -111,6 +111,7 @@ def test_the_libraries_load_no_test_tools() -> None:
 PURE_MODULES = frozenset(
     {
         "abc",
+        "ast",
         "base64",
         "binascii",
         "bisect",
@@ -133,10 +134,12 @@ PURE_MODULES = frozenset(
         "operator",
         "re",
         "re2",
+        "shlex",
         "refold",
         "splintr",
         "string",
         "textwrap",
+        "tomllib",
         "tree_sitter",
         "tree_sitter_bash",
         "types",

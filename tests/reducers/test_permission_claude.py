@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pytest
 
 from refold.reducers.errors import PolicyError, faults_of
-from refold.reducers.permissions.claude import Converted, convert_settings
+from refold.reducers.permissions.claude import convert_settings
+from refold.reducers.permissions.dialect import Converted
 from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import Call, decide
 
@@ -162,9 +163,12 @@ def test_notes() -> None:
     assert "allow" in notes["settings.json: alow"]
     assert "hidden from the model" in notes["settings.json:6"]
     assert "expected Tool or Tool(specifier)" in notes["settings.json:7"]
-    assert "does not know this specifier" in notes["settings.json:9"]
+    assert "cannot be judged" in notes["settings.json:9"]
     assert len(notes) == 5
-    assert ["Bash (settings.json:6)", "Read(/) (settings.json:8)"] == [rule.source for rule in found.rules]
+    sources = [rule.source.partition(" (")[0] for rule in found.rules]
+    assert ["Bash", "Read(/)", "WebFetch(x)"] == sources
+    unknown = decide(found.rules, "strictest", "permit", Call("WebFetch", "{}"))
+    assert ("unknown", 2) == (unknown.effect, unknown.rule)
 
 
 def test_layers_are_joined() -> None:
@@ -182,9 +186,9 @@ def test_layers_are_joined() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{ // x\n}", "Claude Code reads JSON without comments"), ("[]", "expected an object"),
+        ("{ // x\n}", "Claude Code reads JSON without comments"), ("[]", "expected a JSON object"),
         ('{"permissions": []}', "expected an object"), ('{"permissions": {"deny": "Bash"}}', "expected a list"),
-        ('{"permissions": {"deny": [1]}}', "expected a rule"), ("", "is not valid JSON"), ("[" * 100_000, "nested"),
+        ('{"permissions": {"deny": [1]}}', "expected a rule"), ("", "is not valid JSON"), ("[" * 100_000, "nested|not valid"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_settings(text: str, problem: str) -> None:

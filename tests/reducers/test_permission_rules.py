@@ -109,7 +109,9 @@ def test_the_strictest_command_decides(order: Order) -> None:
     ("words", "command", "expected"),
     [
         (("rm", "-rf"), "rm -rf /", "refuse"), (("rm", "-rf"), "rm -r -f /", "unknown"),
-        (("rm", "-rf"), "rm -fr /", "unknown"), (("rm", "-rf"), "rm x", "permit"),
+        (("rm", "-rf"), "rm -fr /", "unknown"), (("rm", "-rf"), "rm x", "permit"), (("rm", "-rf"), "rm -f x", "permit"),
+        (("rm", "-rf"), "rm --recursive --force x", "unknown"), (("git", "reset", "--hard"), "git reset --keep", "permit"),
+        (("git", "reset", "--hard"), "git reset x --hard", "unknown"), (("rm", "-rf"), "rm $X", "unknown"),
         (("docker", "run"), "docker --context x run y", "unknown"), (("docker", "run"), "docker ps", "permit"),
     ],
 )  # fmt: skip

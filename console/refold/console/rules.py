@@ -17,7 +17,7 @@ from refold.engine.permission_files import dialect_of, read_permissions
 from refold.engine.policy_files import load_policy
 from refold.reducers.errors import CannotJudge, RefoldError, WrongUse
 from refold.reducers.guards.permissions import Permissions
-from refold.reducers.permissions.claude import Note
+from refold.reducers.permissions.dialect import Note
 from refold.reducers.permissions.rules import PermissionRule
 from refold.replay import figures
 from refold.replay.permission_hits import HitCounter, PermissionHits, RuleHits, merge_hits

@@ -1,4 +1,4 @@
-"""Permission rules of other agents as a policy's guard: `claude:PATH` or `claude:PATH,PATH`."""
+"""Permission rules of other agents as a policy's guard: `claude:PATH`, or several files: `codex:A,B`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -7,9 +7,18 @@ from typing import Any
 import msgspec
 
 from refold.reducers.errors import PolicyError
-from refold.reducers.permissions.claude import Converted, Note, convert_settings
+from refold.reducers.permissions.claude import convert_settings
+from refold.reducers.permissions.codex import convert_rules
+from refold.reducers.permissions.dialect import Converted, Note
+from refold.reducers.permissions.gemini import convert_policies
+from refold.reducers.permissions.opencode import convert_config
 
-DIALECTS: Mapping[str, Callable[[Iterable[tuple[str, str]]], Converted]] = {"claude": convert_settings}
+DIALECTS: Mapping[str, Callable[[Iterable[tuple[str, str]]], Converted]] = {
+    "claude": convert_settings,
+    "codex": convert_rules,
+    "gemini": convert_policies,
+    "opencode": convert_config,
+}
 """By the prefix of an address: how the files of an agent are converted."""
 
 _MAX_BYTES = 1 << 20
@@ -30,6 +39,7 @@ def read_permissions(path: Path) -> tuple[dict[str, Any], tuple[Note, ...]]:
         raise PolicyError(listed, "has no permission rules")
     rules = [msgspec.to_builtins(rule) for rule in converted.rules]
     guard = {"guard": "permissions", "name": f"permissions of {dialect}", "rules": rules}
+    guard |= {"order": converted.order, "else": converted.otherwise}
     return {"schema": "refold/v1", "guards": [guard]}, converted.notes
 
 

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-import msgspec
-
 from refold.reducers.errors import PolicyError, nearest, shown
+from refold.reducers.permissions.dialect import Converted, Note, find_line, read_object
 from refold.reducers.permissions.paths import glob_problem
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
@@ -25,23 +24,10 @@ _EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 _SHELLS = ("Bash", "PowerShell")
 _UNREAD_PATHS = frozenset({"Write", "MultiEdit", "NotebookEdit", "Glob", "Grep", "LS", "NotebookRead"})
 _FIELDS: Mapping[str, str] = {"Agent": "subagent_type", "Task": "subagent_type", "Skill": "skill"}
+_UNKNOWN = "a specifier that is not known here"
 _OTHER_KEYS = frozenset(
     {"defaultMode", "additionalDirectories", "disableBypassPermissionsMode", "disableAutoMode"}
 )
-
-
-class Note(msgspec.Struct, frozen=True):
-    """What should be known about a rule, or about a setting: where it is, and what to know."""
-
-    place: str
-    problem: str
-
-
-class Converted(msgspec.Struct, frozen=True):
-    """The rules of settings files in the order in which they apply, and notes about what has no rule."""
-
-    rules: tuple[PermissionRule, ...] = ()
-    notes: tuple[Note, ...] = ()
 
 
 def convert_settings(layers: Iterable[tuple[str, str]]) -> Converted:
@@ -64,17 +50,7 @@ def convert_settings(layers: Iterable[tuple[str, str]]) -> Converted:
 
 
 def _read(name: str, text: str) -> Mapping[str, Any]:
-    try:
-        data: Any = json.loads(text)
-    except RecursionError:
-        raise PolicyError(name, "is nested too deeply to be settings of Claude Code") from None
-    except json.JSONDecodeError as error:
-        hint = "; Claude Code reads JSON without comments" if "//" in text or "/*" in text else ""
-        where = f"at line {error.lineno}, column {error.colno}"
-        raise PolicyError(name, f"is not valid JSON: {error.msg} {where}{hint}") from error
-    if not isinstance(data, dict):
-        raise PolicyError(name, f"expected an object with the key 'permissions', got {shown(data)}")
-    permissions: Any = cast("dict[str, Any]", data).get("permissions", {})
+    permissions = read_object(name, text, "Claude Code").get("permissions", {})
     if not isinstance(permissions, dict):
         raise PolicyError(f"{name}: permissions", f"expected an object, got {shown(permissions)}")
     return cast("dict[str, Any]", permissions)
@@ -85,33 +61,18 @@ def _convert_list(
 ) -> None:
     if not isinstance(listed, list):
         raise PolicyError(f"{name}: permissions.{key}", f"expected a list of rules, got {shown(listed)}")
-    lines = _lines(text, key)
     for place, rule in enumerate(cast("list[object]", listed)):
         if not isinstance(rule, str):
             raise PolicyError(
                 f"{name}: permissions.{key}[{place}]", f"expected a rule as text, got {shown(rule)}"
             )
-        line = next(
-            (
-                number
-                for number, said in lines
-                if json.dumps(rule) in said or json.dumps(rule, ensure_ascii=False) in said
-            ),
-            None,
-        )
+        line = find_line(text, json.dumps(rule, ensure_ascii=False), f'"{key}"')
         where = f"{name}:{line}" if line else f"{name}: permissions.{key}[{place}]"
         for made in convert_rule(rule, _EFFECTS[key], where):
             if isinstance(made, Note):
                 notes.append(made)
             else:
                 rules.append((key, made))
-
-
-def _lines(text: str, key: str) -> list[tuple[int, str]]:
-    """Return the numbered lines from the first that has this key."""
-    numbered = list(enumerate(text.split("\n"), 1))
-    first = next((place for place, (_, line) in enumerate(numbered) if f'"{key}"' in line), 0)
-    return numbered[first:]
 
 
 def convert_rule(rule: str, effect: Effect, where: str) -> Iterator[PermissionRule | Note]:
@@ -150,7 +111,8 @@ def convert_rule(rule: str, effect: Effect, where: str) -> Iterator[PermissionRu
             effect=effect, tool=tool, field=name, matches=f"^{_pattern(value)}$", source=source
         )
     else:
-        yield Note(where, f"{rule}: refold does not know this specifier of {tool}; the rule is left out")
+        yield PermissionRule(effect=effect, tool=_tools(tool), source=source, opaque=_UNKNOWN)
+        yield Note(where, f"{rule}: {_UNKNOWN}; calls of {tool} cannot be judged")
 
 
 def _convert_path(

@@ -76,17 +76,30 @@ def prefix_matches(prefix: Sequence[Token], words: Words, *, permits: bool) -> b
             return None
         if _is_one_of(word, token):
             continue
-        return False if permits else _may_follow(token, word, rest[place:])
+        return False if permits else _may_follow(token, word, tuple(rest[place:]))
     return True
 
 
-def _may_follow(token: Token, word: str, rest: Sequence[str | None]) -> bool | None:
+def _may_follow(token: Token, word: str, rest: Words) -> bool | None:
     """Return None if a later word may be the expected one: an option in another order, or after options."""
-    option = any(each.startswith("-") for each in ([token] if isinstance(token, str) else token))
-    if option:
-        return None if any(each is None or each.startswith("-") for each in rest) else False
+    choices = (token,) if isinstance(token, str) else token
+    if any(each.startswith("-") for each in choices):
+        return None if any(_may_be_given(each, rest) for each in choices) else False
     later = any(each is None or _is_one_of(each, token) for each in rest)
     return None if word.startswith("-") and later else False
+
+
+def _may_be_given(option: str, rest: Words) -> bool:
+    """Return whether these words may give an option: abbreviated, with a value, or in other clusters."""
+    if None in rest:
+        return True
+    given = [word for word in rest if word is not None and word.startswith("-")]
+    if option.startswith("--"):
+        return any(
+            word.startswith(f"{option}=") or (len(word) > 2 and option.startswith(word)) for word in given
+        )
+    letters = {letter for word in given if not word.startswith("--") for letter in word[1:]}
+    return set(option[1:]) <= letters or any(word.startswith("--") and len(word) > 2 for word in given)
 
 
 def _is_one_of(word: str, token: Token) -> bool:

@@ -55,7 +55,8 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
     hosts of a URL, as `example.com` or `*.example.com`. `matches` and `unless`: patterns over the texts of
     the arguments. `field` is the argument that the conditions read, by default the usual names. `say` is the
     reason that the model gets. `match` and `not_match` are examples: the text of a command, path or URL, or
-    arguments as a JSON object. `source` is where the rule is from, as `settings.json:12`.
+    arguments as a JSON object. `source` is where the rule is from, as `settings.json:12`. `opaque` is why the
+    rule cannot be evaluated, "" if it can: it is then unknown for every call of its tools.
     """
 
     effect: Effect
@@ -70,6 +71,7 @@ class PermissionRule(Knob, frozen=True, kw_only=True):
     match: tuple[str, ...] = ()
     not_match: tuple[str, ...] = ()
     source: str = ""
+    opaque: str = ""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -196,8 +198,8 @@ def _list_parts(rules: Iterable[PermissionRule], call: Call) -> list[_Part]:
     return parts or [_NO_COMMAND]
 
 
-def _strictness(decision: Decision) -> int:
-    return _STRICTNESS[decision.effect]
+def _strictness(decision: Decision) -> tuple[int, bool]:
+    return _STRICTNESS[decision.effect], decision.rule is None
 
 
 def _parts(script: Script, field: str | None) -> list[_Part]:
@@ -221,7 +223,8 @@ def _decide_part(
     for place, rule in rules if order != "last" else reversed(rules):
         held = _holds(rule, call, part)
         if held is None and rule.effect != "permit":
-            found.append(Decision("unknown", place, part.opaque or "what the rule reads is unknown", text))
+            why = rule.opaque or part.opaque or "what the rule reads is unknown"
+            found.append(Decision("unknown", place, why, text))
         elif held:
             found.append(Decision(rule.effect, place, "", text))
         if found and order != "strictest":
@@ -239,6 +242,7 @@ def _text(part: _Part) -> str:
 def _holds(rule: PermissionRule, call: Call, part: _Part) -> bool | None:
     """Return whether all conditions of a rule hold; None: unknown."""
     conditions = [
+        *([None] if rule.opaque else []),
         *([_command_holds(rule, part)] if rule.command is not None else []),
         *([_path_holds(rule, rule.path, call)] if rule.path is not None else []),
         *([_host_holds(rule, rule.host, call)] if rule.host is not None else []),
