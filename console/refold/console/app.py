@@ -43,6 +43,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "grep": ("queries", "Find events in runs."),
             "stats": ("queries", "Count events, calls, tokens and cost."),
             "whatif": ("whatif", "Test other policies on recorded runs."),
+            "touched": ("changes", "List what a run changed: files, hosts, packages."),
             "rules": ("rules", "Count what permission rules decide about recorded calls."),
             "bisect": ("comparisons", "Find the first event where a condition holds."),
             "blame": ("comparisons", "Show which events changed a field of the state."),

@@ -1,0 +1,92 @@
+"""`refold touched`: what a run changed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from refold.console import addresses, locations
+from refold.console.locations import StorePlace
+from refold.console.options import argument, option
+from refold.console.screen import Column, Screen
+from refold.replay import figures
+from refold.replay.changes import DESTRUCTIVE, Change, ChangeKind, ChangeLog, Outcome
+from refold.replay.reader import found_by
+
+
+class TouchedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run changed, as JSON."""
+
+    run: str
+    changes: list[Change]
+
+
+async def touched_command(
+    screen: Screen,
+    place: StorePlace,
+    run: Annotated[str, argument("RUN or @last.")],
+    *,
+    every: Annotated[bool, option("--every", "Also list what refused calls would have changed.")] = False,
+) -> int:
+    """List files written and deleted, hosts reached, packages installed and branches pushed by a run.
+
+    Taken from the arguments of its calls, and from the commands in their shell scripts. A command that cannot
+    be read is listed as `unread`. RESULT is the call's: a script may have run only some of its commands.
+
+    Exit code 1 if something was changed, 125 if nothing was but some commands cannot be read, else 0.
+    """
+    async with locations.reading(place) as store:
+        name, upto = await addresses.place_of(store, run)
+        changes = await found_by(ChangeLog(), store, name, upto)
+    shown = [each for each in changes if every or each.outcome is not Outcome.REFUSED]
+    screen.result(TouchedReport(run=name, changes=shown), lambda: _tell(screen, name, shown))
+    read = [each for each in shown if each.kind is not ChangeKind.UNREAD]
+    return 1 if read else 125 if shown else 0
+
+
+_COLUMNS = (
+    Column("WHAT"),
+    Column("TARGET", elastic=True),
+    Column("BY", elastic=True),
+    Column("RESULT"),
+    Column("EVENT", right=True),
+)
+_NOUNS = {
+    ChangeKind.DELETED: "deletion",
+    ChangeKind.PUSHED: "push",
+    ChangeKind.DISCARDED: "discarded change",
+    ChangeKind.WROTE: "write",
+    ChangeKind.INSTALLED: "installation",
+    ChangeKind.REACHED: "host",
+    ChangeKind.UNREAD: "unread command",
+}
+
+
+def _tell(screen: Screen, run: str, changes: Sequence[Change]) -> None:
+    counts = Counter(each.kind for each in changes)
+    listed = ", ".join(_counted(counts[kind], noun) for kind, noun in _NOUNS.items() if counts[kind])
+    screen.heading(f"run {run}: {listed or 'no changes found'}")
+    first = next(
+        (each for each in changes if each.kind in DESTRUCTIVE and each.outcome is not Outcome.REFUSED), None
+    )
+    if first is not None:
+        screen.pairs(
+            [
+                (
+                    "  first destructive call",
+                    f"e{first.seq}, {figures.clock(first.at)}: {first.command or first.tool}",
+                )
+            ]
+        )
+    if changes:
+        screen.table(_COLUMNS, [_row(each) for each in changes])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} pushes" if noun == "push" and number != 1 else figures.counted(number, noun)
+
+
+def _row(each: Change) -> tuple[str, ...]:
+    target = each.target or each.why
+    return each.kind, target, each.command or each.tool, each.outcome, f"e{each.seq}"
