@@ -29,17 +29,17 @@ class World:
         self.ran: list[str] = []
         self.store, self.clock = MemoryStore(), VirtualClock()
         guard = {"guard": "permissions", "rules": list(rules), **more}
-        self.policy = {"guards": [guard]}
+        self.policy: dict[str, Any] = {"guards": [guard]}
 
-    def agent(self, *commands: str) -> Agent:
+    def agent(self, *lines: str | Line) -> Agent:
         @tool(replay="read_only")
         async def bash(command: str) -> str:
             self.ran.append(command)
             return "ok"
 
-        lines: list[Line] = [*(call("bash", command=command) for command in commands), say("Done.")]
+        script = [call("bash", command=line) if isinstance(line, str) else line for line in lines]
         return Agent(
-            model=ScriptedModel(lines), tools=[bash], policy=self.policy, store=self.store,
+            model=ScriptedModel([*script, say("Done.")]), tools=[bash], policy=self.policy, store=self.store,
             clock=lambda: self.clock,
         )  # fmt: skip
 
@@ -133,6 +133,40 @@ async def test_paths_are_relative_to_the_recorded_directory() -> None:
     )  # fmt: skip
     await agent.start("Read.", labels={"cwd": "/srv/app", "home": "/users/u"}).result()
     assert ["/srv/app/x"] == ran
+
+
+async def test_rules_with_memory() -> None:
+    """After a call that the rule names has returned, the rule applies until the next message of a user."""
+    push = {
+        "effect": "refuse",
+        "command": ["git", "push"],
+        "after": {"command": ["curl"]},
+        "until": "user_message",
+    }
+    world = World(push)
+    world.policy |= {"end_of_turn": "wait"}
+    run = world.agent("git push 1", "curl example.com", "git push 2").start("Do it.", run_id="r")
+    assert "WAITING_FOR_INPUT" == (await run.result()).state
+    assert ["git push 1", "curl example.com"] == world.ran
+    assert "git push after curl" in texts(await world.refusals())[0]
+    await assert_sound(world.store, "r")
+
+
+async def test_a_rule_with_memory_ends_at_a_message() -> None:
+    """A user's message ends what a call began, if the rule says so; else it holds to the end of the run."""
+    for until, ran in (("user_message", ["curl x", "git push"]), ("end", ["curl x"])):
+        rule = {"effect": "refuse", "command": ["git", "push"], "after": {"command": ["curl"]}}
+        world = World(rule | {"until": until})
+        world.policy |= {"end_of_turn": "wait"}
+        lines: list[Line] = [
+            call("bash", command="curl x"), say("Read."), call("bash", command="git push"), say("Done."),
+        ]  # fmt: skip
+        run = world.agent(*lines).start("Do it.", run_id="r")
+        await run.result()
+        run.send("Push it.")
+        await run.result()
+        assert ran == world.ran
+        await assert_sound(world.store, "r")
 
 
 def test_another_grammar_makes_the_guard_blind() -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from refold.reducers.errors import PolicyError, faults_of
 from refold.reducers.permissions.claude import convert_settings
+from refold.reducers.permissions.conditions import Call
 from refold.reducers.permissions.dialect import Converted
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Call, decide
+from refold.reducers.permissions.rules import decide
 
 FOLDERS = Folders("/srv/app", "/users/u")
 

@@ -11,11 +11,12 @@ import pytest
 
 from refold.reducers.errors import PolicyError, faults_of
 from refold.reducers.permissions.codex import convert_rules
+from refold.reducers.permissions.conditions import Call
 from refold.reducers.permissions.dialect import Converted
 from refold.reducers.permissions.gemini import convert_policies
 from refold.reducers.permissions.opencode import convert_config
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Call, decide
+from refold.reducers.permissions.rules import decide
 
 FOLDERS = Folders("/srv/app", "/users/u")
 

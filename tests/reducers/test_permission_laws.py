@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from refold.reducers.permissions.rules import Call, PermissionRule, decide
+from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.rules import PermissionRule, decide
 from refold.reducers.permissions.shell import Command, read_script
 
 BASH = shutil.which("bash")

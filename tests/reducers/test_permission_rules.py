@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from refold.reducers.errors import faults_of
+from refold.reducers.permissions.conditions import Call
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Call, Decision, Effect, Order, PermissionRule, decide
+from refold.reducers.permissions.rules import Decision, Effect, Order, PermissionRule, decide
 
 FOLDERS = Folders("/srv/app", "/users/u")
 

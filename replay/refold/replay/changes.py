@@ -16,8 +16,8 @@ import msgspec
 
 from refold.reducers import events as ev
 from refold.reducers.patterns import values_at
+from refold.reducers.permissions.conditions import COMMAND_FIELDS, HOST_FIELDS, PATH_FIELDS
 from refold.reducers.permissions.hosts import host_of
-from refold.reducers.permissions.rules import COMMAND_FIELDS, HOST_FIELDS, PATH_FIELDS
 from refold.reducers.permissions.shell import Script, read_script, read_words
 from refold.reducers.permissions.wrappers import Words, base_name
 from refold.replay import known

@@ -11,8 +11,8 @@ import msgspec
 
 from refold.reducers import events as ev
 from refold.reducers.guards.permissions import Permissions
-from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Call, matching_rules
+from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.rules import matching_rules
 from refold.replay import known
 from refold.replay.reader import Follower, Step
 
@@ -58,15 +58,16 @@ class HitCounter(Follower[PermissionHits]):
 
     def __init__(self, guard: Permissions) -> None:
         self._guard, self._found = guard, PermissionHits(runs=1)
-        self._folders = Folders()
+        self._own = guard.start()
         self._open: dict[str, RuleHits] = {}
         self._refused = False
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.event`."""
-        match event := step.event:
-            case ev.RunStarted(labels=labels) | ev.RunForked(labels=labels):
-                self._folders = Folders(labels.get("cwd", ""), labels.get("home", ""))
+        event = step.event
+        if type(event) in self._guard.observes and not self._lacks_payload(event):
+            self._own = self._guard.observe(self._own, event)
+        match event:
             case ev.ModelResponded(calls=calls, content=content):
                 self._open = {}
                 texts = content.arguments if content is not None else [None] * len(calls)
@@ -80,14 +81,16 @@ class HitCounter(Follower[PermissionHits]):
             case _:
                 pass
 
+    def _lacks_payload(self, event: ev.Event) -> bool:
+        return isinstance(event, ev.ModelResponded) and event.content is None
+
     def _judge(self, call: ev.Call, arguments: str | None, at: int, address: str) -> None:
         found = self._found
         found.calls += 1
         if arguments is None:
             found.erased += 1
             return
-        made = Call(call.name, arguments, self._folders)
-        decision = self._guard.decide(made.tool, made.arguments, made.folders)
+        made, decision = Call(call.name, arguments, self._own.folders), self._own.decisions[call.id]
         for place in matching_rules(self._guard.rules, made) - {decision.rule}:
             found.rules.setdefault(place, RuleHits()).beside += 1
         if decision.effect == "unknown":

@@ -17,8 +17,9 @@ from refold.reducers.errors import Fault
 from refold.reducers.guards.approvals import Approval, Asked, Said
 from refold.reducers.guards.protocol import Ask, Config, Judgement, Own, Place, Reading, Refuse
 from refold.reducers.limits import Amount
+from refold.reducers.permissions.conditions import Call, holds
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Call, Decision, Effect, Order, PermissionRule, decide
+from refold.reducers.permissions.rules import Decision, Effect, Order, PermissionRule, decide
 from refold.reducers.permissions.shell import grammar_version
 from refold.reducers.state import RunState
 
@@ -34,12 +35,18 @@ def _installed_grammar() -> str:
 
 
 class Permitted(Own, frozen=True):
-    """The calls of the last response by id, with their tools and decisions; a user's answers; the folders."""
+    """The calls of the last response by id, with their tools and decisions; a user's answers; the folders.
+
+    `active` are the rules with `after` that apply, by index (None: unknown); `starting` those that will apply
+    once a call has returned.
+    """
 
     tools: dict[str, str] = {}
     decisions: dict[str, Decision] = {}
     asked: Asked = Asked()
     folders: Folders = Folders()
+    starting: dict[str, dict[int, bool | None]] = {}
+    active: dict[int, bool | None] = {}
 
 
 class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
@@ -62,9 +69,16 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
 
     kind: ClassVar[str] = "permissions"
     places: ClassVar[frozenset[Place]] = Approval.places
-    observes: ClassVar[frozenset[type[ev.Event]]] = Approval.observes | {ev.RunStarted, ev.RunForked}
+    observes: ClassVar[frozenset[type[ev.Event]]] = Approval.observes | {
+        ev.RunStarted,
+        ev.RunForked,
+        ev.ToolReturned,
+        ev.InputReceived,
+    }
     reads_content: ClassVar[bool] = True
-    content_unread: ClassVar[frozenset[type[ev.Event]]] = frozenset({ev.RunStarted, ev.RunForked})
+    content_unread: ClassVar[frozenset[type[ev.Event]]] = frozenset(
+        {ev.RunStarted, ev.RunForked, ev.ToolReturned, ev.InputReceived}
+    )
     guards_calls: ClassVar[bool] = True
     reading: ClassVar[Reading] = Reading()
     fresh: ClassVar[Permitted] = Permitted()
@@ -100,9 +114,9 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     def _reads_commands(self) -> bool:
         return any(rule.command is not None for rule in self.rules)
 
-    def decide(self, tool: str, arguments: str, folders: Folders) -> Decision:
+    def decide(self, own: Permitted, tool: str, arguments: str) -> Decision:
         """Return the decision on a call, which may be `unknown`."""
-        return decide(self.rules, self.order, self.otherwise, Call(tool, arguments, folders))
+        return decide(self.rules, self.order, self.otherwise, Call(tool, arguments, own.folders), own.active)
 
     def observe(self, own: Permitted, event: ev.Event) -> Permitted:
         """Judge new calls, and apply a user's answer, or its timeout, to open ones."""
@@ -112,22 +126,38 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
                 return replace(own, folders=Folders(cwd, home)) if labels else own
             case ev.ModelResponded(calls=calls, content=ev.Answer(arguments=texts)) if calls or own.decisions:
                 made = zip(calls, texts, strict=True)
-                decisions = {call.id: self.decide(call.name, text, own.folders) for call, text in made}
+                decisions = {call.id: self.decide(own, call.name, text) for call, text in made}
                 links: dict[str, Said] = {call: (self._link(one),) for call, one in decisions.items()}
-                return replace(
-                    own, tools={call.id: call.name for call in calls}, decisions=decisions, asked=Asked(links)
-                )
+                tools = {call.id: call.name for call in calls}
+                own = replace(own, tools=tools, decisions=decisions, asked=Asked(links))
+                return self._start(own, dict(zip(tools, texts, strict=True)))
+            case ev.ToolReturned(call=call) if call in own.starting:
+                return replace(own, active={**own.active, **own.starting[call]})
+            case ev.InputReceived() if own.active:
+                active = {at: held for at, held in own.active.items() if self.rules[at].until == "end"}
+                return own if active == own.active else replace(own, active=active)
             case _:
                 asked = self._approval.observe(own.asked, event)
                 own = own if asked is own.asked else replace(own, asked=asked)
                 return self._check_edits(own, event) if isinstance(event, ev.ApprovalAnswered) else own
 
+    def _start(self, own: Permitted, made: Mapping[str, str]) -> Permitted:
+        """Note which rules with `after` will apply once each of these calls has returned."""
+        after = [(place, rule.after) for place, rule in enumerate(self.rules) if rule.after is not None]
+        if not after:
+            return own
+        starting: dict[str, dict[int, bool | None]] = {}
+        for id_, arguments in made.items():
+            call = Call(own.tools[id_], arguments, own.folders)
+            found = {place: held for place, trigger in after if (held := holds(trigger, call)) is not False}
+            if found:
+                starting[id_] = {place: held or own.active.get(place) for place, held in found.items()}
+        return replace(own, starting=starting)
+
     def _check_edits(self, own: Permitted, event: ev.ApprovalAnswered) -> Permitted:
         """Judge arguments that a user edited: a rule that refuses them applies to the user, too."""
         edited = event.content.arguments if event.content else {}
-        decided = {
-            call: self.decide(own.tools.get(call, ""), text, own.folders) for call, text in edited.items()
-        }
+        decided = {call: self.decide(own, own.tools.get(call, ""), text) for call, text in edited.items()}
         refused = {call: one for call, one in decided.items() if self._link(one)[1] == "reject"}
         if not refused:
             return own

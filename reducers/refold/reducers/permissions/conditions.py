@@ -1,0 +1,254 @@
+"""Conditions of permission rules on the tool, a command, a path, a host or the text of the arguments.
+
+A condition is true, false or unknown, for example where the shell determines a word. A call with a shell
+script has a part for each command of the script.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta
+
+from refold.reducers.errors import Fault, shown
+from refold.reducers.patterns import (
+    UNLESS,
+    list_search_texts,
+    occurs,
+    pattern_faults,
+    problem_of,
+    values_at,
+)
+from refold.reducers.permissions.commands import (
+    alternatives,
+    command_pattern,
+    glob_matches,
+    prefix_matches,
+)
+from refold.reducers.permissions.hosts import host_matches, host_of
+from refold.reducers.permissions.paths import Folders, Location, glob_problem, locate, path_matches
+from refold.reducers.permissions.shell import Command, Script, read_script, read_words
+from refold.reducers.vocabulary import Knob
+
+COMMAND_FIELDS = ("command", "cmd", "script", "code", "params.command", "root.command")
+PATH_FIELDS = (
+    "file_path", "path", "filePath", "notebook_path", "target_file", "absolute_path", "filename", "file",
+    "directory", "dir_path", "paths", "params.path",
+)  # fmt: skip
+HOST_FIELDS = ("url", "uri", "urls", "params.url")
+
+Text = Annotated[str, Meta(min_length=1)]
+Prefix = Annotated[tuple[Text | Annotated[tuple[Text, ...], Meta(min_length=1)], ...], Meta(min_length=1)]
+
+
+class Conditions(Knob, frozen=True, kw_only=True):
+    """Conditions on calls of the tools that the globs `tool` match; all of them must hold.
+
+    `command`: the first words of a command, as `[git, [push, fetch]]` with alternatives; or a glob over the
+    whole command, as `npm run *` (if it is the only `*`, ` *` at the end also matches no further words).
+    `path`: gitignore globs; `!` before a glob excludes paths, and the last glob that matches applies. `host`:
+    hosts of a URL, as `example.com` or `*.example.com`. `matches` and `unless`: patterns over the texts of
+    the arguments. `field` is the argument that the conditions read, by default the usual names.
+    """
+
+    tool: Text | Annotated[tuple[Text, ...], Meta(min_length=1)] = "*"
+    command: Prefix | Text | None = None
+    path: tuple[Text, ...] | None = None
+    host: tuple[Text, ...] | None = None
+    matches: str | None = None
+    unless: str | None = None
+    field: str | None = None
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Return the globs of the tools that they are for."""
+        return (self.tool,) if isinstance(self.tool, str) else self.tool
+
+    def is_for(self, tool: str) -> bool:
+        """Return whether they are for calls of this tool."""
+        return any(fnmatchcase(tool, glob) for glob in self.tools)
+
+    def problems(self) -> Iterator[Fault]:
+        """Yield conditions that cannot be evaluated."""
+        if self.matches is not None:
+            yield from pattern_faults("matches", self.matches, UNLESS)
+        if self.unless is not None:
+            yield from pattern_faults("unless", self.unless)
+            if self.matches is None:
+                yield "unless", "needs 'matches', which it restricts"
+        for place, glob in enumerate(self.path or ()):
+            if problem := glob_problem(glob.removeprefix("!")):
+                yield f"path[{place}]", f"{problem}; got {shown(glob)}"
+        for place, glob in enumerate(self.host or ()):
+            if glob != "*" and host_of(glob.removeprefix("*.")) is None:
+                yield f"host[{place}]", f"expected a host, as example.com or *.example.com; got {shown(glob)}"
+        for name in ("path", "host"):
+            if getattr(self, name) == ():
+                yield name, "expected at least one entry; remove the key for no condition"
+        if isinstance(self.command, str) and (problem := problem_of(command_pattern(self.command))):
+            yield "command", f"{problem}; got {shown(self.command)}"
+
+    @property
+    def title(self) -> str:
+        """Return the conditions in one line."""
+        parts = ["|".join(self.tools)] if self.tools != ("*",) else []
+        if self.command is not None:
+            words = (self.command,) if isinstance(self.command, str) else map(alternatives, self.command)
+            parts.append(" ".join(words))
+        parts += [*(self.path or ()), *(self.host or ()), *([self.matches] if self.matches else [])]
+        return " ".join(parts) or "every call"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call to judge: the tool's name, the arguments as JSON text, and the folders of the run."""
+
+    tool: str
+    arguments: str
+    folders: Folders = Folders()
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a call to judge: a command, or (None) what only a rule without a command covers.
+
+    `field` is the field that rules name for the script, None for the usual ones; `opaque` is why it has
+    commands that cannot be read.
+    """
+
+    command: Command | None = None
+    field: str | None = None
+    opaque: str = ""
+
+
+NO_COMMAND = Part()
+
+
+def list_parts(rules: Iterable[Conditions], call: Call) -> list[Part]:
+    """Return the parts of a call that the rules are about."""
+    fields = {rule.field for rule in rules if rule.command is not None and rule.is_for(call.tool)}
+    parts = [part for field in fields for script in _scripts(call, field) for part in _parts(script, field)]
+    return parts or [NO_COMMAND]
+
+
+def _parts(script: Script, field: str | None) -> list[Part]:
+    parts = [Part(command, field) for command in script.commands]
+    if script.opaque:
+        parts.append(Part(None, field, script.opaque))
+    if script.assigns or any(target not in _HARMLESS_TARGETS for target in script.writes):
+        parts.append(NO_COMMAND)
+    return parts or [NO_COMMAND]
+
+
+_HARMLESS_TARGETS = ("/dev/null", "/dev/stdout", "/dev/stderr")
+
+
+def holds(conditions: Conditions, call: Call) -> bool | None:
+    """Return whether conditions hold for a call, or for a part of it; None: unknown."""
+    if not conditions.is_for(call.tool):
+        return False
+    found = [holds_for_part(conditions, call, part, permits=False) for part in list_parts([conditions], call)]
+    return True if True in found else None if None in found else False
+
+
+def holds_for_part(rule: Conditions, call: Call, part: Part, *, permits: bool) -> bool | None:
+    """Return whether all conditions hold for a part of a call; None: unknown.
+
+    `permits`: strict, as a permission must be. All paths and hosts of the call must match, and a command must
+    begin with exactly the words of the rule.
+    """
+    return join(
+        [
+            *([_command_holds(rule, part, permits=permits)] if rule.command is not None else []),
+            *([_path_holds(rule, rule.path, call, permits=permits)] if rule.path is not None else []),
+            *([_host_holds(rule, rule.host, call, permits=permits)] if rule.host is not None else []),
+            *([_text_holds(rule, rule.matches, call)] if rule.matches is not None else []),
+        ]
+    )
+
+
+def join(conditions: Sequence[bool | None]) -> bool | None:
+    """Return whether all conditions hold; None: unknown."""
+    return False if False in conditions else None if None in conditions else True
+
+
+def _command_holds(rule: Conditions, part: Part, *, permits: bool) -> bool | None:
+    if part.field != rule.field or (part.command is None and not part.opaque):
+        return False
+    if part.command is None:
+        return None
+    assert rule.command is not None
+    if isinstance(rule.command, str):
+        return glob_matches(rule.command, part.command.words, permits=permits)
+    return prefix_matches(rule.command, part.command.words, permits=permits)
+
+
+def _values(call: Call, field: str | None, usual: Iterable[str]) -> list[Any] | None:
+    """Return the values of the argument that a condition reads; None if the arguments cannot be read."""
+    for name in [field] if field else usual:
+        values = values_at(call.arguments, name.split("."))
+        if values is None or any(value is not None for value in values):
+            return values
+    return []
+
+
+def _scripts(call: Call, field: str | None) -> list[Script]:
+    """Return the scripts of a call. One that cannot be read is opaque."""
+    values = _values(call, field, COMMAND_FIELDS)
+    if values is None:
+        return [Script(opaque="the arguments are not a JSON object")]
+    return [script for value in values if (script := _script(value)) is not None]
+
+
+def _script(value: Any) -> Script | None:
+    if isinstance(value, str):
+        return read_script(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return read_words(tuple(cast("list[str]", value)))
+    return None
+
+
+def _texts(call: Call, field: str | None, usual: Iterable[str]) -> list[str] | None:
+    values = _values(call, field, usual)
+    if values is None:
+        return None
+    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return [value for value in flat if isinstance(value, str)]
+
+
+def _path_holds(rule: Conditions, globs: Sequence[str], call: Call, *, permits: bool) -> bool | None:
+    paths = _texts(call, rule.field, PATH_FIELDS)
+    if paths is None:
+        return None
+    found = [_path_matches(globs, path, call.folders) for path in paths]
+    # To permit, all paths of a call must match.
+    if permits:
+        return bool(found) and join(found)
+    return True if True in found else None if None in found else False
+
+
+def _path_matches(globs: Sequence[str], path: str, folders: Folders) -> bool | None:
+    location: Location = locate(path, folders)
+    result: bool | None = False
+    for glob in globs:
+        excludes = glob.startswith("!")
+        held = path_matches(glob.removeprefix("!"), location, folders)
+        if held:
+            result = not excludes
+        elif held is None and result is excludes:
+            result = None  # it may change the result
+    return result
+
+
+def _host_holds(rule: Conditions, globs: Sequence[str], call: Call, *, permits: bool) -> bool | None:
+    urls = _texts(call, rule.field, HOST_FIELDS)
+    if urls is None:
+        return None
+    hosts = [host_of(url) for url in urls]
+    found = [None if host is None else any(host_matches(glob, host) for glob in globs) for host in hosts]
+    if permits:
+        return bool(found) and join(found)
+    return True if True in found else None if None in found else False
+
+
+def _text_holds(rule: Conditions, pattern: str, call: Call) -> bool | None:
+    return occurs(pattern, list_search_texts(call.arguments, rule.field), rule.unless)
