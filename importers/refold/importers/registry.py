@@ -5,6 +5,7 @@ guess would go unnoticed; `--format` names the format explicitly.
 """
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -269,10 +270,24 @@ def importer(name: str) -> Importer:
 
 def candidates(source: Source) -> list[Candidate]:
     """Return the formats that may match a source, best first; ties are ordered by name."""
-    found = ((name, importer(name).match(source)) for name in formats())
+    found = ((name, _match(name, source)) for name in formats())
     matches: list[tuple[str, FormatMatch]] = [(name, match) for name, match in found if match is not None]
     ranked = sorted(matches, key=lambda each: (-each[1].score, each[0]))
     return [Candidate(name, match.score, match.why) for name, match in ranked]
+
+
+def _match(name: str, source: Source) -> FormatMatch | None:
+    """Return what an importer finds. An installed one that raises is reported, and does not recognise it."""
+    if name in FORMATS:
+        return importer(name).match(source)
+    try:
+        return importer(name).match(source)
+    except Exception as error:  # of another author
+        kind = type(error).__name__
+        warnings.warn(
+            f"the importer of {name!r} failed on {source.name}: {kind}", RuntimeWarning, stacklevel=2
+        )
+        return None
 
 
 def detected(source: Source) -> Candidate:
