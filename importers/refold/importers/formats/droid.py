@@ -1,12 +1,10 @@
-"""Droid sessions, as Factory's command line keeps them: a header, messages of content blocks, and what it
-notes beside.
+"""Droid sessions of Factory's command line: a header, messages with content blocks, and metadata rows.
 
-An answer is one message, with its thoughts and calls; results come in a message of the person's side, before
-what the person or the harness said with them. A message in which all is in `<system-` tags is the harness's.
-A compaction names the last message that its summary stands for. Tokens are in no row: a file beside the
-session sums them up.
+A response is one message with reasoning and calls. Results are in a user message, before the text by the user
+or the harness. A message that consists of `<system-` tags is by the harness. A compaction names the last
+message that its summary replaces. Rows have no tokens: a separate file has their totals.
 
-Counted: messages by their role, those with results as such.
+Counts: messages by role, with messages that hold results as results.
 """
 
 from collections.abc import Iterator
@@ -87,7 +85,7 @@ class _Droid(Session):
         return row.place.reply(answer_of(read), stop=read.stop, model=model, rest=row.rest())
 
     def _user(self, row: Row, message: JSON) -> Iterator[Item]:
-        """The results in a message of the person's side, then what was said with them."""
+        """Yield the results in a user message, then the text with them."""
         blocks = [block for block in rows(message, "content") if text(block, "type") != "tool_result"]
         tagged = all(text(block, "text").startswith("<system-") for block in blocks) and bool(blocks)
         listed = bool(rows(message, "content"))
@@ -106,7 +104,7 @@ class _Droid(Session):
             yield row.place.message(said, "harness" if tagged else "user", rest=rest)
 
     def _compacted(self, row: Row) -> Iterator[Item]:
-        """Later requests show the summary, and what was said behind the message that it names."""
+        """Yield a compaction: the summary, then the messages after the one that it names."""
         yield row.remark("compaction")
         anchor = self.numbers.get(text(row.value, "anchorMessage", "id"))
         if summary := text(row.value, "summaryText"):
@@ -114,14 +112,14 @@ class _Droid(Session):
 
 
 def _take_result(block: JSON) -> tuple[str, str, bool]:
-    """The call that a result is of, what it showed the model, and whether it failed."""
-    failed = take_flag(block, "is_error") is True  # a block of results says so only of those that failed
+    """Take the call id of a result, its text for the model, and whether it failed."""
+    failed = take_flag(block, "is_error") is True  # only written for failed results
     take_if(block, "type", "tool_result")
     return take_text(block, "tool_use_id"), take_words(block, "content"), failed
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By its header, or by what it notes beside its messages."""
+    """Match the header, or metadata rows beside messages."""
     heads = (row for row in found if text(row, "type") == "session_start" and text(row, "id"))
     if any({"cwd", "owner", "title", "sessionTitle"} & row.keys() for row in heads):
         return FormatMatch(92, "a session_start with its folder or title")

@@ -1,12 +1,11 @@
-"""Grok CLI's `chat_history.jsonl`: what the model is shown, a row a message, a thought or a result; no times,
-no usage.
+"""Grok CLI's `chat_history.jsonl`: the prompt, one row per message, reasoning or result.
 
-An answer is a row `assistant`, with the thoughts in the rows before it, or in its own `reasoning`. Calls that
-the provider answered itself stand in rows of their own, `backend_tool_call`. A person's row says that the
-turn before it was interrupted; `synthetic_reason` names what the harness put in. No result is marked as
-failed.
+Rows have no times and no usage. A response is a row `assistant`, with the reasoning in the rows before it or
+in its own `reasoning`. Rows `backend_tool_call` are provider-hosted calls. A user row records that the turn
+before it was interrupted; `synthetic_reason` marks messages by the harness. The status of results is not
+recorded.
 
-Counted: messages by their role; thoughts that no answer followed are an answer, too.
+Counts: messages by role; reasoning without a following response counts as a response.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ class _GrokCli(Session):
         self.hosted: list[JSON] = []
 
     def begins(self, row: Row) -> bool:
-        """Its first row, if that is a system prompt."""
+        """Return whether it is the first row, and a system prompt."""
         return not self.started and text(row.value, "type") == "system"
 
     def look(self, row: Row) -> None:
@@ -108,9 +107,7 @@ class _GrokCli(Session):
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By what no other format's rows have: the model's id in an answer, why a message was put in, its
-    prompt's number.
-    """
+    """Match keys that only this format has: a model id, `synthetic_reason`, the number of a prompt."""
     typed = [row for row in found if text(row, "type") in ("user", "assistant") and "content" in row]
     if any(name in row for row in typed for name in _OWN):
         return FormatMatch(

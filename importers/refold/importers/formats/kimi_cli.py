@@ -1,13 +1,12 @@
-"""Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is
-shown.
+"""Kimi CLI sessions: `wire.jsonl` (the events of the session) or `context.jsonl` (the prompt).
 
-On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and
-stand behind the answer here. Why a step was interrupted, by a person or by an error, is not said. What a
-compaction left is not on the wire. A context has neither times nor usage, and no mark of a failed result; it
-is written anew by a compaction.
+In a wire file, a step is one response: its parts and calls, then its usage. Results may precede the usage;
+they are yielded after the response. The file does not record whether a user or an error interrupted a step,
+nor the messages that remain after a compaction. A context file has no times, no usage, and no status of
+results. A compaction rewrites it.
 
-Counted: on the wire turns and what was typed meanwhile, steps that brought something, and results; in a
-context messages by their role. The input there leaves out what was cached.
+Counts: in a wire file, turns and the input typed meanwhile, steps with content, and results; in a context
+file, messages by role. Input tokens exclude cached ones.
 """
 
 from collections.abc import Iterator
@@ -51,7 +50,7 @@ _TOKENS = UsageNames(
 _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _ROLES = ("user", "system", "assistant", "tool")
 _TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
-"""Kinds of rows that their items say by what they are."""
+"""Row types that follow from the type of the item."""
 _STOPPED = "unknown", "last step was interrupted, by a user or an error"
 _INTERRUPTED = "interrupted by a user or an error; the source does not record which"
 _REMARKS = {
@@ -71,7 +70,7 @@ _KINDS = frozenset({
 
 
 class _KimiStep(Draft):
-    """A step of which rows may follow, and what came between them: results, remarks."""
+    """An unfinished step; `between` holds results and remarks from between its rows."""
 
     def __init__(self, first: Row) -> None:
         super().__init__(first)
@@ -79,7 +78,7 @@ class _KimiStep(Draft):
         self.said = first
 
     def add(self, row: Row, kind: str, said: JSON) -> None:
-        """Take one more row in."""
+        """Add a row to the step."""
         match kind:
             case "ContentPart" if text(said, "type") == "think":
                 self.thoughts.append(_take_thought(said))
@@ -100,12 +99,12 @@ class _KimiStep(Draft):
 
     @property
     def place(self) -> Place:
-        """Where it stands, and when its last part came: its usage may come behind results."""
+        """Return its position, and the time of its last part: the usage may follow later results."""
         return Place(lines(self.first.line, self.last.line), self.said.at)
 
 
 class _KimiCli(Session):
-    """One reading of either file."""
+    """A reader of both files."""
 
     id = ""
 
@@ -144,7 +143,7 @@ class _KimiCli(Session):
             )
 
     def ends(self, item: Item | Noise) -> End | None:
-        """A step that was retried is under way; nobody knows how one that was interrupted ended."""
+        """Return `open` for a step that was retried, and `unknown` for one that was interrupted."""
         match item:
             case Noise(what="interrupted"):
                 return _STOPPED
@@ -160,7 +159,7 @@ class _KimiCli(Session):
         return place.end(self.ending.end(), edges)
 
     def _said(self, row: Row) -> Iterator[Item | Noise]:
-        """A row of a context."""
+        """Yield the items of a row of a context file."""
         role = text(row.value, "role")
         if role not in _ROLES:
             yield row.noise(known=role in _MARKS)
@@ -182,7 +181,7 @@ class _KimiCli(Session):
                 yield row.place.message(said, by, role=Role(role), rest=rest(row.value))
 
     def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
-        """A row of the wire."""
+        """Yield the items of a row of a wire file."""
         self._see_moment(row)
         match kind:
             case "ContentPart" | "ToolCall" | "ToolCallPart":
@@ -211,7 +210,7 @@ class _KimiCli(Session):
             self.moments = [min([*self.moments, written]), max([*self.moments, written])]
 
     def _other(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
-        """A row of the wire that is no event of the run."""
+        """Yield noise for a row of a wire file that is not an event of the run."""
         if kind in ("StepBegin", "TurnEnd"):
             yield from self.pause()
         known = kind in _KINDS or text(row.value, "type") == "metadata"
@@ -219,7 +218,7 @@ class _KimiCli(Session):
         yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
     def beside(self, noise: Item | Noise) -> Iterator[Item | Noise]:
-        """What stands between the rows of a step comes behind it."""
+        """Hold back items from between the rows of a step until after the step."""
         if self.step is None:
             yield noise
         else:
@@ -235,7 +234,7 @@ class _KimiCli(Session):
         yield from step.between
 
     def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
-        """A step that broke off: with calls it is an answer, for they were asked."""
+        """Yield an interrupted step: a response if it has calls or usage, otherwise a failed request."""
         step = self.step
         if step is not None and (step.calls or step.usage):
             yield from self.pause()
@@ -260,7 +259,7 @@ class _KimiCli(Session):
 
 
 def _left_of(row: Row) -> str:
-    """JSON text of what is left of a row beside its time, and its kind where its item is what it says."""
+    """Return JSON text of the remaining fields of a row, without its time and implied types."""
     message = row.value.get("message")
     take_time(row.value, "timestamp")
     take_if(message, "type", *_TOLD)
@@ -276,14 +275,14 @@ def _take_thought(part: JSON) -> str:
 
 
 def _take_shown(said: JSON, *, failed: bool) -> str:
-    """What the model is shown of a result: the tool's remark on it in a tag, then the output."""
+    """Take a result's text as the model received it: the tool's message in a tag, then the output."""
     remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
     told = f"ERROR: {remark}" if failed else remark
     return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By messages of the wire, or by the marks of a context."""
+    """Match messages of a wire file, or the special roles of a context file."""
     if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
         return FormatMatch(95, "messages of the wire")
     if any(text(row, "role") in _MARKS for row in found):

@@ -1,9 +1,8 @@
-"""Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each
-or in a list.
+"""Traces of the OpenAI Agents SDK as exported by its processors: rows `trace` and `trace.span`.
 
-A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span
-with usage shows that the model answered, and the functions under it what it asked for. Spans are written when
-they end: told by their start.
+Rows are one per line, or in a list. A trace is a run. Responses are in `generation` spans, if these were
+recorded. Otherwise, a `turn` span with usage shows that there was a response, and the function spans under it
+are its calls. Spans are written when they end; they are yielded by their start.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,7 @@ from refold.reducers.vocabulary import Role
 
 _ANSWERS = ("generation", "response")
 _STOPS = (("Guardrail tripwire triggered", "guardrail"), ("Max turns exceeded", "limit:turns"))
-"""How the error of a span begins by which a run was stopped, and its end."""
+"""Prefixes of span errors that stopped a run, and the run's end."""
 _UNSAID = ("user_messages", "tool_messages", "cache_read_tokens", "cache_write_tokens")
 _KINDS = frozenset({
     "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
@@ -55,53 +54,51 @@ _TOKENS = UsageNames(
 
 
 class AgentSpan(msgspec.Struct, frozen=True, gc=False):
-    """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`,
-    `task`).
-    """
+    """A span with its position. For the SDK's own `custom` spans, the inner kind counts (`turn`, `task`)."""
 
     position: str
     row: JSON
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """Return its type."""
         kind = text(self.data, "type")
         return text(self.data, "data", "sdk_span_type") or kind if kind == "custom" else kind
 
     @property
     def data(self) -> dict[str, JSON]:
-        """What the span is of."""
+        """Return its data."""
         return table(self.row, "span_data")
 
     @property
     def error(self) -> str:
-        """What went wrong in it, "" for nothing."""
+        """Return its error message, "" for none."""
         return text(self.row, "error", "message")
 
     @property
     def used(self) -> dict[str, JSON]:
-        """The usage of an answer's span, or of a turn's."""
+        """Return the usage of a response or turn."""
         return table(self.data, "usage") or table(self.data, "data", "usage")
 
     def moment(self, name: str) -> int | None:
-        """One of its times, in nanoseconds since the Unix epoch."""
+        """Return one of its times, in nanoseconds since the Unix epoch."""
         return instant(at(self.row, name))
 
 
 class OpenAIAgents:
-    """Rows of traces and spans."""
+    """The importer for rows of traces and spans."""
 
     name = "openai_agents"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the object names of its rows."""
+        """Match the object names of its rows."""
         head = source.head().replace(b'": "', b'":"')
         if b'"object":"trace' in head:
             return FormatMatch(95, 'rows of object "trace" and "trace.span"')
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a trace, in the order in which the traces begin."""
+        """Yield one run per trace, in the order in which traces first appear."""
         traces: dict[str, tuple[list[AgentSpan], list[AgentSpan]]] = {}
         seen: dict[str, JSON] = {}
         for position, row in _rows(source):
@@ -144,7 +141,7 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
 
 
 def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> Iterator[Item]:
-    """One trace, told by the starts of its spans; `heads` are its rows `trace`."""
+    """Yield the items of a trace, by the start times of its spans; `heads` are its rows `trace`."""
     spans, begun = _parted(every)
     told = any(span.kind in _ANSWERS for span in spans)
     left = set[str]()
@@ -161,9 +158,7 @@ def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> It
 
 
 def _parted(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[AgentSpan]]:
-    """The spans by their starts, without the rows that say only that a span began of which another says all;
-    and those rows.
-    """
+    """Return the spans by start time, and separately the start rows of spans that have a complete row."""
     whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
     begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
     return sorted((span for span in every if span not in begun), key=_start), begun
@@ -195,9 +190,9 @@ def _start(span: AgentSpan) -> int:
 
 
 def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
-    """A span as a step; `told`: spans of their own have the answers, so turns are none.
+    """Return a span as a step. `told`: separate spans record the responses, so turns are not responses.
 
-    `left`: of the prompts before.
+    `left`: state of `take_messages` from earlier prompts.
     """
     start = Place(span.position, span.moment("started_at"))
     if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(span.data, "data", "usage")):

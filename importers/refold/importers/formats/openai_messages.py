@@ -1,8 +1,6 @@
-"""Chat message lists as the OpenAI API takes them, told as a conversation: what was given, asked, answered,
-returned.
+"""Lists of chat messages as in the OpenAI API, read as a conversation.
 
-Such a list has no times, no usage and no prompts; a call's result stands behind it, and the id that it names
-may repeat.
+Such a list has no times, no usage and no prompts. A call's result follows it, and call ids may repeat.
 """
 
 import re
@@ -28,9 +26,9 @@ _OBJECT = re.compile(
 
 
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message of the list, read: where it stands, what it is, what of it no item says.
+    """A message of the list: its place, its content, and `rest` without a field in an item.
 
-    `lost` names what looks like a call or its result, in a form that these lists do not have.
+    `lost` names a key or type that suggests a call or result of an unknown form.
     """
 
     place: Place
@@ -40,7 +38,7 @@ class ChatMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
-    """The messages of a list that stands at `position`, taken out of it."""
+    """Return the messages of the list at `position`, and take them out of it."""
     found: list[ChatMessage] = []
     for index, row in enumerate(listed):
         said = take_messages(row)
@@ -53,9 +51,9 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
 def conversation(
     listed: Sequence[ChatMessage], began: RunBegan, odd: Sequence[Unread] = ()
 ) -> Iterator[Item]:
-    """The run `began`, with what stands before the first answer, then what happened.
+    """Yield the run `began`, with the messages before the first response, then the rest of the list.
 
-    `odd` is told at its beginning.
+    `odd` are warnings to yield at its beginning.
     """
     answered = (n for n, row in enumerate(listed) if not all(map(_is_given, row.said)))
     first = next(answered, len(listed))
@@ -96,12 +94,12 @@ def _item(message: Message, place: Place, rest: str) -> Item:
 
 
 class OpenAIMessages:
-    """A list of chat messages, an object with `messages`, or one of either a line."""
+    """The importer for a list of chat messages, an object with `messages`, or one of these per line."""
 
     name = "openai_messages"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """A weak sign: many formats are made of such messages, and know themselves better."""
+        """Match weakly: many formats consist of such messages, and match themselves with a higher score."""
         head = source.head()
         if b'"role"' not in head:
             return None
@@ -112,7 +110,7 @@ class OpenAIMessages:
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a list; a bare list of messages is one run."""
+        """Yield one run per list; messages outside of a list are one run together."""
         bare: list[JSON] = []
         count = 0
         for value in values(source, (), ("messages",), (ANY, "messages")):
@@ -135,7 +133,7 @@ OPENAI_MESSAGES = OpenAIMessages()
 
 
 def _is_request(value: JSON) -> bool:
-    """Whether it is an object around messages; one with `info` of the run is a format of its own."""
+    """Return whether it is an object with messages; one with `info` of the run is another format."""
     return {"role", "content"} <= table(value, "messages", 0).keys() and "info" not in table(value)
 
 

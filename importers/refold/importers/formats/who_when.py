@@ -1,13 +1,13 @@
-"""Failures of teams of agents as Who&When has them: `{question, history, mistake_agent, mistake_step, …}`,
-one or a list.
+"""Failures of multi-agent teams from the Who&When dataset.
 
-`history` is the team's chat, in which each message names its speaker: by `name`, where the chat was AG2's,
-else by `role`, as Magentic-One's. What opens it is the task; the rest was said by models, but for what a
-terminal printed and what ended the chat. Who failed, where and why was found by people: it stands as a score
-at that step, which is an index of the history.
+A document is `{question, history, mistake_agent, mistake_step, …}`, or a list of these. `history` is the
+team's chat. Each message names its speaker: by `name` in chats of AG2, by `role` in those of Magentic-One.
+The first message is the task. The others are responses, except terminal output and the message that ended the
+chat. Human annotators recorded which agent failed, where and why. This becomes a score at that step, an
+index into the history.
 
-Calls are words of the messages here: that something ran is known by what tells of it. There are no times, no
-usage and no prompts. Counted: messages, an answer each.
+Calls are only in the text of messages; the reports of their output show that something ran. There are no
+times, no usage and no prompts. Counts: messages, each a response.
 """
 
 import re
@@ -38,7 +38,7 @@ from refold.reducers.vocabulary import Role
 
 _TERMINALS = frozenset({"Computer_terminal", "ComputerTerminal"})
 _ACTING = _TERMINALS | {"FileSurfer", "WebSurfer"}
-"""Who tells what came of calls that are in no message."""
+"""Speakers that report the output of calls that are not recorded."""
 _ENDING = "Orchestrator (termination condition)"
 _FOUND = (
     "mistake_agent",
@@ -59,12 +59,12 @@ _ENDS = (
 
 
 class WhoWhen:
-    """The importer of Who&When's documents."""
+    """The importer for documents of Who&When."""
 
     name = "who_when"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By what was found of the failure, beside a history."""
+        """Match a history with annotations of the failure."""
         head = beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         named = table(found).keys()
@@ -75,7 +75,7 @@ class WhoWhen:
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a document."""
+        """Yield one run per document."""
         count = 0
         for value in values(source, ("history",), (ANY, "history")):
             if isinstance(value, Unread):
@@ -119,7 +119,7 @@ def _run(value: JsonValue) -> Iterator[Item]:
 
 
 def _left(task: JSON, where: Place) -> Iterator[Item]:
-    """What is left of the task."""
+    """Yield a remark with the remaining fields of the task."""
     take_if(task, "role", "human", "user")
     if left := rest(task):
         yield where.remark("unmapped", rest=left)
@@ -132,7 +132,7 @@ def _told(message: JSON, where: Place) -> Iterator[Item]:
 
 
 def _index(value: JSON) -> int | None:
-    """The step that is said to be the mistake: a number, or its text."""
+    """Return the step annotated as the mistake: a number, possibly written as text."""
     step = table(value).get("mistake_step")
     return (
         int(step)
@@ -157,7 +157,7 @@ def _message(message: JSON, where: Place) -> Item:
 
 
 def _end(last: JSON) -> tuple[str, str]:
-    """How the chat ended, by its last message."""
+    """Return how the chat ended, by its last message."""
     said = words(table(last).get("content"))
     for pattern, end in _ENDS:
         if found := pattern.search(said):
