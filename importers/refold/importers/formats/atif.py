@@ -1,15 +1,14 @@
-"""ATIF trajectories (Agent Trajectory Interchange Format), versions 1.0 to 1.8: one JSON document a run.
+"""ATIF trajectories (Agent Trajectory Interchange Format), versions 1.0 to 1.8: one JSON document per run.
 
 Collections of them are lists, or JSON lines.
 
-`steps` are the system's, the user's, or the agent's; an agent's step has the answer, its calls, and what came
-back (`observation.results`). Copied steps (`is_copied_context`) are what a continuation was given to begin
-with, no new work. An observation of a step without calls is not tied to any: then the model was told it, and
-so it stands here. The format has no mark of an error, and no end.
+`steps` are by the system, the user, or the agent. An agent step has the response, its calls, and their
+results (`observation.results`). Copied steps (`is_copied_context`) are the initial context of a continuation.
+An observation of a step without calls has no call; it becomes a message to the model. The format records
+neither errors of calls nor the end of a run.
 
-Counted: messages by the steps' source, copied ones too; results = observation results; tokens as
-`final_metrics` has them, which need not be the sum of the steps (sub-agents are in them, copied steps are
-not).
+Counts: messages by the steps' source, including copied ones; results = observation results; tokens from
+`final_metrics`, which may differ from the sum of the steps (they include subagents, but not copied steps).
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -55,12 +54,12 @@ _MANAGED = frozenset({"compaction", "condensation", "summarization", "trim", "tr
 
 
 class Atif(msgspec.Struct, frozen=True):
-    """The importer of ATIF trajectories."""
+    """The importer for ATIF trajectories."""
 
     name: str = "atif"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """Its own name in `schema_version`, or steps of a system, a user and an agent."""
+        """Match ATIF's name in `schema_version`, or numbered steps with a source."""
         head = beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         version = text(found, "schema_version")
@@ -71,7 +70,7 @@ class Atif(msgspec.Struct, frozen=True):
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a trajectory."""
+        """Yield one run per trajectory."""
         ended: RunEnded | None = None
         for value in values(source, ("steps",), (ANY, "steps")):
             if isinstance(value, Unread):
@@ -79,7 +78,7 @@ class Atif(msgspec.Struct, frozen=True):
             elif "steps" in table(value.value):
                 if ended is not None:
                     yield ended
-                # What of it could not be read is told before its end.
+                # Yielded later, so that problems of the trajectory come before its end.
                 ended = yield from _run(value.value, value.position)
             else:
                 yield value.place.problem("no_steps", "no trajectory", value.value)
@@ -92,7 +91,7 @@ ATIF = Atif()
 
 
 def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
-    """The items of one trajectory but the last, which is returned."""
+    """Yield the items of one trajectory except its end, which is returned."""
     steps, metrics = take_rows(doc, "steps"), take(doc, "final_metrics")
     begin = [*map(_is_new_answer, steps), True].index(True)
     goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
@@ -134,7 +133,7 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
 
 
 def _apart(trajectory: JSON, where: Place) -> Iterator[Item]:
-    """The trajectory of a sub-agent, which is told as it is."""
+    """Yield the unchanged trajectory of a subagent as a remark, with a warning if it has calls."""
     yield where.remark("subagent", trajectory)
     calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
     yield from diagnose_apart(where, "subagent", Counted(calls=calls))
@@ -146,7 +145,7 @@ def _used(metrics: JSON) -> Tokens:
 
 
 def _counted(step: JSON) -> Counted:
-    """As what a step counts that a run begins with: an observation is a result, tied to a call or not."""
+    """Return the counts of an initial step; each observation counts as a result, with or without a call."""
     source, seen = text(step, "source"), len(rows(step, "observation", "results"))
     calls = len(rows(step, "tool_calls"))
     return Counted(
@@ -170,9 +169,7 @@ def _take_said(step: JSON) -> Message:
 
 
 def _given(step: JSON) -> Iterator[Message]:
-    """The messages of a step before the first answer: results stand behind the copied answer that asked for
-    them.
-    """
+    """Yield the messages of an initial step; results follow the copied response with their calls."""
     message, others = _take_said(step), list[Message]()
     yield message
     for result, call in _paired(rows(step, "observation", "results"), message):
@@ -185,7 +182,7 @@ def _given(step: JSON) -> Iterator[Message]:
 
 
 def _paired(results: Sequence[JSON], answer: Message) -> Iterator[tuple[JSON, MessageCall | None]]:
-    """Each result with the call that it answers: by id, else the first call that waits."""
+    """Yield each result with its call: by id, else the first call without a result."""
     waiting = list(answer.calls)
     for result in results:
         wanted = text(result, "source_call_id")
@@ -197,7 +194,7 @@ def _paired(results: Sequence[JSON], answer: Message) -> Iterator[tuple[JSON, Me
 
 def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iterator[Item]:
     written, source = at(step, "message"), text(step, "source")
-    # What the agent's harness did to the context here, as Harbor's agents note it.
+    # A change of the context by the harness, as recorded by Harbor's agents.
     management = at(step, "extra", "context_management")
     if source not in ("agent", "user") and (management or not words(written)):
         place = place.with_counts(add_counts(_UNCALLED for _ in results))
@@ -218,7 +215,7 @@ def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iter
 
 
 def _subagents(step: JSON, place: Place) -> Iterator[Item]:
-    """Sub-agents that a result refers to: their trajectories lie elsewhere, and are not opened."""
+    """Yield remarks for subagents that results refer to. Their trajectories are other files, not opened."""
     for index, result in enumerate(take_each(step, "observation", "results")):
         if (ref := take(result, "subagent_trajectory_ref")) is not None:
             yield Place(f"{place.position}.observation.results[{index}]").remark("subagent", ref)

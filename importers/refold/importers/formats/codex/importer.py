@@ -1,10 +1,9 @@
-"""Codex rollouts: what the model said and saw (`response_item`), between what the screen showed
-(`event_msg`).
+"""Codex rollouts: items of the conversation (`response_item`), and events of the user interface (`event_msg`).
 
-Everything visible is there twice; the items count, the events tell what items lack: tokens, aborts, policies,
-roll-backs. A response has no row of its own: it is the model's items up to the next thing from outside, and
-the growth of the token counter that follows is its usage. So an answer waits for its usage until the next one
-begins.
+Both record everything visible. Items are read as the conversation; events add what items lack: tokens,
+aborts, policies, rollbacks. A response has no row of its own: it consists of the model's items up to the next
+input, and its usage is the growth of the token counter after it. So a response waits for its usage until the
+next one begins.
 """
 
 import re
@@ -47,7 +46,7 @@ from refold.reducers.vocabulary import Role
 
 
 class CodexResponse(Draft):
-    """A response of which items may follow, or its usage. `asked`: calls of it that count."""
+    """An unfinished response: items or its usage may follow. `asked`: the number of its calls that count."""
 
     def __init__(self, first: Row, model: str) -> None:
         super().__init__(first)
@@ -55,7 +54,7 @@ class CodexResponse(Draft):
         self.asked = 0
 
     def add(self, row: Row, found: JSON) -> None:
-        """Take one more item in."""
+        """Add an item to the response."""
         match kind(found):
             case "answer":
                 self.texts.append(take_said(found))
@@ -66,8 +65,8 @@ class CodexResponse(Draft):
         self.grow(row, left_of(row, found))
 
     def answered(self) -> Answered:
-        """The answer as it stands."""
-        # A message is a row of text, and a response may have none of them, or several.
+        """Return the response with its items so far."""
+        # Each text row counts as a message; a response may have none, or several.
         counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
         place = self.place.with_counts(counts)
         return place.reply(self.message(), self.usage, model=self.model, rest=self.rest)
@@ -86,11 +85,11 @@ _HEADER = re.compile(rb'^\s*\{[^{}]*"type"\s*:\s*"session_meta"')
 _ROWS = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
 """Types of rows that are neither items nor events."""
 _LOOK_AHEAD = 1000
-"""Rows in which the session's header and its first turn must stand to be known from the beginning."""
+"""Number of first rows that are searched for the session's header and its first turn."""
 
 
 class _Codex(Session):
-    """One reading of a rollout. `task` is the last event of a task: it says how the run ended."""
+    """A reader of one rollout. `task` is the last task event, from which the end of the run follows."""
 
     id = ""
     looked = _LOOK_AHEAD
@@ -153,7 +152,7 @@ class _Codex(Session):
         )
 
     def _ready(self) -> Iterator[Item | Noise]:
-        """What need not wait: nothing behind an answer that still waits for its usage."""
+        """Yield the queue up to the response that still waits for its usage."""
         while self.queue and self.queue[0] is not self.draft:
             first = self.queue.popleft()
             yield first.answered() if isinstance(first, CodexResponse) else first
@@ -205,7 +204,7 @@ class _Codex(Session):
         fits(self.source.name, row.position, self.draft.size)
 
     def _is_new(self, what: Kind, found: JSON) -> bool:
-        """Whether a call, or a result, is of an id that none had before: only then it counts."""
+        """Return whether a call or result has a new id; only then it counts."""
         name, before = text(found, "call_id") or text(found, "id"), self.named[what]
         new = not name or name not in before
         before.add(name)
@@ -269,7 +268,7 @@ class _Codex(Session):
         self.queue.append(row.noise(counts=Counted(usage=grown)))
 
     def _compacted(self, row: Row) -> None:
-        """What a compaction left: recorded as such, or in old versions its summary only."""
+        """Queue a compaction: the recorded history after it, or only the summary in old versions."""
         self._close()
         history, place = rows(row.value, "payload", "replacement_history"), Place(row.position)
         summary = text(row.value, "payload", "message")
@@ -283,7 +282,7 @@ class _Codex(Session):
         self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
 
     def _rolled_back(self, row: Row, turns: int) -> None:
-        """The last turns of the person were taken back, with all that followed."""
+        """Queue a rollback of the last user turns and everything after them."""
         self._close()
         self.queue.append(row.remark("rollback"))
         if turns:
@@ -291,12 +290,12 @@ class _Codex(Session):
 
 
 def _is_bare_header(row: JSON) -> bool:
-    """Whether a row is the first one of the oldest versions, which has no type."""
+    """Return whether a row is the header of the oldest versions, which has no type."""
     return {"id", "timestamp", "instructions"} <= table(row).keys() and "type" not in table(row)
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By rows with an envelope, or by the bare items of old versions."""
+    """Match rows with an envelope, or the bare items of old versions."""
     kinds = {text(row, "type") for row in found if isinstance(at(row, "payload"), dict)}
     if "session_meta" in kinds:
         return FormatMatch(95, "a row session_meta with a payload")
@@ -308,7 +307,7 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
 
 
 def _match_head(head: bytes) -> FormatMatch | None:
-    """By the beginning of its header, where the file breaks off in it."""
+    """Match the first bytes of a header that is truncated."""
     return FormatMatch(25, "cut in its row session_meta") if _HEADER.search(head) else None
 
 
