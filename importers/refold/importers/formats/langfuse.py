@@ -1,9 +1,10 @@
-"""Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each
-framework's own shape.
+"""Langfuse traces: `{trace, observations}`.
 
-Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum),
-failed calls the TOOLs at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR
-says that something went wrong.
+A trace is a run. Its GENERATIONs are the responses, each in the shape of its framework. The end is not
+recorded; only a level ERROR shows a failure.
+
+Counts: responses = GENERATIONs; tokens = their `usageDetails` (an AGENT above may have the sum of them);
+failed calls = TOOLs at level ERROR. Calls are not counted, because frameworks record them differently.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,42 +69,42 @@ _UNSAID = (
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
-    """One observation and where it stands."""
+    """An observation with its position."""
 
     position: str
     row: JSON
 
     @property
     def kind(self) -> str:
-        """`GENERATION`, `TOOL`, `AGENT`, …"""
+        """Return its type: `GENERATION`, `TOOL`, `AGENT`, …"""
         return text(self.row, "type")
 
     @property
     def failed(self) -> bool:
-        """Whether it is at level ERROR."""
+        """Return whether it is at level ERROR."""
         return text(self.row, "level") == "ERROR"
 
     @property
     def attributes(self) -> dict[str, JSON]:
-        """The span's attributes, where the trace came by OpenTelemetry."""
+        """Return the span's attributes, if the trace came from OpenTelemetry."""
         return table(self.row, "metadata", "attributes")
 
     def start(self) -> int:
-        """When it began, or ended where nothing says more."""
+        """Return its start in nanoseconds, else its end, else 0."""
         return self.moment("startTime") or self.moment("endTime") or 0
 
     def moment(self, name: str) -> int | None:
-        """One of its times, in nanoseconds since the Unix epoch."""
+        """Return one of its times, in nanoseconds since the Unix epoch."""
         return instant(at(self.row, name))
 
 
 class Langfuse:
-    """A trace with its observations: one document, a list of them, or one a line."""
+    """The importer for traces with observations: one document, a list of them, or one per line."""
 
     name = "langfuse"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the names that observations have and nothing else has."""
+        """Match keys that only traces and observations have."""
         head = source.head()
         if b'"observations"' in head and b'"trace"' in head:
             return FormatMatch(95, "a trace with observations")
@@ -114,7 +115,7 @@ class Langfuse:
         )
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a trace."""
+        """Yield one run per trace."""
         keys: set[str] = set()
         loose: dict[str, list[Observation]] = {}
         for value in values(source, (), ("observations",), (ANY, "observations")):
@@ -140,7 +141,7 @@ LANGFUSE = Langfuse()
 
 
 class _TraceRun:
-    """One trace, told by the starts of its observations."""
+    """A reader of one trace; its observations are ordered by start."""
 
     def __init__(self, listed: Sequence[Observation], value: JsonValue, keys: set[str]) -> None:
         self.position = value.position
@@ -161,7 +162,7 @@ class _TraceRun:
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
     def _told(self, listed: Sequence[Observation]) -> list[Observation]:
-        """Those that are told: each object once, by its id."""
+        """Return the observations to import: each once, by its id. Others become problems."""
         seen: dict[str, JSON] = {}
         told: list[Observation] = []
         for one in listed:
@@ -176,9 +177,9 @@ class _TraceRun:
         return told
 
     def _prompt(self, one: Observation) -> Read:
-        """The prompt of a request.
+        """Return the prompt of a request.
 
-        OpenTelemetry has the instructions in an attribute, its own or that of an agent above.
+        With OpenTelemetry, the instructions are in an attribute of the span, or of an agent above it.
         """
         given, around, seen = take_messages(one.row, "input", told=self.left), one, set[str]()
         while not (system := around.attributes.get(_SYSTEM)):
@@ -187,12 +188,12 @@ class _TraceRun:
                 return given
             seen.add(above)
             around = self._by_id[above]
-        # An agent's are those of each of its requests: they stay with it.
+        # Not taken out, because an agent's instructions apply to all of its requests.
         shown = instructed({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
         return replace(given, messages=shown)
 
     def items(self) -> Iterator[Item]:
-        """Beginning, what happened, end."""
+        """Yield the start, the steps, and the end."""
         trace = Trace([self._step(one) for one in self.all])
         agent = next((one for one in self.all if one.kind == "AGENT"), None)
         labels = {"session": take_text(self.trace, "sessionId"), "user": take_text(self.trace, "userId")}
@@ -219,14 +220,14 @@ class _TraceRun:
         yield Place(self.position).end(self._end(), self._times())
 
     def _tools(self, one: Observation) -> tuple[Manifest, ...]:
-        """The tools that a request offered, by the first of four places that has any."""
+        """Return the tools that a request offered, from the first of four places that has any."""
         unread = list(self.prompts[id(one)].unknown)
         asked = unread or at(one.row, "input", "tools")
         named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
         return next((tools for value in named if (tools := manifests(value))), ())
 
     def _beside(self) -> Iterator[Item]:
-        """Scores, and the trace's own copy of its observations, which says nothing new."""
+        """Yield the scores, and the trace's copy of its observations."""
         place = f"{self.position}.trace"
         for index, score in enumerate(take_rows(self.trace, "scores")):
             where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
@@ -235,7 +236,7 @@ class _TraceRun:
             yield Place(f"{place}.observations").remark("repeated", self.copies)
 
     def _copies(self) -> dict[str, JSON]:
-        """The trace's own copy of its observations, as far as those do not say the same."""
+        """Return what differs in the trace's copy of its observations."""
         copied = take_rows(self.trace, "observations")
         for row in copied:
             own = self._by_id.get(text(row, "id"))
@@ -294,7 +295,7 @@ class _TraceRun:
 
 
 def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:
-    """`toolCalls` of an observation: JSON texts of calls, their names in a list beside them."""
+    """Return the calls in `toolCalls` (JSON texts) of an observation; `toolCallNames` lists their names."""
     found = [unwrapped(call) for call in rows(one.row, "toolCalls")]
     names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)
     return tuple(call_of(call, name) for call, name in zip(found, names, strict=False))

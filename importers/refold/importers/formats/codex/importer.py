@@ -1,4 +1,4 @@
-"""Codex rollouts: items of the conversation (`response_item`), and events of the user interface (`event_msg`).
+"""Codex rollouts: conversation items (`response_item`) and events of the user interface (`event_msg`).
 
 Both record everything visible. Items are read as the conversation; events add what items lack: tokens,
 aborts, policies, rollbacks. A response has no row of its own: it consists of the model's items up to the next

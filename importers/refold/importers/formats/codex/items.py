@@ -295,7 +295,7 @@ def is_users(payload: JSON) -> bool:
 
 
 class Meter:
-    """Converts a cumulative token counter to differences. A smaller total means that the counter restarted."""
+    """Converts a cumulative token counter to differences. A smaller total is a restarted counter."""
 
     def __init__(self) -> None:
         self.last = Usage()

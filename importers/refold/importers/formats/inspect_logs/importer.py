@@ -1,10 +1,10 @@
 """Inspect logs, `.eval` (a zip archive) and `.json` (one document); each sample of each epoch is a run.
 
-Samples are read one at a time. A log that broke off has no header: then its journal's start stands for it,
-and it is `started`. The header's usage may cover other samples than the file holds, so it is taken only where
-no sample has any; then, and with the times of a log without events, it stands with the last run.
+Samples are read one at a time. A truncated log has no header: the start of its journal is used instead, with
+the status `started`. The header's usage may include samples that are not in the file, so it is used only if
+no sample has usage. Then it is attributed to the last run, as are the header's times if no sample has events.
 
-A log without samples has no run: its only end is then the log's own.
+A log without samples has no run; its only end is the log's own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _USES = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", 
 
 
 def used_in(by_model: JSON) -> Tokens | None:
-    """Input, cache read, cache write and output over all models, as recorded; None without any."""
+    """Return input, cache read, cache write and output tokens over all models; None if not recorded."""
     used = table(by_model).values()
     if not used:
         return None
@@ -32,7 +32,7 @@ def used_in(by_model: JSON) -> Tokens | None:
 
 
 def counted(sample: JSON) -> Counted:
-    """As what a sample counts: its final messages, of which the last call of an agent may be none."""
+    """Return the counts of a sample: its final messages, which may lack the last call of an agent."""
     messages = rows(sample, "messages")
     roles = [text(message, "role") for message in messages]
     results = [message for message in messages if text(message, "role") == "tool"]
@@ -47,12 +47,12 @@ def counted(sample: JSON) -> Counted:
 
 
 def times_of(sample: JSON) -> tuple[str, str] | None:
-    """The first and the last time of a sample's events."""
+    """Return the first and the last time of a sample's events."""
     return Times(at(event, "timestamp") for event in rows(sample, "events")).edges()
 
 
 def completed(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunEnded:
-    """The last end with the whole log's usage and times, where no sample has any."""
+    """Return the last end, with the log's usage and times if no sample has any (`used`, `timed`)."""
     stats = at(header, "stats")
     times = Times((at(stats, "started_at"), at(stats, "completed_at"))).edges()
     return replace(
@@ -63,9 +63,9 @@ def completed(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunE
 
 
 def end_of(sample: JSON, status: str) -> tuple[str, str]:
-    """How a sample ended, and where that stands: its own error or limit, else the log's status.
+    """Return a sample's end and where it is recorded: its own error or limit, else the log's status.
 
-    A sample that was finished when the log broke off has scores.
+    In a truncated log, finished samples have scores.
     """
     log, name = f"log status={status}", _named(at(sample, "id"))
     error, limit = at(sample, "error"), at(sample, "limit")
@@ -81,7 +81,7 @@ def end_of(sample: JSON, status: str) -> tuple[str, str]:
 
 
 def log_end(status: str) -> str:
-    """How a log without samples ended, by its status."""
+    """Return the end of a log by its status."""
     return {"success": "finished", "cancelled": "cancelled", "error": "error"}.get(status, "open")
 
 
@@ -90,14 +90,14 @@ def _named(value: JSON) -> str:
 
 
 _ELEMENTS = (("messages",), ("events",), ("events_data", "messages"), ("message_pool",))
-"""Lists of a sample whose elements count whole or not at all."""
+"""Lists of a sample whose elements are left out if truncated."""
 
 _SAMPLES = "samples/"
 _STARTS = ("header.json", "_journal/start.json")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A sample, where it stands, its name among the runs, and what of it could not be read."""
+    """A sample, its position, the key of its run, and why it was not read completely."""
 
     sample: JSON
     place: str
@@ -106,12 +106,12 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class InspectLogs(msgspec.Struct, frozen=True):
-    """The importer of Inspect logs."""
+    """The importer for Inspect logs."""
 
     name: str = "inspect"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """An archive with a header or a journal, or a document with a task and the samples that ran it."""
+        """Match an archive with a header, a journal or samples, or a document with a task."""
         if is_archive(source.head(4)):
             members = Archive(source.file).members
             if any(name in members for name in _STARTS) or any(map(_is_sample, members)):
@@ -125,7 +125,7 @@ class InspectLogs(msgspec.Struct, frozen=True):
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """Each sample of the log, in the order of the file."""
+        """Yield one run per sample, in the order of the file."""
         if is_archive(source.head(4)):
             archive = Archive(source.file)
             if archive.refused:
@@ -147,7 +147,7 @@ def _is_sample(name: str) -> bool:
 
 
 def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
-    """The log's header, and what else the archive has beside its samples."""
+    """Return the log's header, and items for the archive's members other than samples."""
     header: JSON = None
     extras: list[Item] = []
     size = 0
@@ -171,7 +171,7 @@ def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
 
 
 def _read(archive: Archive, name: str) -> tuple[JSON, str]:
-    """A member's value, and what of it could not be read."""
+    """Return a member's value, and why it was not read completely."""
     try:
         data = archive.read(name)
     except BadMember as error:
@@ -191,7 +191,7 @@ def _members(archive: Archive) -> Iterator[Found]:
 
 
 def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
-    """A document's header, its samples, and what is to be told beside them.
+    """Return a document's header, its samples, and items about the rest of it.
 
     Samples are decoded one at a time.
     """
@@ -200,7 +200,7 @@ def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
         parts = msgspec.json.decode(whole.pop("samples", msgspec.Raw(b"[]")), type=list[msgspec.Raw] | None)
         header: JSON = {name: decoded(bytes(part)) for name, part in whole.items()}
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # Inspect writes NaN too, which is no JSON; and a document may have been cut.
+        # Inspect also writes NaN, which is not JSON; and a document may be truncated.
         found = document(source, ("samples", ANY, "messages"), ("samples", ANY, "events"))
         header, samples = left(found.value, "samples"), rows(found.value, "samples")
         return header, _keyed((sample, "") for sample in samples), _around(header, found)
@@ -220,7 +220,7 @@ def _decoded(data: bytes) -> tuple[JSON, str]:
 
 
 def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
-    """Samples with their names, which are made different where a log repeats one."""
+    """Yield the samples with unique keys, even if the log repeats an id."""
     seen: set[str] = set()
     for index, (sample, problem) in enumerate(samples):
         named = at(sample, "id")
@@ -231,9 +231,9 @@ def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
 
 
 def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterator[Item]:
-    """Each sample's items.
+    """Yield the items of each sample. `around` are items to yield with the first one.
 
-    What stands beside the samples is told with the first; each end waits for the next sample.
+    Each end is yielded before the next sample, because the log's usage goes to the last end.
     """
     status = text(header, "status") or "started"
     waiting: RunEnded | None = None
@@ -265,6 +265,6 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
 
 
 def _empty(header: JSON, status: str) -> RunEnded:
-    """The end of a log without samples, which is no run's."""
+    """Return the end of a log without samples, which belongs to no run."""
     ended = Place("$").end((log_end(status), f"log status={status}"), rest=json_text(header))
     return completed(ended, header, used=False, timed=False)

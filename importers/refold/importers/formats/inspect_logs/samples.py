@@ -1,8 +1,7 @@
-"""One sample of an Inspect log as a run: its events told in order, each prompt right before the answer that
-it got.
+"""One sample of an Inspect log as a run: its events in order, each prompt directly before its response.
 
-The conversation is that of the agents: what a scorer asked a model, and what an agent did inside another's
-tool call, is kept as a remark. Without events the sample's final messages are told instead.
+The conversation is that of the agents. Model requests of scorers, and of subagents inside tool calls, become
+remarks. Without model events, the sample's final messages are used instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,14 +70,14 @@ _KINDS = frozenset({
 
 
 class Sample:
-    """The items of one sample. `place` is where it stands, `samples/1_epoch_1.json $` or `$.samples[0]`."""
+    """A reader of one sample at position `place`: `samples/1_epoch_1.json $` or `$.samples[0]`."""
 
     def __init__(self, sample: JSON, place: str) -> None:
         self.sample, self.place = sample, place
         self.events, self.final = take_rows(sample, "events"), take_rows(sample, "messages")
         texts = take(sample, "attachments") if table(sample, "attachments") else None
         self.attachments = Attachments(table(texts))
-        # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
+        # `events_data.messages` since about 0.3.200, before that `message_pool`.
         pool = take_rows(sample, "events_data", "messages") or take_rows(sample, "message_pool")
         self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
         put_back, look_up = self.attachments.put_back, self.attachments.look_up
@@ -95,7 +94,7 @@ class Sample:
         self.scoring = 0
 
     def began(self, key: str, header: JSON) -> RunBegan:
-        """The run's beginning: the first prompt of the agent, else the messages before the first answer."""
+        """Return the run's start: the agent's first prompt, else the messages before the first response."""
         self.requests.model = text(header, "eval", "model")
         messages, event = self._first()
         self.model, self.tools = text(event, "model") or text(header, "eval", "model"), at(event, "tools")
@@ -115,7 +114,7 @@ class Sample:
         )
 
     def items(self) -> Iterator[Item]:
-        """What happened, in order; then what was scored, and what nothing referred to."""
+        """Yield the events in order, then scores, unused attachments, and unread pool messages."""
         if self._talks():
             yield from self._told()
             yield from self._left()
@@ -124,7 +123,7 @@ class Sample:
             yield from self._final()
         yield from self._kept("scores", self.scores)
         yield from self._kept("attachments", {**self.attachments.unused()})
-        # The pool's other parts: the raw requests, as the provider was sent them.
+        # The other pools: raw requests as sent to the provider.
         yield from self._kept("events_data", {key: value for key, value in table(self.data).items() if value})
         yield from self._kept("events_data.messages", self.messages.unread())
 
@@ -143,7 +142,7 @@ class Sample:
         return tuple(map(self.messages.read, self._leading())), None
 
     def _talks(self) -> bool:
-        """Whether the events have the conversation: not where only a scorer, or a tool, asked a model."""
+        """Return whether the events have the conversation, not only requests of scorers and tools."""
         self._enter_all()
         return any(
             text(event, "event") == "model" and not self._owner(text(event, "span_id"))
@@ -160,21 +159,21 @@ class Sample:
         return self.final[: next(answers, len(self.final))]
 
     def _aside(self, event: JSON) -> str:
-        """Whose event it is, if not the agents': a scorer's, or a sub-agent's inside a tool."""
+        """Return `scorer` or `subagent` for an event that is not the agents' own, else ""."""
         if self.scoring:
             return "scorer"
         return self._owner(text(event, "span_id"))
 
     def _owner(self, span: str) -> str:
-        """Whose a span is, by the first span around it that says so.
+        """Return the owner of a span by the innermost enclosing span of a scorer or tool.
 
-        Each is asked once, however deep it lies.
+        Each span is looked up once, whatever its depth.
         """
         walked: list[str] = []
         owner = ""
         while span in self.spans and span not in self.owners:
             walked.append(span)
-            self.owners[span] = ""  # spans that contain each other belong to nobody else
+            self.owners[span] = ""  # ends a cycle of spans
             kind, span = self.spans[span]
             owner = {"scorer": "scorer", "scorers": "scorer", "tool": "subagent"}.get(kind, "")
             if owner:
@@ -199,7 +198,7 @@ class Sample:
             index += 1
 
     def _step(self, event: JSON) -> None:
-        """Old logs have steps instead of spans: a scorer's begins and ends."""
+        """Track the begin and end of scorer steps, which old logs have instead of spans."""
         if text(event, "event") == "step" and text(event, "type") == "scorer":
             self.scoring += 1 if text(event, "action") == "begin" else -1
 
@@ -232,8 +231,9 @@ class Sample:
             yield from self._beside(event, place, kind, called=called)
 
     def _beside(self, event: JSON, place: Place, kind: str, *, called: bool) -> Iterator[Item]:
-        """An event that no message tells of; `called`: the agent may have called a tool, which did what the
-        sandbox did.
+        """Yield an event without a message.
+
+        `called`: the agent may have called a tool, so an action of the sandbox may belong to that call.
         """
         yield place.remark(known_or(kind, _KINDS), event, known=kind in _KINDS)
         yield from diagnose_apart(place, "subagent", nested(event))
@@ -243,9 +243,7 @@ class Sample:
             yield place.oddity(CALL_UNREAD, problem)
 
     def _untold(self) -> Iterator[Item]:
-        """Events that do not have the conversation; a call of theirs that no final message has is in no
-        run.
-        """
+        """Yield events that do not have the conversation, with a warning for calls in no final message."""
         asked = {text(call, "id") for message in self.final for call in rows(message, "tool_calls")}
         called = bool(asked) or not any(text(message, "role") == "assistant" for message in self.final)
         for index, event in enumerate(self.events):
@@ -280,7 +278,7 @@ class Sample:
             problem = said(self.attachments.put_back(at(event, "error")))
             yield done.failure(problem, rest=rest(event))
             return
-        # The tools that are offered are told where they change.
+        # The offered tools are recorded only when they change.
         take_if(event, "tools", self.tools)
         take_if(event, "model", self.model)
         self.tools = at(event, "tools") or self.tools
@@ -292,17 +290,17 @@ class Sample:
     def _new(
         self, prompt: tuple[Message, ...], position: str, moment: int | None
     ) -> Iterator[Said | Returned]:
-        """What stands in a prompt behind the last answer, and no event told: results, and what was said."""
+        """Yield the results and messages after the last response in a prompt that no event recorded."""
         if self.last is None:
             return
         place = next((n for n in range(len(prompt) - 1, -1, -1) if _same(prompt[n], self.last)), None)
         if place is None:
-            return  # the harness showed something else: the prompt says what
+            return  # the harness changed the prompt, which is recorded itself
         for index, message in enumerate(prompt[place + 1 :], place + 1):
             where = Place(f"{position}[{index}]", moment)
             if message.role is Role.TOOL and message.call not in self.answered:
                 self.answered.add(message.call or "")
-                # Whoever ran it was none of the harness, which writes an event of each call that it runs.
+                # The harness did not run it: it writes an event for each call that it runs.
                 error = error_of(at(self.results.get(message.call or ""), "error"))
                 yield where.result(message.call, message.text, name=message.name, failed=error)
             elif message.role in (Role.USER, Role.SYSTEM):
@@ -320,7 +318,7 @@ class Sample:
             take_if(event, "message_id", at(shown, "id"))
         self.answered.add(call)
         self.heard.add(_key(Message(role=Role.TOOL, text=output)))
-        # The event's own result is told if what the model was shown is all of it.
+        # Drop the event's own result if the text for the model is all of it.
         result = {"result": self.attachments.put_back(at(event, "result"))}
         if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
             event["result"] = result.get("result", {})
@@ -332,9 +330,7 @@ class Sample:
         return where.result(call, output, name=name, failed=failed, duration=duration, rest=left)
 
     def _left(self) -> Iterator[Item]:
-        """Final messages that no event told: what was said behind the last answer, and any other as a
-        remark.
-        """
+        """Yield final messages without an event: those after the last response, and others as remarks."""
         messages = tuple(map(self.messages.read, self.final))
         for item in self._new(messages, f"{self.place}.messages", None):
             self.heard.add(_key(message_of(item)))
@@ -346,7 +342,7 @@ class Sample:
                 yield place.remark("unmapped", self.final[index], known=known)
 
     def _final(self) -> Iterator[Item]:
-        """The final messages, where no event tells how they came about."""
+        """Yield the final messages of a sample whose events do not have the conversation."""
         for index in range(len(self._leading()), len(self.final)):
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
@@ -365,27 +361,24 @@ class Sample:
 
 
 def _crashed(event: JSON) -> bool | None:
-    """Whether a call without an error of its own brought its sample down; None while it was under way."""
+    """Return whether a call without an error failed its sample; None if it was still running."""
     if at(event, "failed") is True:
         return True
     return None if at(event, "pending") is True else False
 
 
 def _same(one: Message, other: Message) -> bool:
-    """Whether two messages say the same, ids of calls included.
-
-    An adapter may send white space around a text.
-    """
+    """Return whether two messages are equal, including call ids, except for surrounding white space."""
     same = one.role is other.role and one.calls == other.calls
     return same and one.text.strip() == other.text.strip()
 
 
 def _key(message: Message) -> Message:
-    """What a message says, whatever it is called and whatever white space its adapter sent around it."""
+    """Return a message without its name, call id and surrounding white space, for comparison."""
     return msgspec.structs.replace(message, text=message.text.strip(), name=None, call=None)
 
 
 def _take_end(event: JSON) -> int | None:
-    """When an event was over, if it says so; else when it was. What it was its item says."""
+    """Take the completion time of an event, else its timestamp. Its type follows from the item."""
     take_if(event, "event", "model", "tool")
     return take_time(event, "completed") or take_time(event, "timestamp")

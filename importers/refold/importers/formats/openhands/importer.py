@@ -1,10 +1,9 @@
-"""OpenHands runs: V0 events as a list, or one run a row with its `history` (`output.jsonl`), and V1 events.
+"""OpenHands runs: V0 events as a list, or one run per row with its `history` (`output.jsonl`), and V1 events.
 
-Each response is counted in it by its id, where the events have no usage at all.
-
-V1 writes one file an event, and a file `base_state.json` beside them; here they come as JSON lines, or as a
-list. Times have no zone and are read as UTC. A condensation says which events the next prompt goes without,
-and what is said in their place.
+V1 writes one file per event, and a file `base_state.json`; the importer reads them as JSON lines, or as a
+list. If V1 events have no usage, that of each response is looked up in the state by its id. Times have no
+zone and are read as UTC. A condensation names the events that later prompts omit, and the text that replaces
+them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,28 +45,26 @@ _STATE_TOKENS = UsageNames(
 
 
 def is_state(row: JSON) -> bool:
-    """Whether a row is such a state, and no event."""
+    """Return whether a row is the content of `base_state.json`, not an event."""
     return {"execution_status", "stats"} <= table(row).keys() and "kind" not in table(row)
 
 
 class BaseState(msgspec.Struct, frozen=True):
-    """What a state says of the run: `usages` by the ids of responses; "" and nothing where there is no
-    state.
-    """
+    """Data of `base_state.json`; `usages` by response id. All fields are empty if there is no state."""
 
     key: str = ""
     model: str = ""
     usages: dict[str, Usage] = {}
 
     def count(self, item: Item) -> Item:
-        """The item, an answer with the usage of its response."""
+        """Return the item; a response without usage gets that of the state."""
         if not isinstance(item, Answered) or item.quality or item.response_id not in self.usages:
             return item
         return msgspec.structs.replace(item, usage=self.usages[item.response_id], quality="reported")
 
 
 def read_state(listed: Sequence[JSON]) -> BaseState:
-    """What the last of these states says."""
+    """Return the data of the last of these states."""
     if not listed:
         return BaseState()
     state, usages = listed[-1], dict[str, Usage]()
@@ -89,9 +86,7 @@ STATES = {
     "rejected": "error",
     "stuck": "guardrail",
 }
-"""How a run in this state of the agent (V0) or of the execution (V1) ended; in any other it is still on its
-way.
-"""
+"""Ends by the last state of the agent (V0) or execution (V1). In any other state, the run is open."""
 
 _LIMITS = (
     ("maximum iteration", "limit:steps"),
@@ -100,25 +95,25 @@ _LIMITS = (
     ("stuck in a loop", "guardrail"),
     ("AgentStuckInLoop", "guardrail"),
 )
-"""V0 names a limit only in the words of its error."""
+"""Error texts of V0 for limits, which it does not record otherwise."""
 
 _TOKENS = ("prompt_tokens", "cache_read_tokens", "cache_write_tokens", "completion_tokens")
 
 
 def v0_used(metrics: JSON) -> Tokens:
-    """The tokens of a run of V0, by its metrics."""
+    """Return the total tokens of a V0 run from its metrics."""
     sent, read, written, got = (number(metrics, "accumulated_token_usage", key) for key in _TOKENS)
     return sent, read, written, got
 
 
 def times_of(events: Sequence[JSON]) -> tuple[str, str] | None:
-    """The first and the last time, without the zeros that end their fraction."""
+    """Return the first and the last time, without trailing zeros of their fractions."""
     times = Times(at(event, "timestamp") for event in events).edges()
     return times and (_plain(times[0]), _plain(times[1]))
 
 
 def v0_end(events: Sequence[JSON], error: JSON) -> tuple[str, str]:
-    """How a run of V0 ended: its error, else its last action, else the agent's last state."""
+    """Return how a V0 run ended, by its error, else its last action, else the agent's last state."""
     if isinstance(error, str) and error:
         limit = next((limit for words, limit in _LIMITS if words in error), "error")
         return limit, f"error: {error[:60]}"
@@ -139,7 +134,7 @@ def v0_end(events: Sequence[JSON], error: JSON) -> tuple[str, str]:
 
 
 def v1_end(events: Sequence[JSON]) -> tuple[str, str]:
-    """How a run of V1 ended: the last state of its execution, else its last turn."""
+    """Return how a V1 run ended, by the last state of its execution, else its last turn."""
     states = [state for event in events if (state := _execution(event))]
     if states:
         return STATES.get(states[-1], "open"), f"last execution_status={states[-1]}"
@@ -166,7 +161,7 @@ def _execution(event: JSON) -> str:
 
 
 def v1_used(events: Iterable[JSON]) -> Tokens:
-    """The tokens of the last update of `stats`."""
+    """Return the total tokens of the last update of `stats`."""
     found: Tokens = (None, None, None, None)
     for event in events:
         value = at(event, "value")
@@ -190,12 +185,12 @@ _KINDS = frozenset(
 
 
 class OpenHands(msgspec.Struct, frozen=True):
-    """The importer of OpenHands V0 and V1."""
+    """The importer for OpenHands V0 and V1."""
 
     name: str = "openhands"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """Events with an action or an observation and their arguments, or events of V1's kinds."""
+        """Match V0 events with an action or an observation, or events of V1's kinds."""
         found = beginning(source)
         if text(found, "kind").endswith("Event") and {"id", "source"} <= table(found).keys():
             return FormatMatch(90, f"events of OpenHands V1 ({text(found, 'kind')[:40]})")
@@ -215,7 +210,7 @@ class OpenHands(msgspec.Struct, frozen=True):
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """Each run of the file."""
+        """Yield the runs of the file."""
         if _by_line(source):
             yield from _lines(source)
             return
@@ -233,7 +228,7 @@ def _is_v0(row: JSON) -> bool:
 
 
 def _by_line(source: Source) -> bool:
-    """Whether it is JSON lines: the first line is an object by itself, and no list."""
+    """Return whether the source is JSON lines: the first line is a complete object."""
     for line in source.lines():
         if line.text.strip():
             try:
@@ -244,7 +239,7 @@ def _by_line(source: Source) -> bool:
 
 
 def _document(found: Document) -> Iterator[Item]:
-    """One document: a list of events, or one run with what is known of it."""
+    """Yield the runs of one document: a list of events, a list of rows, or one run."""
     doc = found.value
     if any("history" in table(row) for row in rows(doc)):
         yield from _rows(rows(doc))
@@ -259,7 +254,7 @@ def _document(found: Document) -> Iterator[Item]:
 
 
 def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
-    """A list of rows, each a run."""
+    """Yield one run per row."""
     for index, row in enumerate(listed):
         if "history" in table(row):
             yield from _v0(row, take_rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
@@ -268,7 +263,7 @@ def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
 
 
 def _lines(source: Source) -> Iterator[Item]:
-    """Rows, each a run; and between them events, which are all of one run."""
+    """Yield one run per row with a history, and one run of all events."""
     events: list[JSON] = []
     places: list[str] = []
     seen: dict[str, JSON] = {}
@@ -307,7 +302,7 @@ def _lines(source: Source) -> Iterator[Item]:
 
 
 def _row(line: bytes) -> tuple[JSON, str]:
-    """A line's value, or the beginning of it, and what is wrong with it."""
+    """Return a line's value, or the beginning of it, and why it was not read completely."""
     try:
         return decoded(line), ""
     except ValueError as error:

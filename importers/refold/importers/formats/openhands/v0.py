@@ -1,17 +1,17 @@
-"""Events of OpenHands V0, and the histories of its first resolver in their shape.
+"""Events of OpenHands V0, and histories of its first resolver, converted to the same shape.
 
-An agent's action is a call of a tool; those of one answer (`tool_call_metadata.model_response.id`) belong
-together. What answers a call carries the same `tool_call_id`. `message` is said, `finish` is a call that
-nothing answers, changes of the agent's state and `null` are no turns. The oldest events have neither ids,
-times nor sources.
+An agent's action is a call of a tool. Actions with the same `tool_call_metadata.model_response.id` are one
+response. A result has the `tool_call_id` of its call. The action `message` is text, and `finish` is a call
+without a result. Changes of the agent's state and `null` are not turns. The oldest events have no ids, times
+or sources.
 
-Counted: responses = distinct `model_response.id`, and agent actions without metadata; calls and results by
-`tool_call_id`; errors = observation `error`, and `run` with an exit code that is not zero; tokens from the
-row's `metrics`.
+Counts: responses = distinct `model_response.id`, and agent actions without metadata; calls and results by
+`tool_call_id`; errors = observation `error`, and `run` with an exit code other than 0; tokens from the row's
+`metrics`.
 
-Until August 2024 a history was pairs of an action and its observation, an observation `null` where there was
-none; then, until V0's own shape, events whose arguments stand beside their name instead of in `args`, and
-what was observed instead of in `extras`.
+Until August 2024, a history was pairs of an action and its observation (`null` for none). After that, and
+before V0's own shape, it was events whose fields are beside the name of the action or observation instead of
+in `args` or `extras`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ _KINDS = frozenset({
 })  # fmt: skip
 _STATES = ("change_agent_state", "agent_state_changed")
 _FAILS_AS_ERROR = frozenset({"edit", "read", "success", "task_tracking", "think", "write"})
-"""Kinds of observations in whose place stands one of the kind `error` if something failed."""
+"""Kinds of observations that are replaced by one of the kind `error` on failure."""
 _TOKENS = UsageNames(
     input=CHAT_TOKENS.input,
     output=CHAT_TOKENS.output,
@@ -61,33 +61,33 @@ _TOKENS = UsageNames(
 )
 
 NO_TURNS = {"change_agent_state", "recall", "condensation", "condensation_request", "null", "", "system"}
-"""Actions of an agent that no model asked for."""
+"""Actions with the source `agent` that the model did not request."""
 
 
 def response_of(event: JSON) -> str:
-    """The id of the provider's answer that an event came from, "" where it has none."""
+    """Return the id of the provider's response that an event came from, "" for none."""
     return text(event, "tool_call_metadata", "model_response", "id")
 
 
 def call_of(event: JSON) -> str:
-    """The provider's id of the call that an event makes or answers, "" where it has none."""
+    """Return the provider's id of the call that an event makes or is the result of, "" for none."""
     return text(event, "tool_call_metadata", "tool_call_id")
 
 
 def is_user(event: JSON) -> bool:
-    """Whether a person did it. Without sources (the oldest events) each message is the person's."""
+    """Return whether an event is by the user. Without sources (the oldest events), every message is."""
     source = text(event, "source")
     return source == "user" if source else text(event, "action") == "message"
 
 
 def is_answer(event: JSON) -> bool:
-    """Whether it is something that the model did."""
+    """Return whether an event is an action of the model."""
     action = text(event, "action")
     return action not in NO_TURNS and not is_user(event) and text(event, "source") != "environment"
 
 
 def exit_code(event: JSON) -> int | None:
-    """The exit code of a command's observation."""
+    """Return the exit code of a command's observation, None if not recorded."""
     for code in (at(event, "extras", "metadata", "exit_code"), at(event, "extras", "exit_code")):
         if isinstance(code, int) and not isinstance(code, bool):
             return code
@@ -95,7 +95,7 @@ def exit_code(event: JSON) -> int | None:
 
 
 def failed_of(event: JSON) -> bool | None:
-    """Whether an observation says that something failed; None: it says nothing."""
+    """Return whether an observation reports a failure; None if not recorded."""
     match text(event, "observation"):
         case "error":
             return True
@@ -106,9 +106,9 @@ def failed_of(event: JSON) -> bool | None:
 
 
 def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> list[RecordedEvent]:
-    """The events of one run, which stand at these positions; `metrics` have the tokens of its answers."""
+    """Return the events of one run at these positions; `metrics` has the tokens of its responses."""
     usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
-    # Old events name no calls: each action is one, each observation its result.
+    # Old events have no call ids: each action is a call, and each observation its result.
     bare = not any("tool_call_metadata" in table(event) for event in events)
     around = _Around(usages, bare=bare)
     return [
@@ -118,9 +118,9 @@ def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> lis
 
 
 class _Around(msgspec.Struct):
-    """What is known around an event: usages by response, tools of the calls before it by the calls' ids.
+    """State between events: usages by response id, and tool names of earlier calls by call id.
 
-    `told`: metadata of events before it, by call and by response. `bare`: the events name no calls.
+    `told`: metadata of earlier events, by call and by response. `bare`: the events have no call ids.
     """
 
     usages: dict[str, JSON]
@@ -152,7 +152,7 @@ def _event(event: JSON, place: Place, around: _Around) -> RecordedEvent:
 
 
 def _forgotten(event: JSON) -> tuple[int, int]:
-    """The first and the last event that a condensation leaves out."""
+    """Return the ids of the first and the last event of the range that a condensation omits."""
     first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
     return (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
 
@@ -191,7 +191,7 @@ def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place
     calls = (call,) if call else ()
     named = call is not None and (around.bare or bool(call_of(event)))
     counts, said = None if response else Counted(assistant=1, calls=int(named)), _said_by(event)
-    if response not in around.told:  # else this item is not told: its call is with the answer's first
+    if response not in around.told:  # otherwise its call is part of the response's first item
         for name in ("content", "thought", "final_thought"):
             take_if(at(event, "args"), name, said)
         take_if(event, "message", said)
@@ -210,11 +210,11 @@ _BESIDE_ARGUMENTS = (
     "timestamp", "source", "message", "cause", "action", "args", "tool_call_metadata", "timeout",
     "llm_metrics",
 )  # fmt: skip
-"""Keys of an action that hold no arguments, but for `args`."""
+"""Keys of an action that hold no arguments; `args` is read separately."""
 
 
 def _asked(event: JSON, index: int) -> MessageCall | None:
-    """The call that an action is: as the model wrote it where its answer is there, else from the action."""
+    """Return the call of an action, as the model wrote it if its response is recorded, else by `args`."""
     action, call = text(event, "action"), call_of(event)
     if action == "message" or (not call and action == "finish"):
         return None
@@ -244,9 +244,7 @@ def _observed(event: JSON, around: _Around, place: Place) -> Item:
 
 
 def _caused(event: JSON, names: dict[str, str]) -> str:
-    """The call of the action that an observation without metadata answers: the one that caused it, or the
-    last.
-    """
+    """Return the call id for an observation without metadata: that of its `cause`, else the last one."""
     cause = at(event, "cause")
     wanted = f"event-{cause}" if isinstance(cause, int) and cause >= 0 else next(reversed(names), "")
     return wanted if wanted in names and wanted.startswith("event-") else ""
@@ -262,7 +260,7 @@ def _what(kind: str) -> str:
 
 
 def _said_by(event: JSON) -> str:
-    """What the model said with an action: its answer's text, else what the action kept of it."""
+    """Return the model's text with an action: from its response, else as far as the action has it."""
     said = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
     if said is not None:
         return words(said)
@@ -271,9 +269,9 @@ def _said_by(event: JSON) -> str:
 
 
 def _left_of(event: JSON, around: _Around) -> str:
-    """JSON text of what is left of an event.
+    """Return JSON text of the remaining fields of an event.
 
-    What the metadata of an answer say in every event of it is told once.
+    Metadata that all events of a response repeat is kept once.
     """
     whole = table(event, "tool_call_metadata")
     metadata = {**whole}
@@ -290,19 +288,19 @@ _INSIDE = {"action": "args", "observation": "extras"}
 
 
 def is_resolved(row: JSON) -> bool:
-    """Whether a row is of an issue that the resolver worked on."""
+    """Return whether a row is an issue that the resolver worked on."""
     return {"issue", "git_patch", "history"} <= table(row).keys()
 
 
 def issue_of(row: JSON) -> str:
-    """The issue that a row is of, as its forge names it: `owner/repository#number`; "" for none."""
+    """Return the issue of a row as `owner/repository#number`; "" for none."""
     issue = table(row, "issue")
     owner, name = (text(issue, key) or text(issue, f"github_{key}") for key in ("owner", "repo"))
     return f"{owner}/{name}#{number(issue, 'number')}" if owner and name else ""
 
 
 def events_of(history: Sequence[JSON], position: str) -> tuple[list[JSON], list[str]]:
-    """The events of a history at `position`, in the shape of V0, and where each of them stands."""
+    """Return the events of a history at `position`, in the shape of V0, and their positions."""
     placed = list(_placed(history, position))
     return [_shaped(event) for event, _ in placed], [where for _, where in placed]
 

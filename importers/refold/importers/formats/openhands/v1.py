@@ -1,14 +1,14 @@
-"""Events of OpenHands V1, what its SDK makes of a result, and the conversation of either version.
+"""Events of OpenHands V1, the text that its SDK sends for a result, and the conversation of both versions.
 
 Source: `to_llm_content` of its observations, and `maybe_truncate`, in openhands-sdk 1.58.
 
-What the model is shown is a list of events, from which a condensation forgets some and puts a summary there.
+The prompt is a list of events. A `Condensation` names events to remove from it, and the index in the
+remaining list at which its summary is inserted; the next prompt follows from that.
 
-Each `ActionEvent` is one call; those of one answer share `llm_response_id`. A `Condensation` names the events
-that it forgets, and puts its summary at a place of what is left: the next prompt is made from that.
+Each `ActionEvent` is one call; those of one response share `llm_response_id`.
 
-Counted: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an
-exit code that is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all of its uses.
+Counts: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an
+exit code other than 0, and `AgentErrorEvent`; tokens = the last `stats` update, summed over all of its uses.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ ERROR = "[An error occurred during execution.]\n"
 REJECTED = "Action rejected: "
 
 MOST_SHOWN = 30_000
-"""Characters of a command's output that the model is shown; of more, the middle is cut."""
+"""Maximum characters of a command's output that are sent to the model; the middle of longer ones is cut."""
 
 _CLIPPED = "<response clipped><NOTE>Due to the max output limit, only part of the full response has been shown to you."
 _SAVED = " The complete output has been saved to {path} - you can use other tools to view the full content (truncated part starts around line {line})."
@@ -52,8 +52,9 @@ _NOTE_ENDS = "</NOTE>"
 
 
 def render_observation(seen: JSON, said: str) -> str:
-    """What the model is shown of an observation that says this: an error under its heading, a command with
-    how it went.
+    """Return the text that is sent for an observation with the text `said`.
+
+    An error has a heading; a command is followed by its folder and exit code.
     """
     if isinstance(at(seen, "metadata"), dict) and "exit_code" in table(seen, "metadata"):
         said = _render_command(seen, said)
@@ -73,8 +74,9 @@ def _render_command(seen: JSON, said: str) -> str:
 
 
 def _clip(shown: str, folder: str) -> str:
-    """Head and tail of what is too long, and between them a note, which names the file that has all of it, if
-    one does.
+    """Return head and tail of a text that is too long, with a note between them.
+
+    The note names the file with the complete text if one was saved in `folder`.
     """
     if len(shown) <= MOST_SHOWN:
         return shown
@@ -91,12 +93,11 @@ def _clip(shown: str, folder: str) -> str:
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but
-    the first.
+    """An event with its item.
 
-    `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation
-    `cut` says which events are left out, with those numbered within `between`, and `offset` is the place of
-    its `summary`.
+    Events of one response share `response`; all except the first yield `again` instead of `item`. `placed`:
+    it is not a message, but counts as an element of the list that makes the prompt. For a condensation, `cut`
+    are the ids of the removed events, `between` a range of removed ids, and `offset` the index of `summary`.
     """
 
     id: str
@@ -112,7 +113,7 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)) -> RecordedEvent:
-    """A condensation, which says by the same names in both versions what it leaves out."""
+    """Return a condensation; both versions use the same keys for the removed events."""
     offset, ids = at(said, "summary_offset"), frozenset(map(str, rows(said, "forgotten_event_ids")))
     place = offset if isinstance(offset, int) else None
     return RecordedEvent(
@@ -121,9 +122,9 @@ def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] 
 
 
 class EventConversation:
-    """The events of a run, told in their order.
+    """Yields the items of a run's events in order.
 
-    Each is numbered by its place; those of one answer by the place of the first.
+    Their row number is the index of the event; for a response with several events, that of the first.
     """
 
     def __init__(self, events: Sequence[RecordedEvent]) -> None:
@@ -136,13 +137,13 @@ class EventConversation:
         self._shown: list[int] = []
 
     def begin(self) -> tuple[Message, ...]:
-        """The run begins with its first event: its system prompt."""
+        """Return the initial message, the system prompt of the first event."""
         first = self._events[0].item
         self._shown.append(BEGINNING)
         return (message_of(first) if isinstance(first, Said) else Message(role=Role.SYSTEM),)
 
     def items(self, begin: int) -> Iterator[Item]:
-        """What happened, in order, from event `begin` on."""
+        """Yield the items in order, from event `begin` on."""
         for place, event in enumerate(self._events[begin:], begin):
             yield from self._items(event, place)
 
@@ -161,7 +162,7 @@ class EventConversation:
             yield event.more
 
     def _condensed(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
-        """It forgets the events, and says its summary (as a user's message) at that place of what is left."""
+        """Return the cut of a condensation, which inserts its summary as a user message."""
         first, last = event.between
         named = ((number, self._events[number].id) for number in self._shown)
         self._shown = [
@@ -177,7 +178,7 @@ class EventConversation:
         return Cut(*where.common(), why="condensation", head=only(head), joins=joins, tail=only(tail - head))
 
     def _rows(self, shown: Sequence[int]) -> set[int]:
-        """The numbers of events, where those of one answer have one."""
+        """Return the row numbers of events; those of one response have the same."""
         return {self._answered.get(self._events[number].response, number) for number in shown}
 
 
@@ -186,7 +187,7 @@ def _number(event: str) -> int:
 
 
 RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
-"""Kinds that answer a call."""
+"""Kinds of events that are results."""
 
 REMARKS = {
     "ConversationStateUpdateEvent": "state",
@@ -199,24 +200,24 @@ REMARKS = {
     "StreamingDeltaEvent": "unmapped",
     "TokenEvent": "unmapped",
 }
-"""Kinds that are no turns, and what they are called among the remarks; any other is `unmapped`."""
+"""Kinds of events that are not turns, with the name of their remark; others are `unmapped`."""
 
 
 _ACP = "ACPToolCallEvent"
 """A call by an agent that OpenHands ran over ACP.
 
-Neither the name of its tool nor, always, its arguments are recorded.
+The tool's name is not recorded, and the arguments may be missing.
 """
 
 
 def is_answer(event: JSON) -> bool:
-    """Whether the model said it: a call, or a message of the agent."""
+    """Return whether an event is by the model: a call, or a message of the agent."""
     kind = text(event, "kind")
     return kind == "ActionEvent" or (kind == "MessageEvent" and not is_user(event))
 
 
 def is_user(event: JSON) -> bool:
-    """Whether a message is on the user's side."""
+    """Return whether a message has the user's role."""
     return text(event, "llm_message", "role") == "user" or text(event, "source") in (
         "user",
         "environment",
@@ -225,7 +226,7 @@ def is_user(event: JSON) -> bool:
 
 
 def failed_of(event: JSON) -> bool | None:
-    """Whether a result says that it failed; None: it says nothing."""
+    """Return whether a result failed; None if not recorded."""
     seen = at(event, "observation")
     codes = (at(seen, "exit_code"), at(seen, "metadata", "exit_code"))
     code = next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), None)
@@ -234,7 +235,7 @@ def failed_of(event: JSON) -> bool | None:
 
 
 def read(events: Sequence[JSON], places: Sequence[str]) -> list[RecordedEvent]:
-    """The events of one run; `places` has the position of each."""
+    """Return the events of one run; `places` has the position of each."""
     return [
         _event(event, Place(position, instant(at(event, "timestamp")), row=row))
         for row, (event, position) in enumerate(zip(events, places, strict=True))
@@ -311,11 +312,11 @@ _BESIDE_ARGUMENTS = (
     "responses_reasoning_item", "action", "tool_name", "tool_call_id", "tool_call", "llm_response_id",
     "security_risk", "summary", "critic_result",
 )  # fmt: skip
-"""Keys of an action's event that hold no arguments, but for the action and the call that are read."""
+"""Keys of an action event that hold no arguments; `action` and `tool_call` are read separately."""
 
 
 def _asked(event: JSON) -> MessageCall | None:
-    """The call that an action is: the model's own text of the arguments, else the action's fields."""
+    """Return the call of an action, with the arguments as the model wrote them, else the action's fields."""
     if text(event, "kind") != "ActionEvent":
         return None
     called, action = at(event, "tool_call"), left(at(event, "action"), "kind")

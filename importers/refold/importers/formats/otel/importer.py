@@ -1,8 +1,9 @@
-"""OpenTelemetry spans of agents, by the GenAI semantic conventions, from any of the field's files of them.
+"""OpenTelemetry spans of agents, by the GenAI semantic conventions, from all common file formats.
 
-Counted: runs are the agents' spans, responses and tokens the chat spans' (an agent repeats its chats' usage),
-calls the tool spans, failed ones by their status. Contents are there only where somebody turned their capture
-on.
+Contents are recorded only if their capture was enabled.
+
+Counts: runs = agent spans; responses and tokens = chat spans (an agent span repeats the usage of its chats);
+calls = tool spans, failed ones by their status.
 """
 
 from bisect import bisect_right
@@ -27,18 +28,18 @@ from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.store.foreign import MAGIC
 
-_NEAR = 100  # outer spans that may be under way at once
+_NEAR = 100  # maximum number of concurrent outer spans
 
 
 class SpanMember(msgspec.Struct, frozen=True, gc=False):
-    """A span of a run. `helper`: no agent's, only near it."""
+    """A span of a run. `helper`: its agent is not known; it was assigned to the nearest one by time."""
 
     span: Span
     helper: bool = False
 
 
 class SpanTree(msgspec.Struct, frozen=True, gc=False):
-    """One run: its agent's span, None where none was recorded, and its members by their start."""
+    """A run: its agent's span (None if not recorded), and its members by start."""
 
     key: str
     agent: Span | None
@@ -46,7 +47,7 @@ class SpanTree(msgspec.Struct, frozen=True, gc=False):
 
 
 def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
-    """The runs that these spans are of, by their start. Every span is in exactly one."""
+    """Return the runs of these spans, by start. Every span is in exactly one."""
     agents = sorted((span for span in spans if operation(span) == "agent"), key=_start)
     if not agents:
         return _without_agents(spans)
@@ -66,9 +67,7 @@ def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
 
 
 def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[Span, bool]:
-    """The agent that a span belongs to, and whether that is sure. An agent under no other belongs to
-    itself.
-    """
+    """Return the agent of a span, and whether that is certain. An outermost agent belongs to itself."""
     above, seen = by_id.get(span.parent), {id(span)}
     while above is not None and id(above) not in seen:
         if operation(above) == "agent":
@@ -81,14 +80,14 @@ def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[
 
 
 def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[Span, bool]:
-    """The agent of a span above which none stands: the tightest around it, else one of its trace."""
+    """Return the agent of a span without a parent agent: the innermost around it, else one of its trace."""
     begun = bisect_right(agents, _start(span), key=_start)
     around = next(
         (agent for agent in reversed(agents[max(0, begun - _NEAR) : begun]) if is_outer(agent, span)), None
     )
     if around is not None:
-        return around, True  # the one that began last is the tightest
-    # Its parent is not in the file, as after a cut: the trace still says whose it is.
+        return around, True  # the one that began last is the innermost
+    # Its parent is not in the file, for example after truncation: the trace is still known.
     near = [
         agent for agent in agents if span.parent and span.parent not in by_id and agent.trace == span.trace
     ]
@@ -97,7 +96,7 @@ def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tupl
 
 
 def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
-    """No agent was recorded, or its span was lost: one run a conversation, a trace where none is named."""
+    """Return the runs of spans without agents: one per conversation id, else one per trace."""
     groups = _conversations(spans)
     kept = {key: group for key, group in groups.items() if any(map(operation, group))}
     spare = [span for key, group in groups.items() if key not in kept for span in group]
@@ -135,23 +134,22 @@ def _start(span: Span) -> int:
 
 
 def times_of(tree: SpanTree) -> tuple[str, str] | None:
-    """The first and the last time of a run's spans, the agent's too."""
+    """Return the first and the last time of a run's spans, including the agent's."""
     spans = [member.span for member in tree.members] + ([tree.agent] if tree.agent else [])
     times = [time for span in spans for time in (span.start, span.end) if time is not None]
     return (stamp(min(times)), stamp(max(times))) if times else None
 
 
 def unsaid(tree: SpanTree) -> tuple[str, ...]:
-    """What no chat of a run says, and what spans never say: whose messages there were."""
+    """Return the counts that no chat of a run records, and those that spans never record."""
     chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
     return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
 
 
 def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
-    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that
-    happened.
+    """Return how a run ended, and where that is recorded: by the agent's status, else by the last span.
 
-    `answers` by the identities of their spans.
+    `answers` are the responses by `id()` of their spans.
     """
     if tree.agent is not None:
         if tree.agent.end is None:
@@ -171,7 +169,7 @@ def _ended_with(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, st
     given = answers.get(id(last))
     if given and any(message.calls for message in given.messages):
         return "open", "no agent's span; the last response requests tools"
-    # Not every exporter says why an answer stopped; the span of each was ended when it was there.
+    # Not every exporter records a stop reason, but a span has an end only if its response is complete.
     return end_of(
         otel_names.stop(last.attributes) or "stop"
     ), "no agent's span; the last chat asks for no tool"
@@ -181,14 +179,15 @@ _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_p
 
 
 class OpenTelemetry:
-    """Spans in a SQLite database, in lists of the SDKs' exporters, in OTLP/JSON: whole documents or a value a
-    line.
+    """The importer for spans in a SQLite database, in lists of the SDKs' exporters, or in OTLP/JSON.
+
+    JSON files have one document, or one value per line.
     """
 
     name = "otel"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By OTLP's outermost key, by a span's own keys, by the tables of a database."""
+        """Match OTLP's outermost key, keys of spans, or the tables of a database."""
         head = source.head()
         if head.startswith(MAGIC):
             return (
@@ -210,7 +209,7 @@ class OpenTelemetry:
         return FormatMatch(40, "spans") if ids and b'"attributes"' in head else None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The runs one after the other; what is no span, or is one twice, before them."""
+        """Yield the runs one after the other; before them, problems with values that are not imported."""
         read = (
             otel_spans.database_spans(source)
             if source.head(len(MAGIC)) == MAGIC
@@ -244,7 +243,7 @@ OTEL = OpenTelemetry()
 
 
 class _SpanRun:
-    """One run, told in the order of its spans' starts."""
+    """A reader of one run; its spans are ordered by start."""
 
     def __init__(self, tree: SpanTree) -> None:
         self.tree = tree
@@ -256,14 +255,14 @@ class _SpanRun:
         self.tools = self._take_tools([*self.chats, *([tree.agent] if tree.agent else [])])
 
     def _take_tools(self, offering: Sequence[Span]) -> tuple[Manifest, ...]:
-        """The tools of the first that names any; where others name the same, that is taken, too."""
+        """Take the tools of the first span that has any, and the same definitions from others."""
         named = [span.attributes for span in offering if otel_names.TOOLS in span.attributes]
         for own in named[1:]:
             take_if(own, otel_names.TOOLS, named[0][otel_names.TOOLS])
         return take_tools(named[0], otel_names.TOOLS) if named else ()
 
     def items(self) -> Iterator[Item]:
-        """Beginning, what happened, end."""
+        """Yield the start, the steps, and the end."""
         agent = self.tree.agent
         trace = Trace([self._step(member) for member in self.tree.members])
         head = agent or self.tree.members[0].span
@@ -301,7 +300,7 @@ class _SpanRun:
             case "tool" if span.end is not None:
                 return _tool(span, start)
             case "agent":
-                # A sub-agent is a run of its own and keeps its span's attributes there.
+                # A subagent is a separate run, which has the attributes of this span.
                 return TraceStep(remark=start.remark("subagent", {"run": span.id, "name": span.name}))
             case _:
                 what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
@@ -345,7 +344,7 @@ def _failure(span: Span) -> RequestFailed:
 
 
 def _counted(span: Span) -> Counted | None:
-    """As what a span counts, a helper's too: it costs tokens as well."""
+    """Return the counts of a span. Helpers count, too, because they use tokens."""
     match operation(span):
         case "chat":
             return Counted(assistant=1, usage=otel_names.usage(span))
@@ -356,7 +355,10 @@ def _counted(span: Span) -> Counted | None:
 
 
 def _tool(span: Span, start: Place) -> TraceStep:
-    """A tool that the harness ran by itself has no id, and no call waits for it: its result is no message."""
+    """Return the step of a tool span.
+
+    A tool that the harness ran without a call of the model has no id; its result becomes a remark.
+    """
     own = span.attributes
     given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
     done, took = time_of(span.start, span.end)
@@ -373,12 +375,12 @@ def _tool(span: Span, start: Place) -> TraceStep:
 
 
 def _span(span: Span) -> dict[str, JSON]:
-    """A span whole, its times in nanoseconds since the Unix epoch."""
+    """Return a complete span, with its times in nanoseconds since the Unix epoch."""
     return {**_left(span), "start": span.start, "end": span.end}
 
 
 def _left(span: Span) -> dict[str, JSON]:
-    """A span beside its times, without what was taken of it."""
+    """Return the remaining fields of a span, without its times."""
     whole: dict[str, JSON] = {"name": span.name, "id": span.id, "trace": span.trace, "parent": span.parent}
     whole["message"], whole["failed"] = span.message, span.failed
     whole["attributes"], whole["row"] = span.attributes, span.left

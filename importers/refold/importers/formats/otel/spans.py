@@ -1,11 +1,10 @@
 """Spans as exporters write them, in files or in a database.
 
-Only the shapes differ, never the meaning, which `otel_names` knows. Attribute values keep their JSON types.
-Source of the shapes: opentelemetry-proto's `trace.proto` in its JSON encoding, `ReadableSpan.to_json` of the
-Python SDK, `ReadableSpan` of the JavaScript SDK.
+Only shapes differ between exporters; `names` has the meaning of attributes, whose values keep their JSON
+types. Source of the shapes: opentelemetry-proto's `trace.proto` in its JSON encoding, `ReadableSpan.to_json`
+of the Python SDK, `ReadableSpan` of the JavaScript SDK.
 
-What has a column there is often not among the attributes: a column stands in for the attribute of its
-meaning.
+In a database, some attributes are only in columns; these are read as attributes.
 """
 
 from collections import defaultdict
@@ -44,7 +43,7 @@ Attributes = dict[str, JSON]
 
 
 class SpanEvent(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened within a span, `at` nanoseconds since the Unix epoch."""
+    """An event of a span; `at` is in nanoseconds since the Unix epoch."""
 
     name: str
     at: int | None
@@ -52,9 +51,9 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One span.
+    """A span.
 
-    `start`, `end` in nanoseconds since the Unix epoch; `left` is what of its row has no field here.
+    `start` and `end` are in nanoseconds since the Unix epoch; `left` are the other fields of its row.
     """
 
     position: str
@@ -72,9 +71,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def spans(source: Source) -> Iterator[Span | Unread]:
-    """The spans of a JSON document, or of one JSON value a line.
+    """Yield the spans of a JSON document, or of one JSON value per line.
 
-    Raises `BadTranscript` where there is none at all.
+    Raises `BadTranscript` if nothing in the file is JSON.
     """
     for value in values(source, (), ("resourceSpans", ANY, "scopeSpans", ANY, "spans")):
         if isinstance(value, Unread):
@@ -84,7 +83,7 @@ def spans(source: Source) -> Iterator[Span | Unread]:
 
 
 def found(value: JSON, position: str) -> Iterator[Span | Unread]:
-    """The spans in a value: a span, a list of them, or OTLP's resources around them."""
+    """Yield the spans in a value: a span, a list of them, or OTLP's resources around them."""
     if isinstance(value, list):
         for index, row in enumerate(value):
             yield from found_one(row, f"{position}[{index}]")
@@ -93,7 +92,7 @@ def found(value: JSON, position: str) -> Iterator[Span | Unread]:
 
 
 def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
-    """The spans of one element."""
+    """Yield the spans of one element."""
     if "resourceSpans" in table(value):
         yield from _resources(value, position)
     elif isinstance(value, dict) and isinstance(value.get("name"), str):
@@ -107,7 +106,7 @@ def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
 
 
 def _lists_spans(value: JSON) -> bool:
-    """Whether it is a list of objects with a name and an id, as spans have them."""
+    """Return whether it is a list of objects with a name and an id, like spans."""
     listed = rows(value)
     ids = {"spanContext", "context", "spanId", "span_id"}
     return bool(listed) and all(ids & table(row).keys() and "name" in table(row) for row in listed)
@@ -126,7 +125,7 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
             for k, row in enumerate(take_rows(scope, "spans")):
                 place = f"{position}.resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
                 take(resource, "resource")
-                take(scope, "scope")  # each of its spans has them
+                take(scope, "scope")  # copied to each of its spans
                 if isinstance(row, dict):
                     yield span({**said, **row}, place)
                 else:
@@ -135,7 +134,7 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
 
 
 def span(row: dict[str, JSON], position: str) -> Span:
-    """One span of any of the JSON shapes, taken out of its row."""
+    """Take a span out of its row, which has any of the JSON shapes."""
     context = table(row, "context") or table(row, "spanContext")
     parent = take_first(row, "parent_id", "parentSpanId") or take_text(row, "parentSpanContext", "spanId")
     made = Span(
@@ -157,7 +156,7 @@ def span(row: dict[str, JSON], position: str) -> Span:
 
 
 def _take_attributes(row: JSON) -> Attributes:
-    """Attributes as a table, OTLP's list of keys and typed values too."""
+    """Take the attributes as an object, also from OTLP's list of keys and typed values."""
     if isinstance(at(row, "attributes"), list):
         return _take_pairs(row, "attributes")
     found = table(row, "attributes")
@@ -175,7 +174,7 @@ def _take_pairs(value: JSON, *path: str) -> Attributes:
 
 
 def _take_any(typed: JSON) -> JSON:
-    """A value of OTLP's `AnyValue`; 64-bit integers are texts there."""
+    """Take a value out of OTLP's `AnyValue`, which writes 64-bit integers as text."""
     kind = next((name for name in table(typed) if name.endswith("Value")), "")
     match kind, at(typed, kind):
         case "arrayValue", dict():
@@ -207,8 +206,9 @@ def _take_time(row: JSON, *names: str) -> int | None:
 
 
 def moment(value: JSON) -> int | None:
-    """An instant as exporters write it: `[seconds, nanoseconds]`, nanoseconds (also as text), ISO 8601,
-    milliseconds.
+    """Return a time in nanoseconds, None for no time.
+
+    Accepts `[seconds, nanoseconds]`, nanoseconds (also as text), ISO 8601, and milliseconds.
     """
     match value:
         case [int(seconds), int(nanos)] if 0 <= seconds < 1 << 33 and 0 <= nanos < NANO:
@@ -224,9 +224,7 @@ def moment(value: JSON) -> int | None:
 
 
 def stamp(nanoseconds: int) -> str:
-    """An instant in ISO 8601 and UTC: microseconds, rounded; milliseconds or seconds where that is all of
-    it.
-    """
+    """Return a time as ISO 8601 in UTC, rounded to microseconds, or with fewer digits if these are zero."""
     micros = (nanoseconds + 500) // 1000
     when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     part = "seconds" if micros % 1_000_000 == 0 else "milliseconds" if micros % 1000 == 0 else "microseconds"
@@ -260,9 +258,9 @@ _MOST_SHOWN = 100
 
 
 def database_spans(source: Source) -> Iterator[Span | Unread | Remarked]:
-    """The spans of a database, in the order of their rows; what is in no table of spans is said to be left.
+    """Yield the spans of a database in row order, then remarks about other tables.
 
-    Raises `BadTranscript` where it is no database, or holds no table of spans.
+    Raises `BadTranscript` if it is not a database, or has no table of spans.
     """
     try:
         found = tables(source.whole())

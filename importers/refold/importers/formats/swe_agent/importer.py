@@ -1,17 +1,16 @@
-"""SWE-agent trajectories (`.traj`), versions 0.x to 1.1: one JSON document a run.
+"""SWE-agent trajectories (`.traj`), versions 0.x to 1.1: one JSON document per run.
 
-`trajectory` has the steps: what the model answered, what was run, what came back. `history` has the messages,
-and is the better witness of what the model saw: an observation there ends with the prompt of the shell. The
-two are laid side by side; a step that the history lacks (the last one, often; a request that was repeated
-because it could not be parsed) speaks for itself, and so does a history without steps. From 1.0 on each
-step's exact prompt can be had (`messages`, in 1.1 `query`).
+`trajectory` has the steps: response, action, observation. `history` has the messages as the model received
+them; an observation there ends with the prompt of the shell. The two are aligned. The history may lack steps:
+often the last one, and responses that could not be parsed, so that the request was repeated. Such a step is
+used alone, as is a history without steps. Since 1.0, each step's exact prompt is recorded (`messages`, in 1.1
+`query`).
 
-Where the model calls no functions, its action is text: it becomes a call of `bash`, and the observation its
-result, though the model was shown it as a user's message. In prompts the same is done, so both sides say the
-same.
+If the model does not use function calls, its action is text. It becomes a call of `bash`, and the observation
+its result, although the model received it as a user message. Prompts are converted the same way.
 
-Counted: messages by role without demonstrations; calls = steps; results = steps with an observation; tokens
-as `info.model_stats` has them. There is no time, and no mark of a failed command.
+Counts: messages by role without demonstrations; calls = steps; results = steps with an observation; tokens
+from `info.model_stats`. There are no times, and the status of commands is not recorded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,19 +59,19 @@ LIMITS = {
     "exit_total_execution_time": "limit:time",
     "exit_command_timeout": "limit:time",
 }
-"""Exit statuses that name a limit. With a patch to show, the status is `submitted (exit_cost)`."""
+"""Exit statuses for limits. If there is a patch, the status is `submitted (exit_cost)`."""
 
 _GAVE_UP = "Exit due to "
-"""How SWE-agent words the step that it appends itself when it stops; no model said that."""
+"""Prefix of the step that SWE-agent itself appends when it stops; it is not a response."""
 
 
 class SweAgent(msgspec.Struct, frozen=True):
-    """The importer of `.traj` files."""
+    """The importer for `.traj` files."""
 
     name: str = "swe_agent"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """A document with steps of SWE-agent's keys, or a history whose messages name their agent."""
+        """Match steps with SWE-agent's keys, or a history whose messages name their agent."""
         found = beginning(source)
         step, first = at(found, "trajectory", 0), at(found, "history", 0)
         if {"action", "response"} <= table(step).keys() or {"action", "observation"} <= table(step).keys():
@@ -84,7 +83,7 @@ class SweAgent(msgspec.Struct, frozen=True):
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
+        """Yield the items of the file's only run."""
         found = document(source, ("trajectory",), ("history",))
         doc = found.value
         if not {"trajectory", "history"} & table(doc).keys():
@@ -118,7 +117,7 @@ SWE_AGENT = SweAgent()
 
 
 def end_of(status: JSON) -> tuple[str, str]:
-    """How a run ended, and where that stands, from `info.exit_status`."""
+    """Return how a run ended by `info.exit_status`, and where that is recorded."""
     if not isinstance(status, str) or not status:
         return "unknown", "info.exit_status missing or null"
     inner = status.removeprefix("submitted (").removesuffix(")")
@@ -127,8 +126,9 @@ def end_of(status: JSON) -> tuple[str, str]:
 
 
 def _counted(row: JSON, steps: Sequence[JSON]) -> Counted:
-    """As what a message of the history counts: no demonstration; results count with the steps, where there
-    are any.
+    """Return the counts of a message in the history: none for demonstrations.
+
+    If there are steps, results are counted with them.
     """
     role = "" if at(row, "is_demo") is True else text(row, "role")
     return Counted(
@@ -137,7 +137,7 @@ def _counted(row: JSON, steps: Sequence[JSON]) -> Counted:
 
 
 def _model(doc: JSON) -> str:
-    """The model's name, from the configuration: an object in 0.x, JSON text since."""
+    """Return the model's name from the configuration: an object in 0.x, JSON text since 1.0."""
     config = at(doc, "replay_config")
     if isinstance(config, str):
         try:
@@ -148,7 +148,7 @@ def _model(doc: JSON) -> str:
 
 
 class _SweAgentRun:
-    """Both accounts of a run: `turns` lays them side by side, before anything is taken out of either."""
+    """A reader of one run. `turns` aligns history and steps before anything is taken out of them."""
 
     def __init__(self, history: Sequence[JSON], steps: Sequence[JSON]) -> None:
         self.history, self.steps, self.begin = history, steps, first_answer(history)
@@ -158,13 +158,13 @@ class _SweAgentRun:
         self.conversation = TurnConversation()
 
     def given(self) -> tuple[Message, ...]:
-        """What the run began with: the history's first messages, else the first prompt."""
+        """Return the initial messages: those of the history, else the first prompt."""
         if self.begin or not self.steps:
             return self.conversation.read(self.history[: self.begin])
         return self.conversation.read(self.prompts[0])
 
     def items(self, turn: Turn) -> Iterator[Item]:
-        """What happened in a turn."""
+        """Yield the items of a turn."""
         step = None if turn.step is None else self.steps[turn.step]
         where = Place(f"$.trajectory[{turn.step}]")
         if turn.step is not None:
@@ -198,7 +198,7 @@ class _SweAgentRun:
             yield where.prompt(messages, rest=self.conversation.take_unsaid())
 
     def _take_answer(self, turn: Turn, step: JSON) -> Message:
-        """An answer, taken out of both accounts of it."""
+        """Take a response out of its step and its message."""
         if turn.answer is None:
             said, calls = take_text(step, "response"), take_asked(step, 0)
             message = Message(role=Role.ASSISTANT, text=said, calls=calls)
@@ -213,8 +213,9 @@ class _SweAgentRun:
         return message
 
     def _left_of(self, turn: Turn, step: JSON) -> str:
-        """What an answer's step and message say beyond the items: state, whose it was, a thought that is not
-        in the text.
+        """Return JSON text of the remaining fields of a response's step and message.
+
+        For example the state, the agent, or a thought that is not in the text.
         """
         if turn.answer is None:
             return rest(step)
@@ -225,9 +226,7 @@ class _SweAgentRun:
         return join_rests(rest(step), rest(answer))
 
     def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
-        """What came behind an answer: its result as the model was shown it, else as the step has it; then
-        what was said.
-        """
+        """Yield what follows a response: its result from the history, else from the step; then messages."""
         if not turn.following and waiting is not None and isinstance(at(step, "observation"), str):
             place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
             yield place.result(waiting, take_text(step, "observation"), duration=_take_duration(step))
