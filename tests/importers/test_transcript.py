@@ -95,7 +95,7 @@ def test_a_packed_file_that_is_cut_is_read_up_to_the_cut(pack: Callable[[bytes],
     source = opened(packed[: len(packed) * 3 // 4])
     found = Transcript(source, importer("claude_code"))
     notes = [each.event for run in found.runs() for group in run.derive(salts) for each in group]
-    assert "cut off" in source.problem
+    assert "truncated" in source.problem
     assert "cut_off" in {note.code for note in notes if isinstance(note, Diagnosed)}
     assert 1 <= found.unread
     assert 6 == found.counts().messages
@@ -106,7 +106,7 @@ def test_a_cut_that_leaves_nothing_to_read_is_named() -> None:
     cut.
     """
     source = opened(gzip.compress(b'[{"role": "user", "content": "' + b"go " * 99)[:40])
-    with pytest.raises(BadTranscript, match=r"no list of messages in it \(.*cut off"):
+    with pytest.raises(BadTranscript, match=r"no list of messages \(.*truncated"):
         list(Transcript(source, importer("openai_messages")).runs())
 
 

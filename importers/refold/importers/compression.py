@@ -114,7 +114,7 @@ def _decompress_gzip(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
             note(f"more than {MOST_EMPTY} empty members in a row")
             return
     if begun and not inflater.eof:
-        note("the gzip stream is cut off")
+        note("the gzip stream is truncated")
 
 
 class _ZstdFrames(Protocol):
@@ -152,7 +152,7 @@ def _decompress_zstd(
             note(f"more than {MOST_EMPTY} empty frames in a row")
             return
     if begun and not frames.eof:
-        note("the Zstandard stream is cut off")
+        note("the Zstandard stream is truncated")
 
 
 def zstandard() -> tuple[Callable[[], _ZstdFrames], type[Exception]]:

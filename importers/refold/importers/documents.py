@@ -128,7 +128,7 @@ class _Scanner:
     def _peek(self) -> int:
         self._blank()
         if self.place >= len(self.data):
-            self._fail("breaks off")
+            self._fail("is truncated")
         return self.data[self.place]
 
     def _take(self, wanted: bytes) -> None:
@@ -192,7 +192,7 @@ class _Scanner:
     def _scalar(self) -> None:
         found = _SCALAR.match(self.data, self.place)
         if not found or not _NO_SCALAR_GOES_ON.match(self.data, found.end()):
-            self._fail("breaks off in a value" if found else "has no value")
+            self._fail("is truncated in a value" if found else "has no value")
             return
         self.place = found.end()
 
@@ -211,7 +211,7 @@ class _Scanner:
                     self.place = escape.end()
                 case _:
                     break
-        self._fail("breaks off in a text")
+        self._fail("is truncated in a string")
         return b""
 
 

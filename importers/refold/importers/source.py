@@ -276,7 +276,7 @@ class Archive:
         data = _unpack(packed, member.method, most)
         self._left -= len(data)
         if len(packed) < member.packed:
-            raise BadMember("it is cut off")
+            raise BadMember("it is truncated")
         return data
 
     def _list_members(self) -> Iterator[Member]:
@@ -384,5 +384,5 @@ def _check_complete(data: bytes, most: int, *, whole: bool) -> bytes:
     if len(data) > most:
         raise BadMember(f"it has more than {most} bytes when decompressed")
     if not whole:
-        raise BadMember("it is cut off")
+        raise BadMember("it is truncated")
     return data

@@ -308,7 +308,7 @@ class Transcript:
 def _mark_open(end: RunEnded, problem: str) -> RunEnded:
     """Return an `open` end for a run whose record breaks off, whatever the rest of the file records."""
     rest = f"; the rest of the file records {end.end}" if end.end != "open" else ""
-    return msgspec.structs.replace(end, end="open", end_source=f"the record breaks off: {problem}{rest}")
+    return msgspec.structs.replace(end, end="open", end_source=f"the source is truncated: {problem}{rest}")
 
 
 def _last_part(name: str) -> str:

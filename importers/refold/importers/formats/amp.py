@@ -76,16 +76,16 @@ class Amp:
         if text(found, "id").startswith("T-") and (
             "messageId" in table(found, "messages", 0) or "v" in table(found)
         ):
-            return FormatMatch(96, "a thread, by its id T-…")
+            return FormatMatch(96, "a thread with an id T-…")
         if "messageId" in table(found, "messages", 0) and (b'"toolUseID"' in head or b'"agentMode"' in head):
-            return FormatMatch(90, "messages with messageId, as Amp numbers them")
+            return FormatMatch(90, "messages numbered by messageId")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
         """Yield the items of the document's only run."""
         read = document(source, ("messages",), ("messages", ANY, "content"))
         if not isinstance(at(read.value, "messages"), list):
-            raise BadTranscript(source.name, "$", "no thread with messages in it")
+            raise BadTranscript(source.name, "$", "no list of messages")
         thread = _Thread(read.value)
         yield from thread.items()
         yield from read.cut()
@@ -177,7 +177,7 @@ class _Thread:
             table(block).clear()
             return
         if "result" not in table(block, "run") and status not in ("done", "error", *_STOPPED):
-            yield place.problem(UNKNOWN_PART, "a result without a run of a known status")
+            yield place.problem(UNKNOWN_PART, "a result without a known run status")
             return
         take_text(block, "toolUseID")
         take_if(block, "type", "tool_result")

@@ -64,7 +64,7 @@ class Atif(msgspec.Struct, frozen=True):
         found = at(head, 0) if isinstance(head, list) else head
         version = text(found, "schema_version")
         if version.upper().startswith("ATIF"):
-            return FormatMatch(98, f"names its schema {version[:20]}")
+            return FormatMatch(98, f"schema_version {version[:20]}")
         if {"step_id", "source"} <= table(found, "steps", 0).keys():
             return FormatMatch(80, "numbered steps with a source")
         return None
@@ -81,7 +81,7 @@ class Atif(msgspec.Struct, frozen=True):
                 # Yielded later, so that problems of the trajectory come before its end.
                 ended = yield from _run(value.value, value.position)
             else:
-                yield value.place.problem("no_steps", "no trajectory", value.value)
+                yield value.place.problem("no_steps", "not a trajectory", value.value)
         if ended is None:
             raise BadTranscript(source.name, "$.steps", "no steps")
         yield ended

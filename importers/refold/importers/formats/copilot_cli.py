@@ -294,11 +294,11 @@ def _is_main(row: Row) -> bool:
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """Match the header, or events of known types with data."""
     if any(text(row, "data", "producer") == "copilot-agent" for row in found):
-        return FormatMatch(98, "a session.start of copilot-agent")
+        return FormatMatch(98, "a session.start event of copilot-agent")
     if any(
         text(row, "type") in _EVENTS and isinstance(row.get("data"), dict) and "id" in row for row in found
     ):
-        return FormatMatch(85, "events with data, as assistant.message")
+        return FormatMatch(85, "events with data, such as assistant.message")
     return None
 
 

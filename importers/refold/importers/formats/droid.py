@@ -122,10 +122,10 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """Match the header, or metadata rows beside messages."""
     heads = (row for row in found if text(row, "type") == "session_start" and text(row, "id"))
     if any({"cwd", "owner", "title", "sessionTitle"} & row.keys() for row in heads):
-        return FormatMatch(92, "a session_start with its folder or title")
+        return FormatMatch(92, "a row session_start with a folder or title")
     noted = any(text(row, "type") in ("todo_state", "compaction_state") for row in found)
     spoke = any(isinstance(at(row, "message", "content"), list) for row in found)
-    return FormatMatch(82, "messages beside the state of a list of to-dos") if noted and spoke else None
+    return FormatMatch(82, "messages, and rows todo_state or compaction_state") if noted and spoke else None
 
 
 DROID = SessionFormat("droid", _Droid, _match)

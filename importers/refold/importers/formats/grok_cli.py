@@ -110,9 +110,7 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """Match keys that only this format has: a model id, `synthetic_reason`, the number of a prompt."""
     typed = [row for row in found if text(row, "type") in ("user", "assistant") and "content" in row]
     if any(name in row for row in typed for name in _OWN):
-        return FormatMatch(
-            85, "rows of type user or assistant with content, and a prompt's number or a model's id"
-        )
+        return FormatMatch(85, "rows of type user or assistant with content, and prompt_index or model_id")
     return None
 
 

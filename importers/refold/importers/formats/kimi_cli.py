@@ -51,7 +51,7 @@ _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _ROLES = ("user", "system", "assistant", "tool")
 _TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
 """Row types that follow from the type of the item."""
-_STOPPED = "unknown", "last step was interrupted, by a user or an error"
+_STOPPED = "unknown", "last step was interrupted by a user or an error"
 _INTERRUPTED = "interrupted by a user or an error; the source does not record which"
 _REMARKS = {
     "ApprovalRequest": "approval",
@@ -284,11 +284,11 @@ def _take_shown(said: JSON, *, failed: bool) -> str:
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     """Match messages of a wire file, or the special roles of a context file."""
     if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
-        return FormatMatch(95, "messages of the wire")
+        return FormatMatch(95, "messages of a wire file")
     if any(text(row, "role") in _MARKS for row in found):
-        return FormatMatch(95, "a context with checkpoints")
+        return FormatMatch(95, "rows of a context file")
     bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
-    return FormatMatch(60, "the header of the wire") if bare else None
+    return FormatMatch(60, "the header of a wire file") if bare else None
 
 
 KIMI_CLI = SessionFormat("kimi_cli", _KimiCli, _match)

@@ -130,11 +130,11 @@ class Langfuse:
                 own = loose.setdefault(text(value.value, "traceId"), [])
                 own.append(Observation(value.position, value.value))
             else:
-                yield value.place.problem("no_trace", "no trace with observations", value.value)
+                yield value.place.problem("no_trace", "not a trace with observations", value.value)
         for trace, own in loose.items():
             yield from _TraceRun(own, JsonValue(own[0].position, {"trace": {"id": trace}}), keys).items()
         if not keys:
-            raise BadTranscript(source.name, "", "no trace with observations in it")
+            raise BadTranscript(source.name, "", "no trace with observations")
 
 
 LANGFUSE = Langfuse()
@@ -170,7 +170,7 @@ class _TraceRun:
             if not isinstance(one.row, dict) or (name and name in seen):
                 same = "repeated" if seen.get(name) == one.row else "other_span"
                 code = same if isinstance(one.row, dict) else "no_observation"
-                self.odd.append(Place(one.position).problem(code, "not told", one.row))
+                self.odd.append(Place(one.position).problem(code, "not imported", one.row))
                 continue
             seen[name] = one.row
             told.append(one)

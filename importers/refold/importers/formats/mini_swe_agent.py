@@ -240,7 +240,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         if {"agent", "model", "environment"} <= table(found, "info", "config").keys():
             return FormatMatch(80, "info with the configuration of an agent, a model and an environment")
         if any({"response", "actions"} & table(row, "extra").keys() for row in rows(found, "messages")):
-            return FormatMatch(80, "messages whose answers carry extra.response or extra.actions")
+            return FormatMatch(80, "messages with extra.response or extra.actions")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -338,7 +338,7 @@ def _said(row: JSON, place: Place) -> Iterator[Item]:
     if not is_known(row):
         yield from place.unknown_calls(row)
     elif is_result(row):
-        yield place.oddity(CALL_UNREAD, "what a command gave back, behind an answer in which none is read")
+        yield place.oddity(CALL_UNREAD, "a command's result after a response without a readable command")
     yield place.message(take_words(row, "content"), "harness", role=role, rest=left_of(row))
 
 

@@ -110,14 +110,14 @@ class OpenAIAgents:
                 mark = text(row, "id") if text(row, "ended_at") else json_text(row)
                 if mark and mark in seen:
                     code = "repeated" if seen[mark] == row else "other_span"
-                    yield Place(position).problem(code, f"span {mark[:80]} again", row)
+                    yield Place(position).problem(code, f"span {mark[:80]} occurs again", row)
                     continue
                 seen[mark] = row
                 traces.setdefault(text(row, "trace_id"), ([], []))[1].append(AgentSpan(position, row))
             else:
                 yield Place(position).problem("no_span", "neither a trace nor a span", row)
         if not traces:
-            raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK in it")
+            raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK")
         for key, (heads, spans) in traces.items():
             yield from _run(key or "trace", heads, spans)
 
@@ -135,7 +135,7 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
             place = f"{value.position}.data" if isinstance(value.value, dict) else value.position
             yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
             if isinstance(value.value, dict) and (around := rest(value.value)):
-                yield value.position, value.place.problem("no_span", "beside the rows", rest=around)
+                yield value.position, value.place.problem("no_span", "data beside the rows", rest=around)
         else:
             yield value.position.removesuffix(" $"), value.value
 

@@ -63,7 +63,7 @@ def conversation(
     yield from odd
     for index, row in enumerate(listed):
         if row.lost:
-            problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
+            problem = f"{row.lost!r} may be a call or a result of an unknown form"
             yield row.place.problem(UNKNOWN_PART, problem)
         if index >= first:
             yield from _items(row)
@@ -122,11 +122,11 @@ class OpenAIMessages:
                 yield from _run(value, count)
                 count += 1
             else:
-                yield value.place.problem("no_messages", "no list of messages", value.value)
+                yield value.place.problem("no_messages", "not a list of messages", value.value)
         if bare:
             yield from _run(JsonValue("$", bare), count)
         if not bare and not count:
-            raise BadTranscript(source.name, "", "no list of messages in it")
+            raise BadTranscript(source.name, "", "no list of messages")
 
 
 OPENAI_MESSAGES = OpenAIMessages()
@@ -152,6 +152,6 @@ def _run(value: JsonValue, count: int) -> Iterator[Item]:
     yield from conversation(found, head)
     last = next((row.said[-1] for row in reversed(found) if row.said), None)
     done = last is not None and last.role is Role.ASSISTANT and not last.calls
-    end = ("finished", "last message is an answer without calls")
-    end = end if done else ("open", "last message is no answer, or asks for tools")
+    end = ("finished", "last message is a response without calls")
+    end = end if done else ("open", "last message is not a response, or has calls")
     yield found[-1].place.end(end)

@@ -265,7 +265,7 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
 
 def _match_head(head: bytes) -> FormatMatch | None:
     """Match the first bytes of a header that is truncated."""
-    return FormatMatch(25, "cut in its entry of type session") if _HEADER.match(head) else None
+    return FormatMatch(25, "a truncated entry of type session") if _HEADER.match(head) else None
 
 
 PI = SessionFormat("pi", _Pi, _match, _match_head)

@@ -72,7 +72,7 @@ def asked_of(place: Place, part: JSON) -> Item:
     """Return the item for a part of a request."""
     kind, failed, result = text(part, "part_kind"), failed_of(part), is_result(part)
     if not result and kind not in (*GIVEN, "retry-prompt"):
-        return place.problem("no_part", f"part_kind {kind[:40]!r}", part)
+        return place.problem("no_part", f"unknown part_kind {kind[:40]!r}", part)
     place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
     said = _take_content(part)
     if result:
@@ -177,7 +177,7 @@ class PydanticAI:
         """Match the discriminators of messages and parts."""
         head = source.head()
         if b'"part_kind"' in head and b'"parts"' in head:
-            return FormatMatch(95, "messages with parts of a part_kind")
+            return FormatMatch(95, "messages with parts that have a part_kind")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -194,11 +194,11 @@ class PydanticAI:
                     yield from _MessageHistory(listed, key or str(runs), around).items()
                     runs += 1
             else:
-                yield value.place.problem("no_message", "no message", value.value)
+                yield value.place.problem("no_message", "not a message", value.value)
         if loose:
             yield from _MessageHistory(loose, str(runs)).items()
         elif not runs:
-            raise BadTranscript(source.name, "", "no messages of Pydantic AI in it")
+            raise BadTranscript(source.name, "", "no messages of Pydantic AI")
 
 
 PYDANTIC_AI = PydanticAI()
@@ -271,7 +271,7 @@ class _MessageHistory:
                 yield answered(place, row)
                 yield from place.hosted_calls(kinds)
             else:
-                yield place.problem("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
+                yield place.problem("no_message", f"unknown kind {text(row, 'kind')[:40]!r}", row)
         yield Place(self.listed[-1][0]).end(end, times)
 
     def _began(self, head: Sequence[JSON], counts: Counted | None) -> RunBegan:
@@ -317,7 +317,7 @@ class _MessageHistory:
             return end_of(finish or "stop"), f"last message is a response without tool call{said}"
         if any(text(part, "content") == _OUTPUT for part in parts["tool-return"]):
             return "finished", "last message is the result of an output tool"
-        return "open", "last message is a request or asks for tools"
+        return "open", "last message is a request, or has calls"
 
     def _times(self) -> tuple[str, str] | None:
         messages = [row for _, row in self.listed]

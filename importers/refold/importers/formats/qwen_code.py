@@ -101,7 +101,7 @@ class _QwenCode(Session):
 
     def ends(self, item: Item | Noise) -> End | None:
         if isinstance(item, Answered) and item.quality == "":
-            return "unknown", "last response has no call and no usage: its stream may have broken off"
+            return "unknown", "last response has no call and no usage: it may be truncated"
         return None
 
     def _find_withdrawn(self, left: frozenset[str]) -> None:

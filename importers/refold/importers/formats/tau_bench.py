@@ -62,9 +62,9 @@ class TauBench:
                 keys.add(key := _key(value.value, keys))
                 yield from _run(value, key)
             else:
-                yield value.place.problem("no_run", "no traj in it", value.value)
+                yield value.place.problem("no_run", "no traj", value.value)
         if not keys:
-            raise BadTranscript(source.name, "", "no run of tau-bench in it")
+            raise BadTranscript(source.name, "", "no run of tau-bench")
 
 
 TAU_BENCH = TauBench()
@@ -101,7 +101,7 @@ def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
         return "limit:steps", f"{MOST_ANSWERS} assistant messages"
     if text(run, "info", "error"):
         return "error", "info.error"
-    return "open", "the last message is no end"
+    return "open", "the last message does not end the run"
 
 
 def _named(said: Sequence[Message]) -> str:
@@ -133,7 +133,7 @@ def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
     ]
     odd = [place.problem("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
-        problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
+        problem = f"{inferred} calls have no name, id or arguments: they are inferred from their results"
         odd.append(place.problem(INFERRED, problem))
     head = RunBegan(
         place.position,

@@ -69,9 +69,10 @@ class WhoWhen:
         found = at(head, 0) if isinstance(head, list) else head
         named = table(found).keys()
         if "history" in named and ("mistake_agent" in named or {"question", "ground_truth"} <= named):
-            return FormatMatch(95, "a history and the question that it is about")
+            return FormatMatch(95, "a history with mistake_agent, or question and ground_truth")
         if any(text(message, "role").startswith("Orchestrator (") for message in rows(found, "history")):
-            return FormatMatch(85, "a history in which an orchestrator speaks")  # its question comes later
+            # The other keys may be after the searched bytes.
+            return FormatMatch(85, "a history with messages of an orchestrator")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -84,9 +85,9 @@ class WhoWhen:
                 count += 1
                 yield from _run(value)
             else:
-                yield value.place.problem("no_history", "no history in it", value.value)
+                yield value.place.problem("no_history", "no history", value.value)
         if not count:
-            raise BadTranscript(source.name, "$", "no history in it")
+            raise BadTranscript(source.name, "$", "no history")
 
 
 WHO_WHEN = WhoWhen()
@@ -162,4 +163,4 @@ def _end(last: JSON) -> tuple[str, str]:
     for pattern, end in _ENDS:
         if found := pattern.search(said):
             return end, f"last message: {said[found.start() : found.start() + 40].splitlines()[0]}"
-    return "unknown", "the last message does not say that it is the last"
+    return "unknown", "the last message does not record an end"

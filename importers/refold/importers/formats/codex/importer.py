@@ -257,7 +257,7 @@ class _Codex(Session):
                 if called and called not in self.called and not is_users(payload):
                     self.called.add(called)
                     self.queue.append(
-                        row.place.oddity(CALL_UNREAD, f"{what[:40]} of a call that no item has")
+                        row.place.oddity(CALL_UNREAD, f"event {what[:40]} of a call without an item")
                     )
 
     def _tokens(self, row: Row, payload: JSON) -> None:
@@ -300,7 +300,7 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
     if "session_meta" in kinds:
         return FormatMatch(95, "a row session_meta with a payload")
     if kinds & {"response_item", "event_msg", "turn_context", "compacted", "world_state"}:
-        return FormatMatch(85, "rows with type and payload, as response_item")
+        return FormatMatch(85, "rows with type and payload, such as response_item")
     if any(item(row) is not None for row in found) and "parentUuid" not in found[0]:
         return FormatMatch(45, "bare response items")
     return FormatMatch(25, "the bare header of an old rollout") if _is_bare_header(found[0]) else None
@@ -308,7 +308,7 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
 
 def _match_head(head: bytes) -> FormatMatch | None:
     """Match the first bytes of a header that is truncated."""
-    return FormatMatch(25, "cut in its row session_meta") if _HEADER.search(head) else None
+    return FormatMatch(25, "a truncated row session_meta") if _HEADER.search(head) else None
 
 
 CODEX = SessionFormat("codex", _Codex, _match, _match_head, rows=40)

@@ -119,9 +119,9 @@ class InspectLogs(msgspec.Struct, frozen=True):
             return None
         found = beginning(source)
         if "task" in table(found, "eval") and ({"version", "status"} & table(found).keys()):
-            return FormatMatch(95, "a log of a task, with its version and status")
+            return FormatMatch(95, "a log of a task with a version or status")
         if {"task", "run_id", "dataset"} <= table(found, "eval").keys():
-            return FormatMatch(90, "a log of a task, with its run and its data set")
+            return FormatMatch(90, "a log of a task with run_id and dataset")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
@@ -135,7 +135,7 @@ class InspectLogs(msgspec.Struct, frozen=True):
         else:
             header, samples, around = _document(source)
             if not {"eval", "samples", "status"} & table(header).keys():
-                raise BadTranscript(source.name, "$", "no log of Inspect")
+                raise BadTranscript(source.name, "$", "not a log of Inspect")
             yield from _runs(header, samples, around)
 
 
@@ -180,7 +180,7 @@ def _read(archive: Archive, name: str) -> tuple[JSON, str]:
         return decoded(data), ""
     except ValueError as error:
         found = leading(data, *_ELEMENTS)
-        return (found.value, f"the document {found.problem}") if found else (None, f"no JSON: {error}")
+        return (found.value, f"the document {found.problem}") if found else (None, f"not JSON: {error}")
 
 
 def _members(archive: Archive) -> Iterator[Found]:
@@ -216,7 +216,7 @@ def _decoded(data: bytes) -> tuple[JSON, str]:
     try:
         return decoded(data), ""
     except ValueError as error:
-        return None, f"no JSON: {error}"
+        return None, f"not JSON: {error}"
 
 
 def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
@@ -240,7 +240,7 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
     used = timed = False
     for found in samples:
         if not table(found.sample):
-            around.append(Place(found.place).problem("cut", found.problem or "no sample"))
+            around.append(Place(found.place).problem("cut", found.problem or "not a sample"))
             continue
         if waiting is not None:
             yield waiting

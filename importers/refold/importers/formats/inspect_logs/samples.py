@@ -239,7 +239,7 @@ class Sample:
         yield from diagnose_apart(place, "subagent", nested(event))
         ran = kind == "sandbox" and text(event, "action") == "exec"
         if ran and not called and not self._aside(event):
-            problem = "a command ran in the sandbox after an answer in which no call is recorded"
+            problem = "a command ran in the sandbox after a response without a recorded call"
             yield place.oddity(CALL_UNREAD, problem)
 
     def _untold(self) -> Iterator[Item]:
@@ -251,7 +251,7 @@ class Sample:
             self._step(event)
             yield from self._beside(event, place, kind, called=called)
             if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
-                yield place.oddity(CALL_UNREAD, "a call that is in no message")
+                yield place.oddity(CALL_UNREAD, "a tool ran, but no message has its call")
             elif self._aside(event) == "subagent":
                 yield from diagnose_apart(place, "subagent", within(event))
 

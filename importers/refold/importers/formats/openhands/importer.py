@@ -202,9 +202,8 @@ class OpenHands(msgspec.Struct, frozen=True):
         if is_resolved(row):
             return FormatMatch(90, "rows of resolved issues with their history")
         if "instance_id" in table(row) and "agent_class" in table(row, "metadata"):
-            return FormatMatch(
-                90, "rows of instances with the class of their agent"
-            )  # their history comes later
+            # Their history may be after the searched bytes.
+            return FormatMatch(90, "rows with instance_id and metadata.agent_class")
         if any(map(_is_v0, (*rows(found), *rows(found, "trajectory"), found))):
             return FormatMatch(90, "actions and observations of OpenHands V0")
         return None
@@ -259,7 +258,7 @@ def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
         if "history" in table(row):
             yield from _v0(row, take_rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
         else:
-            yield Place(f"$[{index}]").problem("no_run", "no history in it", row)
+            yield Place(f"$[{index}]").problem("no_run", "no history", row)
 
 
 def _lines(source: Source) -> Iterator[Item]:
@@ -275,16 +274,16 @@ def _lines(source: Source) -> Iterator[Item]:
             continue
         row, problem = _row(line.text)
         if line.left_out or problem:
-            problem = problem or f"{line.left_out} bytes of it were left out"
+            problem = problem or f"{line.left_out} bytes at the end of the line were not read"
             unread.append(Place(place).problem("cut", problem))
         if "history" in table(row):
             runs += 1
             yield from _v0(row, take_rows(row, "history"), f"{place} $.history", f"row-{line.number}")
         elif row is not None and text(row, "id") and seen.get(text(row, "id")) == row:
-            unread.append(Place(place).problem("repeated", "this id came before", row))
+            unread.append(Place(place).problem("repeated", "an earlier event is equal", row))
         elif row is not None:
             if text(row, "id") in seen and text(row, "id"):
-                problem = "an earlier event has its id and says something else: both are read"
+                problem = "its id is already used by an earlier event with other content; both are imported"
                 unread.append(Place(place).oddity("id_repeated", problem))
             seen[text(row, "id")] = row
             events.append(row)
@@ -296,9 +295,9 @@ def _lines(source: Source) -> Iterator[Item]:
     elif runs or events:
         yield from unread
         for event, place in zip(events, places, strict=True):
-            yield Place(place).problem("no_run", "no history in it", event)
+            yield Place(place).problem("no_run", "no history", event)
     else:
-        raise BadTranscript(source.name, "", "not one event or run of OpenHands could be read")
+        raise BadTranscript(source.name, "", "no readable events or runs of OpenHands")
 
 
 def _row(line: bytes) -> tuple[JSON, str]:
@@ -309,7 +308,7 @@ def _row(line: bytes) -> tuple[JSON, str]:
         found = leading(line, ("history",))
         if found is not None and "history" in table(found.value):
             return found.value, f"the row {found.problem}"
-        return None, f"no JSON: {error}"
+        return None, f"not JSON: {error}"
 
 
 def _v1(

@@ -153,26 +153,24 @@ def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]
     """
     if tree.agent is not None:
         if tree.agent.end is None:
-            return "open", "the agent's span has no end"
-        return ("error" if tree.agent.failed else "finished"), "status of the agent's span"
+            return "open", "the agent span has no end"
+        return ("error" if tree.agent.failed else "finished"), "status of the agent span"
     happened = [member.span for member in tree.members if operation(member.span) in {"chat", "tool"}]
     if not happened:
-        return "unknown", "no agent's span, no chat, no tool"
+        return "unknown", "no agent span, chat or tool"
     return _ended_with(happened[-1], answers)
 
 
 def _ended_with(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     if operation(last) == "tool" or last.end is None:
-        return "open", "no agent's span; the last span is a tool's or has no end"
+        return "open", "no agent span; the last span is a tool, or has no end"
     if last.failed:
-        return "error", "no agent's span; the last chat failed"
+        return "error", "no agent span; the last chat failed"
     given = answers.get(id(last))
     if given and any(message.calls for message in given.messages):
-        return "open", "no agent's span; the last response requests tools"
+        return "open", "no agent span; the last response has calls"
     # Not every exporter records a stop reason, but a span has an end only if its response is complete.
-    return end_of(
-        otel_names.stop(last.attributes) or "stop"
-    ), "no agent's span; the last chat asks for no tool"
+    return end_of(otel_names.stop(last.attributes) or "stop"), "no agent span; the last response has no calls"
 
 
 _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
@@ -222,19 +220,19 @@ class OpenTelemetry:
             elif found.id and (found.trace, found.id) in seen:
                 first = replace(seen[found.trace, found.id], position=found.position)
                 code, problem = (
-                    ("repeated", "again") if first == found else ("other_span", "is another span's id")
+                    ("repeated", "occurs again") if first == found else ("other_span", "is another span's id")
                 )
                 yield Place(found.position).problem(code, f"span {found.id} {problem}", _span(found))
             else:
                 seen[found.trace, found.id] = found
                 spans.append(found)
         if not spans:
-            raise BadTranscript(source.name, "", "no spans in it")
+            raise BadTranscript(source.name, "", "no spans")
         forest = trees(spans)
         for tree in forest:
             yield from _SpanRun(tree).items()
         if not forest:
-            yield Place("").problem("no_run", "no span is an agent's, a chat's or a tool's")
+            yield Place("").problem("no_run", "no span of an agent, a chat or a tool")
             for span in spans:
                 yield Place(span.position, span.start).remark("span", _span(span))
 

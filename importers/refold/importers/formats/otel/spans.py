@@ -114,7 +114,7 @@ def _lists_spans(value: JSON) -> bool:
 
 def _beside(value: JSON, position: str) -> Iterator[Unread]:
     if around := rest(value):
-        yield Place(position).problem("no_span", "beside the lists of spans", rest=around)
+        yield Place(position).problem("no_span", "data beside the lists of spans", rest=around)
 
 
 def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
@@ -129,7 +129,7 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
                 if isinstance(row, dict):
                     yield span({**said, **row}, place)
                 else:
-                    yield Place(place).problem("no_span", "no object", row)
+                    yield Place(place).problem("no_span", "not an object", row)
     yield from _beside(value, position)
 
 
@@ -267,16 +267,20 @@ def database_spans(source: Source) -> Iterator[Span | Unread | Remarked]:
     except BadDatabase as error:
         raise BadTranscript(source.name, "", str(error)) from error
     if "spans" not in found or "span_id" not in found["spans"].columns:
-        raise BadTranscript(source.name, "", "a SQLite database without a table `spans` of spans")
+        raise BadTranscript(source.name, "", "a SQLite database without a table `spans`")
     attributes = _attributes(found.get("span_attributes", ()))
     events = _events(found.get("span_events", ()))
     for number, row in enumerate(found["spans"], 1):
         yield _span({**row}, number, attributes, events)
     for key, orphans in sorted(attributes.items()):
-        yield Place(f"span_attributes span_id={key}").problem("no_span", "no such span", {**orphans})
+        yield Place(f"span_attributes span_id={key}").problem(
+            "no_span", "of a span that is not in the file", {**orphans}
+        )
     for key, late in sorted(events.items()):
         told: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
-        yield Place(f"span_events span_id={key}").problem("no_span", "no such span", told)
+        yield Place(f"span_events span_id={key}").problem(
+            "no_span", "of a span that is not in the file", told
+        )
     yield from _others(found)
 
 

@@ -176,7 +176,7 @@ class _SweAgentRun:
             return
         accounts = [step, None if turn.answer is None else self.history[turn.answer]]
         if any(account and not {"action", "tool_calls"} & table(account).keys() for account in accounts):
-            yield _place(turn).problem(UNKNOWN_PART, "an answer without an action")
+            yield _place(turn).problem(UNKNOWN_PART, "a response without an action")
         message = self._take_answer(turn, step)
         waiting = message.calls[-1].id if message.calls else None
         results = [*self._following(turn, step, waiting)]
