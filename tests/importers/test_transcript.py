@@ -15,7 +15,7 @@ from refold.importers import compression, source
 from refold.importers.documents import leading
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
 from refold.importers.registry import FormatMatch, UnknownFormat, detected, importer
-from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decoded
+from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decode_json
 from refold.importers.survey import counted
 from refold.importers.tallies import RunCounts
 from refold.importers.transcript import Transcript, run_id
@@ -178,14 +178,14 @@ def test_a_line_without_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_what_recorders_write_is_read(data: bytes, value: object) -> None:
     """JSON as it is found in files is read, whatever is odd in it."""
-    assert value == decoded(data)
+    assert value == decode_json(data)
 
 
 @pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 200_000, b"", b"{", b"nul", b"1" * 5000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     """What is none, or nested without end, is a `ValueError`, and no other exception."""
     with pytest.raises(ValueError):  # noqa: PT011 - the contract is the class
-        decoded(data)
+        decode_json(data)
 
 
 def test_an_id_follows_from_bytes_and_key() -> None:
@@ -348,7 +348,7 @@ def test_small_values_without_number_are_not_read(part: bytes, monkeypatch: pyte
     """
     monkeypatch.setattr("refold.importers.source.MOST_PARTS", 1000)
     with pytest.raises(ValueError, match="more than 1000 lists, objects and commas"):
-        decoded(b"[" + part * 1000 + b"0]")
+        decode_json(b"[" + part * 1000 + b"0]")
     assert leading(b"[" + part * 1000) is None
     assert leading(b"[" + part * 100) is not None
-    assert {"a": "x" * 5000} == decoded(b'{"a":"' + b"x" * 5000 + b'"}')
+    assert {"a": "x" * 5000} == decode_json(b'{"a":"' + b"x" * 5000 + b'"}')

@@ -15,7 +15,7 @@ import msgspec
 
 from refold.importers.fields import JSON
 from refold.importers.items import Item, Place, Unread
-from refold.importers.source import BadTranscript, Source, decoded, too_many
+from refold.importers.source import BadTranscript, Source, decode_json, too_many
 
 MOST_DEPTH = 250
 """Maximum nesting depth; anything deeper counts as a cut. (The decoders fail at about a thousand.)"""
@@ -56,7 +56,7 @@ def document(source: Source, *elements: tuple[str, ...]) -> Document:
     """
     data = source.whole()
     try:
-        return Document(decoded(data), len(data), len(data))
+        return Document(decode_json(data), len(data), len(data))
     except ValueError as error:
         found = leading(data, *elements)
         if found is None:
@@ -76,7 +76,7 @@ def leading(data: bytes, *elements: tuple[str, ...]) -> Document | None:
     # Containers closed since then were also opened since then: the outer ones are still the same.
     text = data[:end] + bytes(frame.closer for frame in reversed(scanner.frames[:depth]))
     try:
-        value = decoded(text)
+        value = decode_json(text)
     except ValueError:
         return None  # the decoders disagree about what is JSON, so nothing can be built on it
     return Document(value, end, len(data), scanner.problem)
@@ -263,7 +263,7 @@ def _lines_follow(source: Source) -> bool:
     """Return whether the first line is a value of its own, so that more data after it is valid."""
     first = next((line for line in source.lines() if line.text.strip()), None)
     try:
-        return first is not None and isinstance(decoded(first.text), dict | list)
+        return first is not None and isinstance(decode_json(first.text), dict | list)
     except ValueError:
         return False
 
@@ -275,7 +275,7 @@ def _lines(source: Source) -> Iterator[JsonValue | Unread]:
         if not line.text.strip():
             continue
         try:
-            value = decoded(line.text)
+            value = decode_json(line.text)
         except ValueError as error:
             yield Place(position).problem("not_json", str(error))
             continue

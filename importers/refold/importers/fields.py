@@ -107,15 +107,15 @@ def labels_of(said: Mapping[str, str]) -> dict[str, str]:
 
 def nanoseconds(seconds: JSON) -> int:
     """Return a duration in seconds as nanoseconds, 0 if there is none."""
-    return _scaled(seconds) or 0
+    return _scale(seconds) or 0
 
 
 def nano_usd(dollars: JSON) -> int | None:
     """Return an amount in dollars as nano-dollars, None if there is none."""
-    return _scaled(dollars)
+    return _scale(dollars)
 
 
-def _scaled(value: JSON) -> int | None:
+def _scale(value: JSON) -> int | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return round(value * NANO) if 0 <= value < (1 << 62) // NANO else None
@@ -301,11 +301,11 @@ _MARKS = "_-."
 
 
 def known_or(word: str, known: Set[str]) -> str:
-    """Return a source's word if it is in `known`, else `unmapped:WORD` or `unmapped`, as `prefixed` does."""
-    return word if word in known else prefixed("unmapped", word)
+    """Return a word if it is in `known`, else `unmapped:WORD` or `unmapped`, as `add_prefix` does."""
+    return word if word in known else add_prefix("unmapped", word)
 
 
-def prefixed(kind: str, word: str) -> str:
+def add_prefix(kind: str, word: str) -> str:
     """Return `KIND:WORD` if the word is at most 40 ASCII letters, digits, `_`, `-` or `.`; else `KIND`."""
     plain = word.isascii() and all(char.isalnum() or char in _MARKS for char in word)
     return f"{kind}:{word}" if word and plain and len(word) <= _LONGEST else kind

@@ -87,7 +87,7 @@ def _put(row: JSON, name: str, left: JSON) -> None:
         take_if(row, name, None)
 
 
-def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def add_instructions(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Prepend system instructions that are stored beside the messages of a request, and take them.
 
     Recorders often store the system prompt both in the messages and beside them. Instructions that differ

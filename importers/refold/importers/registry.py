@@ -235,11 +235,11 @@ def formats() -> Mapping[str, str]:
     An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` if
     the name is already used.
     """
-    return {**FORMATS, **_installed(tuple(sys.path))}
+    return {**FORMATS, **_find_installed(tuple(sys.path))}
 
 
 @lru_cache(maxsize=1)
-def _installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
+def _find_installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
     # Imported late, because reading installed metadata takes longer than most commands.
     from importlib.metadata import entry_points
 

@@ -5,8 +5,8 @@ from itertools import chain
 
 import msgspec
 
-from refold.importers.derivation.gap import is_persons
-from refold.importers.derivation.units import Unit, align, key_of, said_message, units_of
+from refold.importers.derivation.gap import is_from_user
+from refold.importers.derivation.units import Unit, align, build_message, key_of, units_of
 from refold.importers.items import Item, Prompted, Remarked, Returned, RunBegan, Said, Unread, message_of
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -78,7 +78,7 @@ def find_start_time(items: Sequence[Item], asked: Item | None) -> int:
 
 
 def _is_task(item: Item) -> bool:
-    return isinstance(item, Said) and is_persons(item) and item.role is Role.USER
+    return isinstance(item, Said) and is_from_user(item) and item.role is Role.USER
 
 
 def _gives_task(item: Item) -> bool:
@@ -100,13 +100,13 @@ def _awaits_result(shown: Sequence[Message]) -> bool:
 
 def _message(item: Said | Returned) -> Message:
     if isinstance(item, Said):
-        return said_message(item)
+        return build_message(item)
     return msgspec.structs.replace(message_of(item), name=item.name or None)
 
 
 def _place_of_task(items: Sequence[Item], messages: Sequence[Message]) -> int | None:
     task = next((item for item in items if isinstance(item, Said) and _is_task(item)), None)
-    wanted = None if task is None else key_of(said_message(task))
+    wanted = None if task is None else key_of(build_message(task))
     return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
 
 

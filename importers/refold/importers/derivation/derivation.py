@@ -15,7 +15,7 @@ import msgspec
 from refold.importers.derivation import facts
 from refold.importers.derivation.beginning import FirstWindow, derive_window, find_start_time
 from refold.importers.derivation.facts import describe_orphan, refused_calls
-from refold.importers.derivation.gap import PromptGap, Reply, beside, is_persons, write_gap
+from refold.importers.derivation.gap import PromptGap, Reply, beside, is_from_user, write_gap
 from refold.importers.derivation.log import (
     Derived,
     ImportProblem,
@@ -292,7 +292,7 @@ def _is_irrelevant(item: Item) -> bool:
 
     The harness may add its message before an interruption by the user.
     """
-    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_persons(item))
+    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_from_user(item))
 
 
 def _find_final_cancellation(items: list[Item]) -> Cancelled | None:
@@ -300,6 +300,6 @@ def _find_final_cancellation(items: list[Item]) -> Cancelled | None:
     for item in reversed(items):
         if isinstance(item, Cancelled):
             return item
-        if isinstance(item, Returned | Prompted) or is_persons(item):
+        if isinstance(item, Returned | Prompted) or is_from_user(item):
             return None
     return None

@@ -7,7 +7,7 @@ import msgspec
 
 from refold.importers.content import UnreadCall, is_known
 from refold.importers.derivation.log import Writer
-from refold.importers.derivation.units import WindowChange, said_message
+from refold.importers.derivation.units import WindowChange, build_message
 from refold.importers.fields import json_text
 from refold.importers.items import (
     UNKNOWN_PART,
@@ -289,7 +289,7 @@ def write_messages(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked
 
     `goes_on`: a request followed them, or, if `unasked`, was about to follow.
     """
-    messages = [said_message(item) for item in items]
+    messages = [build_message(item) for item in items]
     why = " ".join(dict.fromkeys(item.by for item in items))
     seq = log.write_fact(
         lambda state, at, salt: observed(

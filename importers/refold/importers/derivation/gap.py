@@ -27,7 +27,7 @@ from refold.importers.items import (
     Unread,
     message_of,
 )
-from refold.importers.session_rows import BEGINNING, Cut, Forked, answering
+from refold.importers.session_rows import BEGINNING, Cut, Forked, drop_orphan_results
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Ranges, Role
 
@@ -59,7 +59,7 @@ class PromptGap:
         stops = [
             place for place, item in enumerate(self.items[behind:], behind) if isinstance(item, Cancelled)
         ]
-        said = [place for place, item in enumerate(self.items[behind:], behind) if is_persons(item)]
+        said = [place for place, item in enumerate(self.items[behind:], behind) if is_from_user(item)]
         return min(stops if missing and stops else [*stops, *said], default=None)
 
     @property
@@ -72,7 +72,7 @@ class PromptGap:
     @property
     def wants(self) -> bool:
         """Whether the model was asked, or was going to be when the source ends."""
-        return self.asked is not None or any(map(is_persons, self.said))
+        return self.asked is not None or any(map(is_from_user, self.said))
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -180,7 +180,7 @@ def beside(log: Writer, item: Item) -> None:
             log.record(item, what="out_of_place")
 
 
-def is_persons(item: Item) -> bool:
+def is_from_user(item: Item) -> bool:
     """Return whether the item is a message by a user."""
     return isinstance(item, Said) and item.by == "user"
 
@@ -275,7 +275,7 @@ class _MatchedConversation:
     def add(self, item: Said | Answered | Returned) -> None:
         """Add a message."""
         if self._cuts != 0:
-            self._said.append(_make_spoken(item))
+            self._said.append(_make_window_message(item))
 
     def replace(self, prompt: Prompted) -> None:
         """Replace the messages by a recorded prompt, which the next cut starts from."""
@@ -299,7 +299,7 @@ class _MatchedConversation:
         parts = [_select(said, cut.head), _select(said, cut.tail, between=cut.between)]
         gone = _result_ids(self._said) - _result_ids(chain(*parts))
         head, tail = ([_apply_cut(each, gone, cut.cleared) for each in part] for part in parts)
-        kept = [*head, *map(_make_spoken, cut.joins), *tail]
+        kept = [*head, *map(_make_window_message, cut.joins), *tail]
         if not cut.cleared or kept != self._said:
             yield Prompted(cut.position, cut.at, cut.rest, cut.counts, messages=_messages(kept), why=cut.why)
         self._count_cut(kept)
@@ -316,8 +316,8 @@ class _MatchedConversation:
         self._said = said if self._cuts != 0 else []
 
 
-def _make_spoken(item: Said | Answered | Returned) -> SpokenMessage:
-    return SpokenMessage(item.row, message_of(item), is_persons(item))
+def _make_window_message(item: Said | Answered | Returned) -> SpokenMessage:
+    return SpokenMessage(item.row, message_of(item), is_from_user(item))
 
 
 def _select(
@@ -351,4 +351,4 @@ def _apply_cut(
 
 
 def _messages(said: Iterable[SpokenMessage]) -> tuple[Message, ...]:
-    return answering(each.message for each in said)
+    return drop_orphan_results(each.message for each in said)

@@ -86,7 +86,7 @@ def align(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
     places: dict[Keys, list[int]] = {}
     for place in range(head, len(old)):
         places.setdefault(old[place], []).append(place)
-    front, back = _forwards(places, new, head), _backwards(places, new, head, len(old))
+    front, back = _align_forwards(places, new, head), _align_backwards(places, new, head, len(old))
     weights = [
         sum(len(keys) for keys, at in zip(new[head:], way, strict=True) if at is not None)
         for way in (front, back)
@@ -94,7 +94,7 @@ def align(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
     return [*range(head), *(front if weights[0] > weights[1] else back)]
 
 
-def _forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int) -> list[int | None]:
+def _align_forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int) -> list[int | None]:
     found: list[int | None] = []
     following = head
     for keys in new[head:]:
@@ -105,7 +105,7 @@ def _forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: i
     return found
 
 
-def _backwards(
+def _align_backwards(
     places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int, upto: int
 ) -> list[int | None]:
     found: list[int | None] = []
@@ -230,7 +230,7 @@ def plan_window(
     """
     if prompt is None:
         return _plan_unrecorded(said, wanted=wanted)
-    spoken = [Unit((message,), (key_of(message),)) for message in map(said_message, said)]
+    spoken = [Unit((message,), (key_of(message),)) for message in map(build_message, said)]
     units = units_of(prompt.messages)
     target = [*(_complete_last(units, window) if under_way else units), *spoken[after:]]
     found = align(_keys((*window, *spoken)), _keys(target))
@@ -258,7 +258,7 @@ def _keys(units: Iterable[Unit | Standing]) -> list[Keys]:
     return [unit.keys for unit in units]
 
 
-def said_message(said: Said) -> Message:
+def build_message(said: Said) -> Message:
     """Return the item as a message.
 
     If its role is that of a result, it becomes a user message, because no call waits for it.

@@ -97,7 +97,7 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
     labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
     times = Times(at(step, "timestamp") for step in steps).edges()
-    subagents, counts = take_rows(doc, "subagent_trajectories"), add_counts(map(_counted, steps[:begin]))
+    subagents, counts = take_rows(doc, "subagent_trajectories"), add_counts(map(_count_step, steps[:begin]))
     lost = [
         [] if _is_known(step) else [*Place(f"{place}.steps[{n}]").unknown_calls(step)]
         for n, step in enumerate(steps)
@@ -106,7 +106,7 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         position=f"{place}.steps[0:{begin}]",
         at=take_time(steps[0], "timestamp") if steps else None,
         key=text(doc, "trajectory_id") or text(doc, "session_id") or "trajectory",
-        messages=tuple(message for step in steps[:begin] for message in _given(step)),
+        messages=tuple(message for step in steps[:begin] for message in _read_initial_step(step)),
         model=model,
         agent=text(doc, "agent", "name"),
         tools=take_tools(doc, "agent", "tool_definitions"),
@@ -127,24 +127,26 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         yield from lost[index]
         yield from delegated
     for index, trajectory in enumerate(subagents):
-        yield from _apart(trajectory, Place(f"{place}.subagent_trajectories[{index}]"))
+        yield from _read_subagent(trajectory, Place(f"{place}.subagent_trajectories[{index}]"))
     end = "the format records no end" + ("; continued in another file" if goes_on else "")
-    return Place(f"{place}.final_metrics").end(("unknown", end), times, _used(metrics), rest=rest(metrics))
+    return Place(f"{place}.final_metrics").end(
+        ("unknown", end), times, _read_tokens(metrics), rest=rest(metrics)
+    )
 
 
-def _apart(trajectory: JSON, where: Place) -> Iterator[Item]:
+def _read_subagent(trajectory: JSON, where: Place) -> Iterator[Item]:
     """Yield the unchanged trajectory of a subagent as a remark, with a warning if it has calls."""
     yield where.remark("subagent", trajectory)
     calls = sum(len(rows(step, "tool_calls")) for step in rows(trajectory, "steps"))
     yield from diagnose_apart(where, "subagent", Counted(calls=calls))
 
 
-def _used(metrics: JSON) -> Tokens:
+def _read_tokens(metrics: JSON) -> Tokens:
     sent, read, got = (number(metrics, f"total_{name}_tokens") for name in ("prompt", "cached", "completion"))
     return sent, read, None, got
 
 
-def _counted(step: JSON) -> Counted:
+def _count_step(step: JSON) -> Counted:
     """Return the counts of an initial step; each observation counts as a result, with or without a call."""
     source, seen = text(step, "source"), len(rows(step, "observation", "results"))
     calls = len(rows(step, "tool_calls"))
@@ -161,18 +163,18 @@ def _is_new_answer(step: JSON) -> bool:
     return text(step, "source") == "agent" and at(step, "is_copied_context") is not True
 
 
-def _take_said(step: JSON) -> Message:
+def _take_message(step: JSON) -> Message:
     role = {"system": Role.SYSTEM, "agent": Role.ASSISTANT}.get(text(step, "source"), Role.USER)
     said, thought = take_words(step, "message"), take_text(step, "reasoning_content")
     take_if(step, "source", "system", "agent", "user")
     return Message(role=role, text=said, reasoning=thought, calls=take_calls(step))
 
 
-def _given(step: JSON) -> Iterator[Message]:
+def _read_initial_step(step: JSON) -> Iterator[Message]:
     """Yield the messages of an initial step; results follow the copied response with their calls."""
-    message, others = _take_said(step), list[Message]()
+    message, others = _take_message(step), list[Message]()
     yield message
-    for result, call in _paired(rows(step, "observation", "results"), message):
+    for result, call in _pair_results(rows(step, "observation", "results"), message):
         if call is not None:
             take_if(result, "source_call_id", call.id)
             yield Message(role=Role.TOOL, text=take_words(result, "content"), call=call.id, name=call.name)
@@ -181,7 +183,7 @@ def _given(step: JSON) -> Iterator[Message]:
     yield from others
 
 
-def _paired(results: Sequence[JSON], answer: Message) -> Iterator[tuple[JSON, MessageCall | None]]:
+def _pair_results(results: Sequence[JSON], answer: Message) -> Iterator[tuple[JSON, MessageCall | None]]:
     """Yield each result with its call: by id, else the first call without a result."""
     waiting = list(answer.calls)
     for result in results:
@@ -202,7 +204,7 @@ def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iter
         return
     take_time(step, "timestamp")
     take_rows(step, "observation", "results")
-    said = _take_said(step)
+    said = _take_message(step)
     if said.role is Role.ASSISTANT:
         cost, used = take_cost(step, "metrics", "cost_usd"), _TOKENS.take(step, "metrics")
         model = take_text(step, "model_name") or model
@@ -222,7 +224,7 @@ def _subagents(step: JSON, place: Place) -> Iterator[Item]:
 
 
 def _results(results: Sequence[JSON], answer: Message, place: Place) -> Iterator[Item]:
-    for index, (result, call) in enumerate(_paired(results, answer)):
+    for index, (result, call) in enumerate(_pair_results(results, answer)):
         where = Place(f"{place.position}.observation.results[{index}]", place.at)
         content, named = at(result, "content"), take_text(result, "source_call_id")
         said = take_words(result, "content")

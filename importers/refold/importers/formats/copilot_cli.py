@@ -154,7 +154,7 @@ class _CopilotCli(Session):
             return
         if ours and kind in _SPEAKS:
             yield from self.pause()
-        told = self._told(row, kind, ours=ours)
+        told = self._read_row(row, kind, ours=ours)
         if self.draft is not None:
             self.draft.between += told
         else:
@@ -203,13 +203,13 @@ class _CopilotCli(Session):
             return api != draft.api
         return not self.turns and bool(message and draft.named) and message != draft.named
 
-    def _told(self, row: Row, kind: str, *, ours: bool) -> Iterator[Item | Noise]:
+    def _read_row(self, row: Row, kind: str, *, ours: bool) -> Iterator[Item | Noise]:
         data = at(row.value, "data")
         if ours:
             self.model = text(data, "newModel") or self.model
             yield from self._event(row, kind, data)
         else:
-            yield row.noise("subagent", apart=_apart(kind, data))
+            yield row.noise("subagent", apart=_count_activity(kind, data))
 
     def _event(self, row: Row, kind: str, data: JSON) -> Iterator[Item | Noise]:
         match kind:
@@ -222,7 +222,7 @@ class _CopilotCli(Session):
             case "tool.execution_complete" if at(data, "isUserRequested") is not True:
                 yield self._result(row, data)
             case "session.error":
-                yield self._failed(row, data)
+                yield self._read_error(row, data)
             case "abort":
                 yield row.place.cancellation(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
@@ -249,7 +249,7 @@ class _CopilotCli(Session):
         failed = _ERRORS.get(code, ToolError.RAISED) if broke else None if success is None else False
         return row.place.result(call, output, name=name, failed=failed, rest=row.rest())
 
-    def _failed(self, row: Row, data: JSON) -> Item | Noise:
+    def _read_error(self, row: Row, data: JSON) -> Item | Noise:
         """Return a failed request.
 
         An error while calls are open is not one, nor is the report after one that all attempts failed.
@@ -265,9 +265,9 @@ class _CopilotCli(Session):
         return ("error", "last request failed") if isinstance(item, Noise) and item.what == "error" else None
 
     def end(self, place: Place) -> RunEnded:
-        return place.end(self.ending.end(), self.times.edges(), self._used())
+        return place.end(self.ending.end(), self.times.edges(), self._read_tokens())
 
-    def _used(self) -> Tokens | None:
+    def _read_tokens(self) -> Tokens | None:
         """Return the total tokens that the shutdown records."""
         if not self.metrics:
             return None
@@ -276,7 +276,7 @@ class _CopilotCli(Session):
         return sent, read, written, got
 
 
-def _apart(kind: str, data: JSON) -> Counted | None:
+def _count_activity(kind: str, data: JSON) -> Counted | None:
     """Return the responses, calls and results in an event of a subagent."""
     match kind:
         case "assistant.message":

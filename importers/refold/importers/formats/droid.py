@@ -65,7 +65,7 @@ class _Droid(Session):
             case "message":
                 yield from self._message(row, row.value.get("message"))
             case "compaction_state":
-                yield from self._compacted(row)
+                yield from self._read_compaction(row)
             case kind:
                 yield row.noise(known=kind in _KINDS)
 
@@ -103,7 +103,7 @@ class _Droid(Session):
         if said or not listed:
             yield row.place.message(said, "harness" if tagged else "user", rest=rest)
 
-    def _compacted(self, row: Row) -> Iterator[Item]:
+    def _read_compaction(self, row: Row) -> Iterator[Item]:
         """Yield a compaction: the summary, then the messages after the one that it names."""
         yield row.remark("compaction")
         anchor = self.numbers.get(text(row.value, "anchorMessage", "id"))

@@ -65,7 +65,7 @@ class _GrokCli(Session):
             case "tool_result":
                 yield self._result(row)
             case "user" | "system" as role:
-                yield from self._said(row, role)
+                yield from self._read_message(row, role)
             case _:
                 yield row.noise(known=False)
 
@@ -98,7 +98,7 @@ class _GrokCli(Session):
         call, said = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
         return row.place.result(call, said, name=self.ending.open.get(call), rest=row.rest())
 
-    def _said(self, row: Row, role: str) -> Iterator[Item]:
+    def _read_message(self, row: Row, role: str) -> Iterator[Item]:
         if stopped := take_text(row.value, "prior_turn_interrupt"):
             yield row.place.cancellation(stopped)
         by = "harness" if role == "system" or row.value.get("synthetic_reason") else "user"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from refold.importers.content import calling, take_call, take_calls
+from refold.importers.content import find_call_mark, take_call, take_calls
 from refold.importers.fields import (
     JSON,
     at,
@@ -92,9 +92,9 @@ class _KimiStep(Draft):
             case _:
                 self.usage = _TOKENS.take(said, "token_usage")
                 self.response = take_text(said, "message_id")
-                self.grow(row, _left_of(row))
+                self.grow(row, _encode_rest(row))
                 return
-        self.grow(row, _left_of(row))
+        self.grow(row, _encode_rest(row))
         self.said = row
 
     @property
@@ -136,9 +136,9 @@ class _KimiCli(Session):
 
     def main(self, row: Row) -> Iterator[Item | Noise]:
         if "role" in row.value:
-            yield from self._said(row)
+            yield from self._read_context_row(row)
         else:
-            yield from self._event(
+            yield from self._read_wire_row(
                 row, text(row.value, "message", "type"), at(row.value, "message", "payload")
             )
 
@@ -158,7 +158,7 @@ class _KimiCli(Session):
         edges = (str(self.moments[0]), str(self.moments[-1])) if self.moments else None
         return place.end(self.ending.end(), edges)
 
-    def _said(self, row: Row) -> Iterator[Item | Noise]:
+    def _read_context_row(self, row: Row) -> Iterator[Item | Noise]:
         """Yield the items of a row of a context file."""
         role = text(row.value, "role")
         if role not in _ROLES:
@@ -175,12 +175,12 @@ class _KimiCli(Session):
                 answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
                 yield row.place.reply(answer, rest=rest(row.value))
             case "tool":
-                yield self._result(row, take_text(row.value, "tool_call_id"), said)
+                yield self._make_result(row, take_text(row.value, "tool_call_id"), said)
             case _:
                 by = "harness" if role == "system" or said.startswith("<system") else "user"
                 yield row.place.message(said, by, role=Role(role), rest=rest(row.value))
 
-    def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
+    def _read_wire_row(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
         """Yield the items of a row of a wire file."""
         self._see_moment(row)
         match kind:
@@ -192,16 +192,16 @@ class _KimiCli(Session):
                 self.step = self.step or _KimiStep(row)
                 self.step.add(row, kind, said)
             case "ToolResult":
-                yield from self.beside(self._returned(row, said))
+                yield from self.beside(self._read_result(row, said))
             case "TurnBegin" | "SteerInput":
                 yield from self.pause()
-                yield row.place.message(take_words(said, "user_input"), rest=_left_of(row))
+                yield row.place.message(take_words(said, "user_input"), rest=_encode_rest(row))
             case "StepInterrupted":
-                yield from self._interrupted(row)
+                yield from self._read_interruption(row)
             case "StepRetry":
                 yield from self.pause()
                 problem, status = take_text(said, "error_type"), take_number(said, "status_code")
-                yield row.place.failure(problem, status=status, rest=_left_of(row))
+                yield row.place.failure(problem, status=status, rest=_encode_rest(row))
             case _:
                 yield from self._other(row, kind, said)
 
@@ -214,7 +214,7 @@ class _KimiCli(Session):
         if kind in ("StepBegin", "TurnEnd"):
             yield from self.pause()
         known = kind in _KINDS or text(row.value, "type") == "metadata"
-        apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
+        apart = Counted(calls=1) if kind == "SubagentEvent" and find_call_mark(at(said, "event")) else None
         yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
     def beside(self, noise: Item | Noise) -> Iterator[Item | Noise]:
@@ -233,7 +233,7 @@ class _KimiCli(Session):
         yield step.place.reply(step.message(), step.usage, response=step.response, rest=step.rest)
         yield from step.between
 
-    def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
+    def _read_interruption(self, row: Row) -> Iterator[Item | Noise]:
         """Yield an interrupted step: a response if it has calls or usage, otherwise a failed request."""
         step = self.step
         if step is not None and (step.calls or step.usage):
@@ -245,20 +245,20 @@ class _KimiCli(Session):
             partial, between = (step.message().text, step.between) if step else ("", ())
             step = step or _KimiStep(row)
             step.left += [json_text({"think": thought}) for thought in step.thoughts]
-            step.grow(row, _left_of(row))
+            step.grow(row, _encode_rest(row))
             yield where.failure(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
             yield from between
 
-    def _returned(self, row: Row, said: JSON) -> Item:
+    def _read_result(self, row: Row, said: JSON) -> Item:
         failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
-        return self._result(row, call, _take_shown(said, failed=failed is True), failed=failed)
+        return self._make_result(row, call, _take_result_text(said, failed=failed is True), failed=failed)
 
-    def _result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
+    def _make_result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
         name = self.names.get(call, "")
-        return row.place.result(call, said, name=name, failed=failed, rest=_left_of(row))
+        return row.place.result(call, said, name=name, failed=failed, rest=_encode_rest(row))
 
 
-def _left_of(row: Row) -> str:
+def _encode_rest(row: Row) -> str:
     """Return JSON text of the remaining fields of a row, without its time and implied types."""
     message = row.value.get("message")
     take_time(row.value, "timestamp")
@@ -274,7 +274,7 @@ def _take_thought(part: JSON) -> str:
     return take_text(part, "think")
 
 
-def _take_shown(said: JSON, *, failed: bool) -> str:
+def _take_result_text(said: JSON, *, failed: bool) -> str:
     """Take a result's text as the model received it: the tool's message in a tag, then the output."""
     remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
     told = f"ERROR: {remark}" if failed else remark

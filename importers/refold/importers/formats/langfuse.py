@@ -18,6 +18,7 @@ from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
     Times,
+    add_prefix,
     at,
     instant,
     json_text,
@@ -26,7 +27,6 @@ from refold.importers.fields import (
     left,
     nano_usd,
     number,
-    prefixed,
     rest,
     rows,
     table,
@@ -37,7 +37,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
-from refold.importers.message_shapes import Read, instructed, take_messages
+from refold.importers.message_shapes import Read, add_instructions, take_messages
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import Trace, TraceStep, answer_of, time_of
@@ -151,17 +151,17 @@ class _TraceRun:
         self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
         keys.add(self.key)
         self.odd: list[Item] = []
-        self.all = self._told(listed)
+        self.all = self._deduplicate(listed)
         self.all.sort(key=Observation.start)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]
         self._by_id = {text(one.row, "id"): one for one in self.all}
-        self.copies = self._copies()
+        self.copies = self._compare_copies()
         for one in self.all:
             unwrap(one.row, "metadata")
         self.left = set[str]()
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
-    def _told(self, listed: Sequence[Observation]) -> list[Observation]:
+    def _deduplicate(self, listed: Sequence[Observation]) -> list[Observation]:
         """Return the observations to import: each once, by its id. Others become problems."""
         seen: dict[str, JSON] = {}
         told: list[Observation] = []
@@ -189,7 +189,7 @@ class _TraceRun:
             seen.add(above)
             around = self._by_id[above]
         # Not taken out, because an agent's instructions apply to all of its requests.
-        shown = instructed({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
+        shown = add_instructions({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
         return replace(given, messages=shown)
 
     def items(self) -> Iterator[Item]:
@@ -200,7 +200,7 @@ class _TraceRun:
         labels |= {
             name: take_text(self.trace, name) for name in ("name", "environment", "release", "version")
         }
-        beside = [*self._beside()]
+        beside = [*self._read_scores()]
         yield RunBegan(
             position=f"{self.position}.trace",
             at=take_time(self.trace, "timestamp"),
@@ -226,16 +226,16 @@ class _TraceRun:
         named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
         return next((tools for value in named if (tools := manifests(value))), ())
 
-    def _beside(self) -> Iterator[Item]:
+    def _read_scores(self) -> Iterator[Item]:
         """Yield the scores, and the trace's copy of its observations."""
         place = f"{self.position}.trace"
         for index, score in enumerate(take_rows(self.trace, "scores")):
             where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
-            yield where.remark(prefixed("score", text(score, "name") or "score"), score)
+            yield where.remark(add_prefix("score", text(score, "name") or "score"), score)
         if self.copies:
             yield Place(f"{place}.observations").remark("repeated", self.copies)
 
-    def _copies(self) -> dict[str, JSON]:
+    def _compare_copies(self) -> dict[str, JSON]:
         """Return what differs in the trace's copy of its observations."""
         copied = take_rows(self.trace, "observations")
         for row in copied:
@@ -272,7 +272,7 @@ class _TraceRun:
         answer = answer_of(Read(tuple(said for said in output.messages if said.role is Role.ASSISTANT)))
         beside = [to_builtins(said) for said in output.messages if said.role is not Role.ASSISTANT]
         told = place.reply(
-            answer if answer.calls else replace(answer, calls=_listed_calls(one)),
+            answer if answer.calls else replace(answer, calls=_read_listed_calls(one)),
             counts.usage,
             quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
             stop=output.stop,
@@ -294,7 +294,7 @@ class _TraceRun:
         return Times(at(one.row, name) for one in self.all for name in ("startTime", "endTime")).edges()
 
 
-def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:
+def _read_listed_calls(one: Observation) -> tuple[MessageCall, ...]:
     """Return the calls in `toolCalls` (JSON texts) of an observation; `toolCallNames` lists their names."""
     found = [unwrapped(call) for call in rows(one.row, "toolCalls")]
     names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)

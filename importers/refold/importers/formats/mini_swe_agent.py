@@ -94,7 +94,7 @@ def take_output(row: JSON) -> str:
     return take_words(row, "output" if text(row, "type") == "function_call_output" else "content")
 
 
-def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
+def take_commands(row: JSON, place: int) -> tuple[MessageCall, ...]:
     """Take the commands of a response: those that version 2 recorded, else the only fenced block."""
     recorded = at(row, "extra", "actions")
     if isinstance(recorded, list):
@@ -123,7 +123,7 @@ def code_of(row: JSON) -> int | None:
     return int(found[1]) if found else None
 
 
-def timed_out(row: JSON) -> bool:
+def is_timeout(row: JSON) -> bool:
     """Return whether a command timed out: version 1 writes a text, version 2 the exception's name."""
     return text(row, "extra", "exception_type") == "TimeoutExpired" or bool(_TIMED_OUT.match(output_of(row)))
 
@@ -131,7 +131,7 @@ def timed_out(row: JSON) -> bool:
 def is_result(row: JSON) -> bool:
     """Return whether a message is the result of a command."""
     return role_of(row) in ("user", "tool") and (
-        role_of(row) == "tool" or code_of(row) is not None or timed_out(row)
+        role_of(row) == "tool" or code_of(row) is not None or is_timeout(row)
     )
 
 
@@ -141,7 +141,7 @@ def is_rejected(row: JSON) -> bool:
     return role_of(row) == "user" and bool(rows(response, "choices") or rows(response, "output"))
 
 
-def merged(messages: Sequence[Message]) -> Message:
+def merge_messages(messages: Sequence[Message]) -> Message:
     """Return the messages of a response as one message."""
     return Message(
         role=Role.ASSISTANT,
@@ -159,20 +159,20 @@ def rejection_of(call: MessageCall) -> ToolError | Refuser:
     return Refuser.HARNESS if isinstance(command, str) else ToolError.BAD_ARGUMENTS
 
 
-def counted(row: JSON) -> Counted:
+def count_message(row: JSON) -> Counted:
     """Return the counts of a message that is not a response: by role, and as a result if it is one."""
     role, result = role_of(row), is_result(row)
     return Counted(
         user=int(role == "user"),
         tool=int(role == "tool"),
         results=int(result),
-        errors=int(result and bool(failed_of(row))),
+        errors=int(result and bool(find_failure(row))),
     )
 
 
-def failed_of(row: JSON) -> ToolError | bool | None:
+def find_failure(row: JSON) -> ToolError | bool | None:
     """Return whether or how a command failed, by its timeout or return code; None if it has neither."""
-    if timed_out(row):
+    if is_timeout(row):
         return ToolError.TIMEOUT
     return None if (code := code_of(row)) is None else code != 0
 
@@ -192,7 +192,7 @@ def usage_path(row: JSON) -> tuple[str, ...]:
     return ("usage",) if at(row, "extra", "response", "usage") is None else ("extra", "response", "usage")
 
 
-def left_of(row: JSON) -> str:
+def encode_rest(row: JSON) -> str:
     """Return JSON text of the remaining fields of a message, without its role and type."""
     take_if(row, "role", role_of(row))
     take_if(row, "type", "function_call_output")
@@ -203,13 +203,13 @@ def left_of(row: JSON) -> str:
 def times_of(messages: Sequence[JSON]) -> tuple[str, str] | None:
     """Return the first and the last time of a message list."""
     return Times(
-        _written(seconds)
+        _format_time(seconds)
         for row in messages
         if isinstance(seconds := at(row, *_clock_path(row)), int | float)
     ).edges()
 
 
-def _written(seconds: float) -> str | None:
+def _format_time(seconds: float) -> str | None:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (OverflowError, OSError, ValueError):
@@ -253,7 +253,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         place = "$" if isinstance(doc, list) else "$.messages"
         rejected = sum(map(is_rejected, messages))
         begin = [*map(_is_answer, messages), True].index(True)
-        times, counts = times_of(messages), add_counts(map(counted, messages[:begin]))
+        times, counts = times_of(messages), add_counts(map(count_message, messages[:begin]))
         given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
         labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
         yield RunBegan(
@@ -306,43 +306,43 @@ def end_of(doc: JSON) -> tuple[str, str]:
 def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterator[Item]:
     waiting: list[MessageCall] = []
     for index in range(begin):
-        if unsaid := left_of(messages[index]):
+        if unsaid := encode_rest(messages[index]):
             known = is_known(messages[index])
             yield Place(f"{position}[{index}]").remark("unmapped", rest=unsaid, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
         role, whole = role_of(row), rest(row) if role_of(row) == "exit" else ""
-        counts = None if role == "assistant" else counted(row)
+        counts = None if role == "assistant" else count_message(row)
         place = Place(f"{position}[{index}]", take_moment(row), counts, index + 1)
         if is_rejected(row):
             waiting = []
-            yield from _rejected(row, place)
+            yield from _read_rejection(row, place)
         elif role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
-            waiting = list(take_asked(row, index))
-            yield _answered(row, place, waiting)
+            waiting = list(take_commands(row, index))
+            yield _read_response(row, place, waiting)
             yield from place.hosted_calls(beside)
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
-                yield _returned(row, place, waiting)
+                yield _read_result(row, place, waiting)
             yield place.remark("exit", rest=whole)
         elif waiting and (is_result(row) or index == len(messages) - 1):
             # The output of a submitting command has no return code; it is the last message.
-            yield _returned(row, place, waiting)
+            yield _read_result(row, place, waiting)
         else:
-            yield from _said(row, place)
+            yield from _read_message(row, place)
 
 
-def _said(row: JSON, place: Place) -> Iterator[Item]:
+def _read_message(row: JSON, place: Place) -> Iterator[Item]:
     role = Role.SYSTEM if role_of(row) == "system" else Role.USER
     if not is_known(row):
         yield from place.unknown_calls(row)
     elif is_result(row):
         yield place.oddity(CALL_UNREAD, "a command's result after a response without a readable command")
-    yield place.message(take_words(row, "content"), "harness", role=role, rest=left_of(row))
+    yield place.message(take_words(row, "content"), "harness", role=role, rest=encode_rest(row))
 
 
-def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
+def _read_response(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
     # Version 1 recorded the provider's complete response in addition to its text.
     raw = at(row, "extra", "response")
     choice, cost = at(raw, "choices", 0), take_cost(row, "extra", "cost")
@@ -357,32 +357,32 @@ def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
         stop=take_text(choice, "finish_reason"),
         model=take_text(raw, "model"),
         response=take_text(raw, "id"),
-        rest=left_of(row),
+        rest=encode_rest(row),
     )
     # A text with a command in it has the stop reason `stop`, which does not show that the run ended.
     return answer if answer.stop in CUT_SHORT else msgspec.structs.replace(answer, stop=None)
 
 
-def _rejected(row: JSON, place: Place) -> Iterator[Item]:
+def _read_rejection(row: JSON, place: Place) -> Iterator[Item]:
     """Yield a rejected response, a cut that removes it from later prompts, and the message sent instead."""
     cost = take_cost(row, "extra", "cost")
     model, id_ = take_text(row, "extra", "response", "model"), take_text(row, "extra", "response", "id")
     used = CHAT_TOKENS.take(row, *usage_path(row))
     read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
-    said = merged(read.messages)
+    said = merge_messages(read.messages)
     yield place.with_counts(None).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
     for call in said.calls:
         result = Counted(results=1, errors=1)
         yield place.with_counts(result).result(call.id, "", name=call.name, failed=rejection_of(call))
     yield Cut(*place.with_counts(UNCOUNTED).common(), why="rejected", head=((BEGINNING, place.row - 1),))
-    yield place.message(take_words(row, "content"), "harness", rest=left_of(row))
+    yield place.message(take_words(row, "content"), "harness", rest=encode_rest(row))
 
 
-def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
+def _read_result(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
     named = text(row, "tool_call_id") or text(row, "call_id")
     call = next((call for call in waiting if call.id == named), waiting[0])
     waiting.remove(call)
     take_if(row, "tool_call_id", call.id)
     take_if(row, "call_id", call.id)
-    failed, output = failed_of(row), take_output(row)
-    return place.result(call.id, output, name=call.name, failed=failed, rest=left_of(row))
+    failed, output = find_failure(row), take_output(row)
+    return place.result(call.id, output, name=call.name, failed=failed, rest=encode_rest(row))

@@ -142,11 +142,11 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
 
 def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> Iterator[Item]:
     """Yield the items of a trace, by the start times of its spans; `heads` are its rows `trace`."""
-    spans, begun = _parted(every)
+    spans, begun = _split_spans(every)
     told = any(span.kind in _ANSWERS for span in spans)
     left = set[str]()
     trace = Trace([_step(span, left, told=told) for span in spans])
-    yield _began(key, heads[0] if heads else AgentSpan(spans[0].position, None), spans, trace, told=told)
+    yield _begin(key, heads[0] if heads else AgentSpan(spans[0].position, None), spans, trace, told=told)
     for span in begun:
         yield Place(span.position, span.moment("started_at")).remark("begun", span.row)
     yield from trace.items()
@@ -157,14 +157,14 @@ def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> It
     yield Place(last.position).end(_end(spans), times)
 
 
-def _parted(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[AgentSpan]]:
+def _split_spans(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[AgentSpan]]:
     """Return the spans by start time, and separately the start rows of spans that have a complete row."""
     whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
     begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
     return sorted((span for span in every if span not in begun), key=_start), begun
 
 
-def _began(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, told: bool) -> RunBegan:
+def _begin(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, told: bool) -> RunBegan:
     agent = next((span.data for span in spans if span.kind == "agent"), None)
     labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
     take_if(first.row, "object", "trace")

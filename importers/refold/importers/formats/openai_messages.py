@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import calling, take_tools
+from refold.importers.content import find_call_mark, take_tools
 from refold.importers.documents import ANY, JsonValue, beginning, values
 from refold.importers.fields import JSON, at, left, rest, rows, table, take_rows, take_text
 from refold.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
@@ -43,7 +43,7 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
     for index, row in enumerate(listed):
         said = take_messages(row)
         known = (*_READ, "tool_calls") if any(message.calls for message in said.messages) else _READ
-        lost = calling([left(said.left, *known), *said.unknown])
+        lost = find_call_mark([left(said.left, *known), *said.unknown])
         found.append(ChatMessage(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
     return found
 
@@ -55,7 +55,7 @@ def conversation(
 
     `odd` are warnings to yield at its beginning.
     """
-    answered = (n for n, row in enumerate(listed) if not all(map(_is_given, row.said)))
+    answered = (n for n, row in enumerate(listed) if not all(map(_is_initial, row.said)))
     first = next(answered, len(listed))
     given = tuple(message for row in listed[:first] for message in row.said)
     where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
@@ -78,7 +78,7 @@ def _items(row: ChatMessage) -> Iterator[Item]:
         yield row.place.problem("no_message", "not a message", rest=row.rest)
 
 
-def _is_given(message: Message) -> bool:
+def _is_initial(message: Message) -> bool:
     return message.role not in (Role.ASSISTANT, Role.TOOL)
 
 

@@ -56,7 +56,7 @@ TOKENS = UsageNames(
 )
 
 
-def asked(message: JSON) -> list[JSON]:
+def list_call_blocks(message: JSON) -> list[JSON]:
     """Return the blocks of a message that are calls."""
     return [block for block in rows(message, "content") if text(block, "type") == "toolCall"]
 
@@ -67,7 +67,7 @@ def is_cut(message: JSON) -> bool:
     Pi writes the stop reason `stop` even if the stream broke off.
     """
     used = TOKENS.of(at(message, "usage"))
-    return used is not None and used == Usage() and not asked(message)
+    return used is not None and used == Usage() and not list_call_blocks(message)
 
 
 def error_of(name: str, said: str) -> ToolError | bool:
@@ -77,14 +77,14 @@ def error_of(name: str, said: str) -> ToolError | bool:
     return ToolError.BAD_ARGUMENTS if said.startswith(f'Validation failed for tool "{name}"') else True
 
 
-def take_spoken(message: JSON) -> str:
+def take_message_text(message: JSON) -> str:
     """Take the text of a message; an image becomes `[image]`."""
     return take_words(message, "content", beside=_BESIDE)
 
 
 def take_answer(message: JSON) -> Message:
     """Take the text, reasoning and calls of a response out of its row."""
-    said, calls, thoughts = take_spoken(message), list[MessageCall](), list[str]()
+    said, calls, thoughts = take_message_text(message), list[MessageCall](), list[str]()
     for block in take_each(message, "content"):
         match text(block, "type"):
             case "toolCall":
@@ -160,11 +160,11 @@ class _Pi(Session):
             case "message":
                 yield from self._message(row)
             case "compaction":
-                yield from self._compacted(row)
+                yield from self._read_compaction(row)
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row)
             case "custom_message":
-                yield self._say(row, take_spoken(row.value), "harness")
+                yield self._say(row, take_message_text(row.value), "harness")
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -177,7 +177,7 @@ class _Pi(Session):
         match text(message, "role"):
             case "user":
                 take(message, "role")
-                yield self._say(row, take_spoken(message), "user")
+                yield self._say(row, take_message_text(message), "user")
             case "assistant":
                 yield from self._answer(row, message)
             case "toolResult":
@@ -186,7 +186,7 @@ class _Pi(Session):
                 # Sent to the model with the next prompt; it does not trigger a request.
                 yield self._say(row, take_shell(message), "shell")
             case "custom" | "hookMessage":
-                yield self._say(row, take_spoken(message), "harness")
+                yield self._say(row, take_message_text(message), "harness")
             case _:
                 yield row.noise()
 
@@ -198,8 +198,8 @@ class _Pi(Session):
         self.requests += 1
         stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
         cut = is_cut(message)
-        if stop == "error" and not asked(message):
-            where, partial = row.place.with_counts(_one_answer(message)), take_spoken(message)
+        if stop == "error" and not list_call_blocks(message):
+            where, partial = row.place.with_counts(_count_answer(message)), take_message_text(message)
             yield where.failure(problem, partial=partial, rest=row.rest())
             return
         answer = take_answer(message)
@@ -216,14 +216,14 @@ class _Pi(Session):
                 rest=row.rest(),
             )
         if stop == "aborted":
-            where = row.place.with_counts(_one_answer(message) if silent else None)
+            where = row.place.with_counts(_count_answer(message) if silent else None)
             yield where.cancellation(problem, rest=row.rest() if silent else "")
         elif stop == "error":
             yield row.place.remark("error", {"errorMessage": problem})
 
     def _result(self, row: Row, message: JSON) -> Item:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
-        said, failed = take_spoken(message), take_flag(message, "isError")
+        said, failed = take_message_text(message), take_flag(message, "isError")
         take(message, "role")
         take_if(message, "toolName", self.ending.open.get(call))
         how = error_of(name, said) if failed else failed
@@ -236,7 +236,7 @@ class _Pi(Session):
         else:
             yield row.remark("subagent")
 
-    def _compacted(self, row: Row) -> Iterator[Item]:
+    def _read_compaction(self, row: Row) -> Iterator[Item]:
         """Yield a compaction: the summary, then the entries from the first kept one on."""
         yield row.remark("compaction")
         first, index = text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex")
@@ -245,7 +245,7 @@ class _Pi(Session):
         yield cut_to_summary(row.place, SUMMARY.format(text(row.value, "summary")), tail=tail)
 
 
-def _one_answer(message: JSON) -> Counted:
+def _count_answer(message: JSON) -> Counted:
     """Return the counts of a response without text."""
     return Counted(assistant=1, usage=TOKENS.of(at(message, "usage")))
 

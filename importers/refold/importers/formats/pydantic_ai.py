@@ -68,22 +68,22 @@ def take_opening(row: JSON) -> Iterator[Message]:
             )
 
 
-def asked_of(place: Place, part: JSON) -> Item:
+def read_request_part(place: Place, part: JSON) -> Item:
     """Return the item for a part of a request."""
-    kind, failed, result = text(part, "part_kind"), failed_of(part), is_result(part)
+    kind, failed, result = text(part, "part_kind"), find_failure(part), is_result(part)
     if not result and kind not in (*GIVEN, "retry-prompt"):
         return place.problem("no_part", f"unknown part_kind {kind[:40]!r}", part)
     place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
     said = _take_content(part)
     if result:
         name, call = take_text(part, "tool_name"), take_text(part, "tool_call_id")
-        return place.result(call, said, name=name, failed=failed, rest=left_of(part, kind))
+        return place.result(call, said, name=name, failed=failed, rest=encode_rest(part, kind))
     role = Role.SYSTEM if kind == "system-prompt" else Role.USER
     by = "user" if kind == "user-prompt" else "harness"
-    return place.message(said, by, role=role, rest=left_of(part, kind))
+    return place.message(said, by, role=role, rest=encode_rest(part, kind))
 
 
-def answered(place: Place, row: JSON) -> Item:
+def read_response(place: Place, row: JSON) -> Item:
     """Return a response as an item."""
     said: dict[str, list[str]] = {"text": [], "thinking": []}
     calls: list[MessageCall] = []
@@ -93,7 +93,7 @@ def answered(place: Place, row: JSON) -> Item:
             calls.append(take_call(part))
         elif kind in said:
             said[kind].append(_take_content(part))
-        if kind in _TOLD and not _beside(part).keys() - {"part_kind"}:
+        if kind in _TOLD and not _drop_nulls(part).keys() - {"part_kind"}:
             table(part).clear()
     cost, used = take_cost(row, "usage", "cost"), TOKENS.take(row, "usage") if at(row, "usage") else None
     # Counts of zero have no field in the item, so they are dropped.
@@ -111,11 +111,11 @@ def answered(place: Place, row: JSON) -> Item:
         cost=cost,
         model=take_text(row, "model_name"),
         response=take_text(row, "provider_response_id"),
-        rest=left_of(row, "response"),
+        rest=encode_rest(row, "response"),
     )
 
 
-def untold(row: JSON) -> list[JSON]:
+def list_other_parts(row: JSON) -> list[JSON]:
     """Return the parts of a response that its item does not include."""
     return [part for part in rows(row, "parts") if text(part, "part_kind") not in _TOLD]
 
@@ -126,7 +126,7 @@ def is_result(part: JSON) -> bool:
     return kind == "tool-return" or (kind == "retry-prompt" and bool(text(part, "tool_name")))
 
 
-def failed_of(part: JSON) -> ToolError | bool | None:
+def find_failure(part: JSON) -> ToolError | bool | None:
     """Return the status of a result by its kind, or by its outcome; None if not recorded.
 
     In versions without outcomes, every `tool-return` succeeded.
@@ -151,14 +151,14 @@ def _take_content(part: JSON) -> str:
     return content if isinstance(content, str) else "" if content is None else json_text(content)
 
 
-def left_of(value: JSON, *kinds: str) -> str:
+def encode_rest(value: JSON, *kinds: str) -> str:
     """Return JSON text of the remaining fields of a message or part of these kinds, without nulls."""
     take_if(value, "kind", *kinds)
     take_if(value, "part_kind", *kinds)
-    return rest(_beside(value))
+    return rest(_drop_nulls(value))
 
 
-def _beside(value: JSON) -> dict[str, JSON]:
+def _drop_nulls(value: JSON) -> dict[str, JSON]:
     return {name: inner for name, inner in table(value).items() if inner is not None}
 
 
@@ -257,7 +257,7 @@ class _MessageHistory:
         """Yield the start, the messages, and the end."""
         head = [row for _, row in self.listed]
         end, times, counts = self._end(), self._times(), add_counts(map(_message, head[: self.first]))
-        yield self._began(head, counts)
+        yield self._begin(head, counts)
         for index, (position, row) in enumerate(self.listed):
             given = index < self.first
             # All initial messages have the time of the first.
@@ -267,14 +267,14 @@ class _MessageHistory:
             if text(row, "kind") == "request" or given:
                 yield from self._request(place, row, given=given)
             elif text(row, "kind") == "response":
-                kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in untold(row)]
-                yield answered(place, row)
+                kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in list_other_parts(row)]
+                yield read_response(place, row)
                 yield from place.hosted_calls(kinds)
             else:
                 yield place.problem("no_message", f"unknown kind {text(row, 'kind')[:40]!r}", row)
         yield Place(self.listed[-1][0]).end(end, times)
 
-    def _began(self, head: Sequence[JSON], counts: Counted | None) -> RunBegan:
+    def _begin(self, head: Sequence[JSON], counts: Counted | None) -> RunBegan:
         return RunBegan(
             position=self.listed[0][0],
             at=instant(at(head[0], "timestamp")),
@@ -297,13 +297,13 @@ class _MessageHistory:
             where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
             if not given or text(part, "part_kind") not in GIVEN:
                 own = Counted(
-                    results=int(is_result(part)), errors=int(is_result(part) and bool(failed_of(part)))
+                    results=int(is_result(part)), errors=int(is_result(part) and bool(find_failure(part)))
                 )
                 whole = [own] if given or index else [own, message]
-                yield asked_of(where.with_counts(add_counts(whole)), part)
-            elif unsaid := left_of(part, *GIVEN):
+                yield read_request_part(where.with_counts(add_counts(whole)), part)
+            elif unsaid := encode_rest(part, *GIVEN):
                 yield where.remark("unmapped", rest=unsaid)
-        if unsaid := left_of(row, "request"):
+        if unsaid := encode_rest(row, "request"):
             yield place.remark("unmapped", rest=unsaid)
 
     def _end(self) -> tuple[str, str]:

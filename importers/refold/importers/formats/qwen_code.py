@@ -111,10 +111,10 @@ class _QwenCode(Session):
         ours = (row for row in self.rows if isinstance(row, Row) and self._is_ours(row, left))
         for row in ours:
             if text(row.value, "type") == "tool_result":
-                named = [call for call in _responses(row.value) if call in calls]
+                named = [call for call in _list_result_ids(row.value) if call in calls]
                 for call in named:
                     self.late.setdefault(call, row)
-                last = None if len(named) < len(_responses(row.value)) else last
+                last = None if len(named) < len(_list_result_ids(row.value)) else last
             elif text(row.value, "type") == "user":
                 last = None
             else:
@@ -129,7 +129,10 @@ class _QwenCode(Session):
     def _withdraw(self, answer: Row, following: Row) -> tuple[str, ...]:
         """Record a response that another one follows directly, and return its calls."""
         # A row with the same id as the previous row is part of the same response.
-        asked, part = _called(answer.value), text(answer.value, "uuid") == text(following.value, "uuid")
+        asked, part = (
+            _list_call_ids(answer.value),
+            text(answer.value, "uuid") == text(following.value, "uuid"),
+        )
         if part or not (asked or "usageMetadata" not in answer.value):
             return ()
         self.withdrawn[answer.number] = asked
@@ -152,23 +155,23 @@ class _QwenCode(Session):
         if _is_side(row.value) and not self.alone:
             noise = row.noise("subagent")  # encoded before anything is taken from it
             yield replace(
-                noise, apart=count_items(each for each in self._said(row) if not isinstance(each, Noise))
+                noise, apart=count_items(each for each in self._read_row(row) if not isinstance(each, Noise))
             )
         else:
-            yield from self._said(row)
+            yield from self._read_row(row)
 
-    def _said(self, row: Row) -> Iterator[Item | Noise]:
+    def _read_row(self, row: Row) -> Iterator[Item | Noise]:
         message, kind = row.value.get("message"), text(row.value, "type")
         if kind in _SPOKE:
             keys = (key for part in rows(message, "parts") for key in table(part))
             yield from unread_parts(row, message, ("parts",), keys, _PARTS)
         match kind:
             case "user":
-                yield self._typed(row)
+                yield self._read_user_message(row)
             case "assistant":
                 yield self._answer(row)
                 if row.number in self.withdrawn:
-                    yield from self._withdrawn(row)
+                    yield from self._read_withdrawal(row)
             case "tool_result" if self._is_late(row):
                 yield row.noise("late_result")
             case "tool_result":
@@ -178,12 +181,12 @@ class _QwenCode(Session):
             case _:
                 yield row.noise(known=False)
 
-    def _typed(self, row: Row) -> Item:
+    def _read_user_message(self, row: Row) -> Item:
         by = "user" if text(row.value, "subtype") in ("", "mid_turn_user_message") else "harness"
         said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
-        return row.place.message(said, by, rest=self._left_of(row))
+        return row.place.message(said, by, rest=self._encode_rest(row))
 
-    def _left_of(self, row: Row) -> str:
+    def _encode_rest(self, row: Row) -> str:
         """Return JSON text of the remaining fields of a row, without those that every row repeats."""
         for name, label in self.labels.items():
             take_if(row.value, name, label)
@@ -191,16 +194,16 @@ class _QwenCode(Session):
 
     def _answer(self, row: Row) -> Item:
         answer, used, model = _take_answer(row.value), _take_usage(row.value), take_text(row.value, "model")
-        return row.place.reply(answer, used, model=model, rest=self._left_of(row))
+        return row.place.reply(answer, used, model=model, rest=self._encode_rest(row))
 
     def _is_late(self, row: Row) -> bool:
         """Return whether all results of a row were already yielded with withdrawn responses."""
-        named = _responses(row.value)
+        named = _list_result_ids(row.value)
         return bool(named) and all(
             self.late.get(call) is not None and self.late[call].number == row.number for call in named
         )
 
-    def _withdrawn(self, row: Row) -> Iterator[Item]:
+    def _read_withdrawal(self, row: Row) -> Iterator[Item]:
         """Yield the results of a withdrawn response, and a cut that removes all of it from the prompt."""
         for call in self.withdrawn[row.number]:
             if (late := self.late.get(call)) is not None and self._is_late(late):
@@ -223,27 +226,27 @@ class _QwenCode(Session):
             yield row.noise(known=False)
         take_if(message, "role", "user", "tool")
         for index, result in enumerate(told):
-            yield result if index else replace(result, rest=self._left_of(row))
+            yield result if index else replace(result, rest=self._encode_rest(row))
         yield from lost
 
     def _result(self, row: Row, part: JSON, place: Place | None = None) -> Item:
         call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
         take_if(at(part, "functionResponse"), "name", self.ending.open.get(call))
         output = _take_output(part)
-        failed = _failed_of(row.value, name, output)
+        failed = _find_failure(row.value, name, output)
         return (place or row.place).result(call, output, name=name, failed=failed)
 
     def _system(self, row: Row) -> Item | Noise:
         event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
             shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
-            return row.place.prompt(shown, "compaction", rest=self._left_of(row))
+            return row.place.prompt(shown, "compaction", rest=self._encode_rest(row))
         if not text(event, "event.name").endswith(".api_error") or not _is_main(event):
             return row.noise()
         problem = take_first(event, "error_message", "error")
         if "Abort" in text(event, "error_type"):
-            return row.place.cancellation(problem, rest=self._left_of(row))
-        return row.place.failure(problem, status=number(event, "status_code"), rest=self._left_of(row))
+            return row.place.cancellation(problem, rest=self._encode_rest(row))
+        return row.place.failure(problem, status=number(event, "status_code"), rest=self._encode_rest(row))
 
 
 def _is_main(event: JSON) -> bool:
@@ -252,12 +255,12 @@ def _is_main(event: JSON) -> bool:
     return (_MAIN in prompt or "#" not in prompt) and not text(event, "subagent_name")
 
 
-def _called(row: JSON) -> tuple[str, ...]:
+def _list_call_ids(row: JSON) -> tuple[str, ...]:
     calls = (table(part, "functionCall") for part in rows(row, "message", "parts"))
     return tuple(id_ for call in calls if (id_ := text(call, "id")))
 
 
-def _responses(row: JSON) -> list[str]:
+def _list_result_ids(row: JSON) -> list[str]:
     return [
         text(part, "functionResponse", "id")
         for part in rows(row, "message", "parts")
@@ -265,7 +268,7 @@ def _responses(row: JSON) -> list[str]:
     ]
 
 
-def _failed_of(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
+def _find_failure(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
     """Return whether or how a call failed, or who refused it; None if not recorded.
 
     A failed shell command has the status `success`, so its output decides.

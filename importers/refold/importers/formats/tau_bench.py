@@ -57,7 +57,7 @@ class TauBench:
                 yield value
             elif isinstance(at(value.value, "messages_display"), str):
                 keys.add(key := str(len(keys)))
-                yield from _displayed(value, key)
+                yield from _read_display(value, key)
             elif "traj" in table(value.value):
                 keys.add(key := _key(value.value, keys))
                 yield from _run(value, key)
@@ -95,7 +95,7 @@ def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
     last = said[-1] if said else None
     if last is not None and last.role is Role.USER and _STOP in last.text:
         return "finished", "last message ###STOP###"
-    if last is not None and last.role is Role.TOOL and _named(said) == _TRANSFER:
+    if last is not None and last.role is Role.TOOL and _find_last_tool(said) == _TRANSFER:
         return "finished", f"last message is the result of {_TRANSFER}"
     if sum(message.role is Role.ASSISTANT for message in said) >= MOST_ANSWERS:
         return "limit:steps", f"{MOST_ANSWERS} assistant messages"
@@ -104,20 +104,21 @@ def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
     return "open", "the last message does not end the run"
 
 
-def _named(said: Sequence[Message]) -> str:
+def _find_last_tool(said: Sequence[Message]) -> str:
     """Return the tool of the last result: by its own name, else by the call before it."""
     asked = next((message.calls for message in reversed(said) if message.calls), ())
     return said[-1].name or (asked[-1].name if asked else "")
 
 
-def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
+def _read_display(value: JsonValue, key: str) -> Iterator[Item]:
     """Yield the items of display text, in which each message begins with a line `role: …`.
 
     Calls are inferred from their results.
     """
     parts = _DISPLAYED.split(take_text(value.value, "messages_display"))
     said = [
-        _shown(role, words.removesuffix("\n")) for role, words in zip(parts[1::2], parts[2::2], strict=True)
+        _make_message(role, words.removesuffix("\n"))
+        for role, words in zip(parts[1::2], parts[2::2], strict=True)
     ]
     inferred = 0
     for index, message in enumerate(said):
@@ -146,6 +147,6 @@ def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
     yield place.end(("unknown", "few-shot text: no outcome"))
 
 
-def _shown(role: str, said: str) -> Message:
+def _make_message(role: str, said: str) -> Message:
     # A message without text was displayed as Python's `None`.
     return Message(role=Role(role), text="" if role == "assistant" and said == "None" else said)

@@ -95,7 +95,7 @@ WHO_WHEN = WhoWhen()
 
 def _run(value: JsonValue) -> Iterator[Item]:
     listed, place = take_rows(value.value, "history"), f"{value.position}.history"
-    end, failed = _end(listed[-1] if listed else None), _index(value.value)
+    end, failed = _end(listed[-1] if listed else None), _find_mistake(value.value)
     places = [Place(f"{place}[{index}]") for index in range(len(listed))]
     given = tuple(Message(role=Role.USER, text=take_words(task, "content")) for task in listed[:1])
     level = table(value.value).get("level")
@@ -111,7 +111,7 @@ def _run(value: JsonValue) -> Iterator[Item]:
         unsaid=("tool_messages", "tool_calls", "tool_results", "tool_errors"),
     )
     for index, (message, where) in enumerate(zip(listed, places, strict=True)):
-        yield from _told(message, where) if index else _left(message, where)
+        yield from _read_message(message, where) if index else _report_rest(message, where)
         if index == failed:
             yield where.remark("score:mistake", {**found})
     if found and failed not in range(len(listed)):
@@ -119,20 +119,20 @@ def _run(value: JsonValue) -> Iterator[Item]:
     yield (places[-1] if places else value.place).end(end)
 
 
-def _left(task: JSON, where: Place) -> Iterator[Item]:
+def _report_rest(task: JSON, where: Place) -> Iterator[Item]:
     """Yield a remark with the remaining fields of the task."""
     take_if(task, "role", "human", "user")
     if left := rest(task):
         yield where.remark("unmapped", rest=left)
 
 
-def _told(message: JSON, where: Place) -> Iterator[Item]:
+def _read_message(message: JSON, where: Place) -> Iterator[Item]:
     yield _message(message, where)
     if _speaker(message) in _ACTING:
         yield where.remark(UNCALLED)
 
 
-def _index(value: JSON) -> int | None:
+def _find_mistake(value: JSON) -> int | None:
     """Return the step annotated as the mistake: a number, possibly written as text."""
     step = table(value).get("mistake_step")
     return (

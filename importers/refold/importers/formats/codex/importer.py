@@ -17,22 +17,22 @@ from refold.importers.formats.codex.items import (
     TASK_EVENTS,
     Kind,
     Meter,
-    as_told,
-    by,
+    author_of,
     call_of,
+    encode_rest,
     end_of,
-    failed_of,
     failure,
+    find_failure,
+    is_from_user,
     is_known,
-    is_users,
     item,
     kind,
-    left_of,
     output,
+    read_history_item,
+    read_text,
     role_of,
-    said,
     take_call,
-    take_said,
+    take_message_text,
     take_thought,
 )
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, RunEnded
@@ -57,14 +57,14 @@ class CodexResponse(Draft):
         """Add an item to the response."""
         match kind(found):
             case "answer":
-                self.texts.append(take_said(found))
+                self.texts.append(take_message_text(found))
             case "reasoning":
                 self.thoughts.append(take_thought(found))
             case _:
                 self.calls.append(take_call(found))
-        self.grow(row, left_of(row, found))
+        self.grow(row, encode_rest(row, found))
 
-    def answered(self) -> Answered:
+    def to_item(self) -> Answered:
         """Return the response with its items so far."""
         # Each text row counts as a message; a response may have none, or several.
         counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
@@ -155,7 +155,7 @@ class _Codex(Session):
         """Yield the queue up to the response that still waits for its usage."""
         while self.queue and self.queue[0] is not self.draft:
             first = self.queue.popleft()
-            yield first.answered() if isinstance(first, CodexResponse) else first
+            yield first.to_item() if isinstance(first, CodexResponse) else first
 
     def _note(self, row: Row) -> None:
         if (found := item(row.value)) is not None:
@@ -168,7 +168,7 @@ class _Codex(Session):
                 self.model = text(row.value, "payload", "model") or self.model
                 self.queue.append(row.remark("policy"))
             case "compacted":
-                self._compacted(row)
+                self._queue_compaction(row)
             case "session_meta":
                 self.queue.append(row.remark("session"))
             case what:
@@ -217,11 +217,11 @@ class _Codex(Session):
 
     def _message(self, row: Row, found: JSON) -> None:
         self._close()
-        role, who = role_of(found), by(found)
-        approved = said(found).startswith("Approved command prefix") and role is Role.SYSTEM
+        role, who = role_of(found), author_of(found)
+        approved = read_text(found).startswith("Approved command prefix") and role is Role.SYSTEM
         approval = row.remark("approval:approved") if approved else None
-        shown = take_said(found)
-        self.queue.append(row.place.message(shown, who, role=role, rest=left_of(row, found)))
+        shown = take_message_text(found)
+        self.queue.append(row.place.message(shown, who, role=role, rest=encode_rest(row, found)))
         if approval is not None:
             self.queue.append(approval)
 
@@ -229,10 +229,10 @@ class _Codex(Session):
         self._close()
         counts = None if self._is_new("result", found) else UNCOUNTED
         shown = output(found)
-        failed = failed_of(found, self.names.get(text(found, "call_id"), ""))
+        failed = find_failure(found, self.names.get(text(found, "call_id"), ""))
         asked, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.with_counts(counts)
-        self.queue.append(place.result(asked, shown, failed=failed, rest=left_of(row, found)))
+        self.queue.append(place.result(asked, shown, failed=failed, rest=encode_rest(row, found)))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
@@ -248,13 +248,13 @@ class _Codex(Session):
                 failed, _, message = failure(payload)
                 self.queue.append(row.place.failure(message, failed, rest=json_text(row.value)))
             case "thread_rolled_back":
-                self._rolled_back(row, number(payload, "num_turns") or 0)
+                self._queue_rollback(row, number(payload, "num_turns") or 0)
             case what:
                 called = call_of(payload)
                 self.queue.append(
                     row.noise(_EVENTS.get(what, "unmapped"), known=bool(called) or is_known(what))
                 )
-                if called and called not in self.called and not is_users(payload):
+                if called and called not in self.called and not is_from_user(payload):
                     self.called.add(called)
                     self.queue.append(
                         row.place.oddity(CALL_UNREAD, f"event {what[:40]} of a call without an item")
@@ -267,13 +267,13 @@ class _Codex(Session):
             self.draft = None
         self.queue.append(row.noise(counts=Counted(usage=grown)))
 
-    def _compacted(self, row: Row) -> None:
+    def _queue_compaction(self, row: Row) -> None:
         """Queue a compaction: the recorded history after it, or only the summary in old versions."""
         self._close()
         history, place = rows(row.value, "payload", "replacement_history"), Place(row.position)
         summary = text(row.value, "payload", "message")
         alone = [place.message(summary, "harness")] if summary and not history else []
-        joins = (*alone, *(told for part in history if (told := as_told(part, place)) is not None))
+        joins = (*alone, *(told for part in history if (told := read_history_item(part, place)) is not None))
         self.queue.append(row.remark("compaction"))
         if history and not summary:
             self.queue.append(row.place.remark(NO_SUMMARY))
@@ -281,7 +281,7 @@ class _Codex(Session):
             self.queue.append(row.place.remark(ASKED_FOR_SUMMARY))
         self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
 
-    def _rolled_back(self, row: Row, turns: int) -> None:
+    def _queue_rollback(self, row: Row, turns: int) -> None:
         """Queue a rollback of the last user turns and everything after them."""
         self._close()
         self.queue.append(row.remark("rollback"))

@@ -106,7 +106,7 @@ def kind(found: JSON) -> Kind:
             return "other"
 
 
-def said(found: JSON) -> str:
+def read_text(found: JSON) -> str:
     """Return the text of a message; an image becomes `[image]`."""
     content = at(found, "content")
     if isinstance(content, str):
@@ -114,9 +114,9 @@ def said(found: JSON) -> str:
     return "\n".join(part for block in rows(content) if (part := _part(block)))
 
 
-def take_said(found: JSON) -> str:
+def take_message_text(found: JSON) -> str:
     """Return the same, and take the text and the role out of the item."""
-    shown = said(found)
+    shown = read_text(found)
     take_texts(found, "content")
     take_if(found, "role", "user", "assistant", "system", "developer")
     return shown
@@ -178,7 +178,7 @@ def output(found: JSON) -> str:
     return given if isinstance(given, str) else json_text(given)
 
 
-def failed_of(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
+def find_failure(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
     """Return whether or how a result of the tool `name` failed; None if not recorded.
 
     A failure is one of Codex's fixed texts, an exit code other than 0, an execution error, or
@@ -207,19 +207,19 @@ def role_of(found: JSON) -> Role:
     return Role.SYSTEM if text(found, "role") in ("developer", "system") else Role.USER
 
 
-def by(found: JSON) -> str:
+def author_of(found: JSON) -> str:
     """Return the author of a message: `harness` for injected texts such as repository instructions."""
-    injected = role_of(found) is Role.SYSTEM or said(found).lstrip().startswith(_HARNESS)
+    injected = role_of(found) is Role.SYSTEM or read_text(found).lstrip().startswith(_HARNESS)
     return "harness" if injected else "user"
 
 
-def as_told(found: JSON, place: Place) -> Said | Answered | Returned | None:
+def read_history_item(found: JSON, place: Place) -> Said | Answered | Returned | None:
     """Return a response item of a compacted history as an item; None if it is not a message."""
     match kind(found):
         case "message":
-            return place.message(said(found), by(found), role=role_of(found))
+            return place.message(read_text(found), author_of(found), role=role_of(found))
         case "answer":
-            return place.reply(Message(role=Role.ASSISTANT, text=said(found)))
+            return place.reply(Message(role=Role.ASSISTANT, text=read_text(found)))
         case "call":
             return place.reply(Message(role=Role.ASSISTANT, calls=(take_call(found),)))
         case "result":
@@ -243,7 +243,7 @@ def failure(payload: JSON) -> tuple[FailureClass, str, str]:
     return classify(status, f"{word.replace('_', ' ')} {message}"), word, message
 
 
-def left_of(row: Row, found: JSON) -> str:
+def encode_rest(row: Row, found: JSON) -> str:
     """Return JSON text of the remaining fields of a row and its response item, without its type."""
     take(found, "type")
     return row.rest()
@@ -289,7 +289,7 @@ def call_of(payload: JSON) -> str:
     return turn or text(payload, "call_id") or text(payload, "callId")
 
 
-def is_users(payload: JSON) -> bool:
+def is_from_user(payload: JSON) -> bool:
     """Return whether a command was typed by the user, not called by the model."""
     return "user_shell" in (text(payload, "source"), text(payload, "item", "source"))
 

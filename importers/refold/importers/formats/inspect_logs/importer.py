@@ -13,16 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.importers.documents import ANY, Document, beginning, document, leading
-from refold.importers.fields import JSON, Times, at, json_text, left, number, prefixed, rows, table, text
+from refold.importers.fields import JSON, Times, add_prefix, at, json_text, left, number, rows, table, text
 from refold.importers.formats.inspect_logs.samples import Sample
 from refold.importers.items import Counted, Item, Place, RunEnded, Tokens, Unread
 from refold.importers.registry import FormatMatch
-from refold.importers.source import Archive, BadMember, BadTranscript, Source, decoded, fits, is_archive
+from refold.importers.source import Archive, BadMember, BadTranscript, Source, decode_json, fits, is_archive
 
 _USES = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
 
 
-def used_in(by_model: JSON) -> Tokens | None:
+def sum_tokens(by_model: JSON) -> Tokens | None:
     """Return input, cache read, cache write and output tokens over all models; None if not recorded."""
     used = table(by_model).values()
     if not used:
@@ -31,7 +31,7 @@ def used_in(by_model: JSON) -> Tokens | None:
     return sent, read, written, got
 
 
-def counted(sample: JSON) -> Counted:
+def count_sample(sample: JSON) -> Counted:
     """Return the counts of a sample: its final messages, which may lack the last call of an agent."""
     messages = rows(sample, "messages")
     roles = [text(message, "role") for message in messages]
@@ -51,13 +51,13 @@ def times_of(sample: JSON) -> tuple[str, str] | None:
     return Times(at(event, "timestamp") for event in rows(sample, "events")).edges()
 
 
-def completed(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunEnded:
+def complete_end(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunEnded:
     """Return the last end, with the log's usage and times if no sample has any (`used`, `timed`)."""
     stats = at(header, "stats")
     times = Times((at(stats, "started_at"), at(stats, "completed_at"))).edges()
     return replace(
         ended,
-        used=ended.used if used else used_in(at(stats, "model_usage")),
+        used=ended.used if used else sum_tokens(at(stats, "model_usage")),
         times=ended.times if timed else times,
     )
 
@@ -67,14 +67,16 @@ def end_of(sample: JSON, status: str) -> tuple[str, str]:
 
     In a truncated log, finished samples have scores.
     """
-    log, name = f"log status={status}", _named(at(sample, "id"))
+    log, name = f"log status={status}", _format_label(at(sample, "id"))
     error, limit = at(sample, "error"), at(sample, "limit")
     if error is not None:
         said = text(error, "message") or (error if isinstance(error, str) else json_text(error))
         return "error", f"{log}; sample {name} error: {said[:50]}"
     if limit is not None:
         kind = text(limit, "type") or (limit if isinstance(limit, str) else "unknown")
-        return prefixed("limit", kind), f"{log}; sample {name} limit {kind}={_named(at(limit, 'limit'))}"
+        return add_prefix(
+            "limit", kind
+        ), f"{log}; sample {name} limit {kind}={_format_label(at(limit, 'limit'))}"
     if status in ("success", "error") or table(sample, "scores"):
         return "finished", log
     return log_end(status), log
@@ -85,7 +87,7 @@ def log_end(status: str) -> str:
     return {"success": "finished", "cancelled": "cancelled", "error": "error"}.get(status, "open")
 
 
-def _named(value: JSON) -> str:
+def _format_label(value: JSON) -> str:
     return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
@@ -177,7 +179,7 @@ def _read(archive: Archive, name: str) -> tuple[JSON, str]:
     except BadMember as error:
         return None, f"{name[:80]}: {error}"
     try:
-        return decoded(data), ""
+        return decode_json(data), ""
     except ValueError as error:
         found = leading(data, *_ELEMENTS)
         return (found.value, f"the document {found.problem}") if found else (None, f"not JSON: {error}")
@@ -198,13 +200,13 @@ def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
     try:
         whole = msgspec.json.decode(source.whole(), type=dict[str, msgspec.Raw])
         parts = msgspec.json.decode(whole.pop("samples", msgspec.Raw(b"[]")), type=list[msgspec.Raw] | None)
-        header: JSON = {name: decoded(bytes(part)) for name, part in whole.items()}
+        header: JSON = {name: decode_json(bytes(part)) for name, part in whole.items()}
     except (msgspec.DecodeError, ValueError, RecursionError):
         # Inspect also writes NaN, which is not JSON; and a document may be truncated.
         found = document(source, ("samples", ANY, "messages"), ("samples", ANY, "events"))
         header, samples = left(found.value, "samples"), rows(found.value, "samples")
-        return header, _keyed((sample, "") for sample in samples), _around(header, found)
-    return header, _keyed(_decoded(bytes(part)) for part in parts or ()), _around(header, None)
+        return header, _assign_keys((sample, "") for sample in samples), _around(header, found)
+    return header, _assign_keys(_decode(bytes(part)) for part in parts or ()), _around(header, None)
 
 
 def _around(header: JSON, found: Document | None) -> list[Item]:
@@ -212,14 +214,14 @@ def _around(header: JSON, found: Document | None) -> list[Item]:
     return [*around, *found.cut()] if found else around
 
 
-def _decoded(data: bytes) -> tuple[JSON, str]:
+def _decode(data: bytes) -> tuple[JSON, str]:
     try:
-        return decoded(data), ""
+        return decode_json(data), ""
     except ValueError as error:
         return None, f"not JSON: {error}"
 
 
-def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
+def _assign_keys(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
     """Yield the samples with unique keys, even if the log repeats an id."""
     seen: set[str] = set()
     for index, (sample, problem) in enumerate(samples):
@@ -244,27 +246,27 @@ def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterato
             continue
         if waiting is not None:
             yield waiting
-        times, tokens = times_of(found.sample), used_in(at(found.sample, "model_usage"))
-        end, counts = end_of(found.sample, status), counted(found.sample)
+        times, tokens = times_of(found.sample), sum_tokens(at(found.sample, "model_usage"))
+        end, counts = end_of(found.sample, status), count_sample(found.sample)
         run = Sample(found.sample, found.place)
-        yield run.began(found.key, header)
+        yield run.begin(found.key, header)
         yield from around
         around = []
         yield from run.items()
         if found.problem:
             yield Place(found.place).problem("cut", found.problem)
         used, timed = used or tokens is not None, timed or times is not None
-        left = run.messages.take_unsaid()
+        left = run.messages.take_rest()
         waiting = Place(found.place, None, counts).end(end, times, tokens, rest=left)
     if waiting is None:
         yield from (item for item in around if isinstance(item, Unread))
-        yield _empty(header, status)
+        yield _end_empty_log(header, status)
         return
     yield from around
-    yield completed(waiting, header, used=used, timed=timed)
+    yield complete_end(waiting, header, used=used, timed=timed)
 
 
-def _empty(header: JSON, status: str) -> RunEnded:
+def _end_empty_log(header: JSON, status: str) -> RunEnded:
     """Return the end of a log without samples, which belongs to no run."""
     ended = Place("$").end((log_end(status), f"log status={status}"), rest=json_text(header))
-    return completed(ended, header, used=False, timed=False)
+    return complete_end(ended, header, used=False, timed=False)

@@ -38,7 +38,7 @@ from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 
 
-def answered(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
+def read_response(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
     """Return a response from its message, and from its event if there is one."""
     output = at(event, "output")
     return place.reply(
@@ -232,12 +232,12 @@ class Attachments:
         found = self._texts.get(name)
         return found if isinstance(found, str) else value
 
-    def unused(self) -> dict[str, JSON]:
+    def list_unused(self) -> dict[str, JSON]:
         """Return attachments that no message, call or result uses: mostly states, scores, raw requests."""
         return {name: found for name, found in self._texts.items() if name not in self._used}
 
 
-def said(content: JSON) -> str:
+def read_text(content: JSON) -> str:
     """Return the text of a content without reasoning."""
     return words(content, beside=THOUGHTS)
 
@@ -254,15 +254,15 @@ def _take_reasoning(message: JSON) -> str:
 
 def result_text(message: JSON, requests: Requests, call: str, content: str = "content") -> str:
     """Return the text that was sent for a result: its own, or that of its error."""
-    words, error = said(at(message, content)), text(message, "error", "message")
+    words, error = read_text(at(message, content)), text(message, "error", "message")
     return requests.error_text(call, error) if error else words
 
 
-def take_ours(message: JSON, requests: Requests) -> Message:
+def take_message(message: JSON, requests: Requests) -> Message:
     """Take a message out of its row, in which attachments were already replaced."""
     word = text(message, "role")
     role = Role(word) if word in set(Role) else Role.USER
-    words = said(at(message, "content"))
+    words = read_text(at(message, "content"))
     shown = result_text(message, requests, text(message, "tool_call_id")) if role is Role.TOOL else words
     if words == shown or not words:  # the text of a failed result was not sent, so it is left
         take_words(message, "content", beside=THOUGHTS)
@@ -327,7 +327,7 @@ class SampleMessages:
         if known is not None and known[0] == message:
             return known[1]
         own = self._attachments.put_back(message)
-        ours, unsaid = take_ours(own, self._requests), rest(own)
+        ours, unsaid = take_message(own, self._requests), rest(own)
         if unsaid and unsaid not in self._told and not told:
             self._unsaid.append(unsaid)
         self._told.add(unsaid)
@@ -335,12 +335,12 @@ class SampleMessages:
             self._same[name] = (message, ours)
         return ours
 
-    def take_unsaid(self) -> str:
+    def take_rest(self) -> str:
         """Return JSON text of fields that remain of messages read since the last call; "" for none."""
         unsaid, self._unsaid = self._unsaid, []
         return f"[{','.join(unsaid)}]" if unsaid else ""
 
-    def unread(self) -> list[JSON]:
+    def list_unread(self) -> list[JSON]:
         """Return the messages of the pool that no prompt of the agents has; most are of scorers."""
         return [message for place, message in enumerate(self.pool) if place not in self._pooled]
 
@@ -369,9 +369,9 @@ def results_of(messages: Iterable[JSON]) -> dict[str, JSON]:
 _CHOICES = ("output", "choices")
 
 
-def within(event: JSON) -> Counted:
+def count_subagent(event: JSON) -> Counted:
     """Count the model's calls and tool results in an event of a subagent and in its nested events."""
-    inner = nested(event)
+    inner = count_nested(event)
     match text(event, "event"):
         case "model":
             choices = rows(event, *_CHOICES)
@@ -383,6 +383,6 @@ def within(event: JSON) -> Counted:
             return inner
 
 
-def nested(event: JSON) -> Counted:
+def count_nested(event: JSON) -> Counted:
     """Count the calls and results in events nested in an event, such as a tool that calls a model."""
-    return add_counts(map(within, rows(event, "events"))) or UNCOUNTED
+    return add_counts(map(count_subagent, rows(event, "events"))) or UNCOUNTED

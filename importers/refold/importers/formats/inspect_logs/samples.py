@@ -12,13 +12,13 @@ import msgspec
 from refold.importers.content import take_tools
 from refold.importers.fields import (
     JSON,
+    add_prefix,
     at,
     instant,
     join_rests,
     json_text,
     known_or,
     number,
-    prefixed,
     rest,
     rows,
     table,
@@ -35,17 +35,17 @@ from refold.importers.formats.inspect_logs.messages import (
     Attachments,
     Requests,
     SampleMessages,
-    answered,
+    count_nested,
+    count_subagent,
     error_of,
     labels,
-    nested,
+    read_response,
+    read_text,
     result_text,
     results_of,
-    said,
     settings,
     take_duration,
-    take_ours,
-    within,
+    take_message,
 )
 from refold.importers.items import (
     UNCOUNTED,
@@ -93,7 +93,7 @@ class Sample:
         self.owners: dict[str, str] = {}
         self.scoring = 0
 
-    def began(self, key: str, header: JSON) -> RunBegan:
+    def begin(self, key: str, header: JSON) -> RunBegan:
         """Return the run's start: the agent's first prompt, else the messages before the first response."""
         self.requests.model = text(header, "eval", "model")
         messages, event = self._first()
@@ -110,24 +110,26 @@ class Sample:
             tools=tools,
             settings=settings(at(event, "config")),
             labels=labels(self.sample, header),
-            rest=join_rests(rest(self.sample), rest(own), self.messages.take_unsaid()),
+            rest=join_rests(rest(self.sample), rest(own), self.messages.take_rest()),
         )
 
     def items(self) -> Iterator[Item]:
         """Yield the events in order, then scores, unused attachments, and unread pool messages."""
-        if self._talks():
-            yield from self._told()
-            yield from self._left()
+        if self._has_conversation():
+            yield from self._read_events()
+            yield from self._read_remaining_messages()
         else:
-            yield from self._untold()
-            yield from self._final()
-        yield from self._kept("scores", self.scores)
-        yield from self._kept("attachments", {**self.attachments.unused()})
+            yield from self._read_other_events()
+            yield from self._read_final_messages()
+        yield from self._remark_on("scores", self.scores)
+        yield from self._remark_on("attachments", {**self.attachments.list_unused()})
         # The other pools: raw requests as sent to the provider.
-        yield from self._kept("events_data", {key: value for key, value in table(self.data).items() if value})
-        yield from self._kept("events_data.messages", self.messages.unread())
+        yield from self._remark_on(
+            "events_data", {key: value for key, value in table(self.data).items() if value}
+        )
+        yield from self._remark_on("events_data.messages", self.messages.list_unread())
 
-    def _kept(self, name: str, value: JSON) -> Iterator[Item]:
+    def _remark_on(self, name: str, value: JSON) -> Iterator[Item]:
         if value:
             what = "score" if name == "scores" else "unmapped"
             yield Place(f"{self.place}.{name}").remark(what, value)
@@ -135,17 +137,17 @@ class Sample:
     def _first(self) -> tuple[tuple[Message, ...], JSON]:
         self._enter_all()
         for event in self.events:
-            if text(event, "event") == "model" and not self._aside(event):
+            if text(event, "event") == "model" and not self._find_owner(event):
                 prompt = self.messages.of(event)
                 if prompt is not None:
                     return prompt, event
         return tuple(map(self.messages.read, self._leading())), None
 
-    def _talks(self) -> bool:
+    def _has_conversation(self) -> bool:
         """Return whether the events have the conversation, not only requests of scorers and tools."""
         self._enter_all()
         return any(
-            text(event, "event") == "model" and not self._owner(text(event, "span_id"))
+            text(event, "event") == "model" and not self._find_span_owner(text(event, "span_id"))
             for event in self.events
         )
 
@@ -158,13 +160,13 @@ class Sample:
         answers = (n for n, row in enumerate(self.final) if text(row, "role") in ("assistant", "tool"))
         return self.final[: next(answers, len(self.final))]
 
-    def _aside(self, event: JSON) -> str:
+    def _find_owner(self, event: JSON) -> str:
         """Return `scorer` or `subagent` for an event that is not the agents' own, else ""."""
         if self.scoring:
             return "scorer"
-        return self._owner(text(event, "span_id"))
+        return self._find_span_owner(text(event, "span_id"))
 
-    def _owner(self, span: str) -> str:
+    def _find_span_owner(self, span: str) -> str:
         """Return the owner of a span by the innermost enclosing span of a scorer or tool.
 
         Each span is looked up once, whatever its depth.
@@ -182,7 +184,7 @@ class Sample:
         self.owners.update(dict.fromkeys(walked, owner))
         return owner
 
-    def _told(self) -> Iterator[Item]:
+    def _read_events(self) -> Iterator[Item]:
         index = 0
         while index < len(self.events):
             event = self.events[index]
@@ -211,19 +213,19 @@ class Sample:
         return Place(f"{self.place}.events[{index}]", instant(at(self.events[index], "timestamp")))
 
     def _event(self, event: JSON, place: Place, kind: str) -> Iterator[Item]:
-        aside = self._aside(event) if kind in ("model", "tool") else ""
+        aside = self._find_owner(event) if kind in ("model", "tool") else ""
         if aside:
-            apart = within(event) if aside == "subagent" else UNCOUNTED
+            apart = count_subagent(event) if aside == "subagent" else UNCOUNTED
             yield place.remark(aside, event)
             yield from diagnose_apart(place, aside, apart)
         elif kind == "model":
             yield from self._model(event, place)
         elif kind == "tool":
-            apart = nested(event)
+            apart = count_nested(event)
             yield self._tool(event, place)
             yield from diagnose_apart(place, "subagent", apart)
         elif kind == "sample_limit":
-            yield place.remark(prefixed("limit", text(event, "type") or "unknown"), event)
+            yield place.remark(add_prefix("limit", text(event, "type") or "unknown"), event)
         elif kind == "interrupt":
             yield place.cancellation(by="operator", rest=json_text(event))
         else:
@@ -236,13 +238,13 @@ class Sample:
         `called`: the agent may have called a tool, so an action of the sandbox may belong to that call.
         """
         yield place.remark(known_or(kind, _KINDS), event, known=kind in _KINDS)
-        yield from diagnose_apart(place, "subagent", nested(event))
+        yield from diagnose_apart(place, "subagent", count_nested(event))
         ran = kind == "sandbox" and text(event, "action") == "exec"
-        if ran and not called and not self._aside(event):
+        if ran and not called and not self._find_owner(event):
             problem = "a command ran in the sandbox after a response without a recorded call"
             yield place.oddity(CALL_UNREAD, problem)
 
-    def _untold(self) -> Iterator[Item]:
+    def _read_other_events(self) -> Iterator[Item]:
         """Yield events that do not have the conversation, with a warning for calls in no final message."""
         asked = {text(call, "id") for message in self.final for call in rows(message, "tool_calls")}
         called = bool(asked) or not any(text(message, "role") == "assistant" for message in self.final)
@@ -250,16 +252,16 @@ class Sample:
             place, kind = self._where(index), text(event, "event")
             self._step(event)
             yield from self._beside(event, place, kind, called=called)
-            if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
+            if kind == "tool" and not self._find_owner(event) and text(event, "id") not in asked:
                 yield place.oddity(CALL_UNREAD, "a tool ran, but no message has its call")
-            elif self._aside(event) == "subagent":
-                yield from diagnose_apart(place, "subagent", within(event))
+            elif self._find_owner(event) == "subagent":
+                yield from diagnose_apart(place, "subagent", count_subagent(event))
 
     def _model(self, event: JSON, place: Place) -> Iterator[Item]:
         prompt = self.messages.of(event)
         if prompt is not None:
             yield from self._new(prompt, f"{place.position}.input", place.at)
-            left = self.messages.take_unsaid()
+            left = self.messages.take_rest()
             yield Place(f"{place.position}.input", place.at).prompt(prompt, rest=left)
             self.heard.update(map(_key, prompt))
         if number(event, "retries"):
@@ -275,7 +277,7 @@ class Sample:
             take_time(event, "timestamp")
         done = Place(place.position, _take_end(event) or place.at)
         if message is None:
-            problem = said(self.attachments.put_back(at(event, "error")))
+            problem = read_text(self.attachments.put_back(at(event, "error")))
             yield done.failure(problem, rest=rest(event))
             return
         # The offered tools are recorded only when they change.
@@ -284,7 +286,7 @@ class Sample:
         self.tools = at(event, "tools") or self.tools
         self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
         self.heard.add(_key(self.last))
-        yield answered(event, message, self.last, done)
+        yield read_response(event, message, self.last, done)
         yield from done.hosted_calls(at(message, "content"))
 
     def _new(
@@ -293,7 +295,7 @@ class Sample:
         """Yield the results and messages after the last response in a prompt that no event recorded."""
         if self.last is None:
             return
-        place = next((n for n in range(len(prompt) - 1, -1, -1) if _same(prompt[n], self.last)), None)
+        place = next((n for n in range(len(prompt) - 1, -1, -1) if _is_same(prompt[n], self.last)), None)
         if place is None:
             return  # the harness changed the prompt, which is recorded itself
         for index, message in enumerate(prompt[place + 1 :], place + 1):
@@ -322,14 +324,14 @@ class Sample:
         result = {"result": self.attachments.put_back(at(event, "result"))}
         if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
             event["result"] = result.get("result", {})
-        failed = error_of(self.attachments.put_back(at(event, "error"))) or _crashed(event)
+        failed = error_of(self.attachments.put_back(at(event, "error"))) or _find_crash(event)
         where = Place(place.position, _take_end(event) or place.at)
         name, duration = take_text(event, "function"), take_duration(event)
         take_text(event, "id")
-        left = join_rests(rest(event), self.messages.take_unsaid())
+        left = join_rests(rest(event), self.messages.take_rest())
         return where.result(call, output, name=name, failed=failed, duration=duration, rest=left)
 
-    def _left(self) -> Iterator[Item]:
+    def _read_remaining_messages(self) -> Iterator[Item]:
         """Yield final messages without an event: those after the last response, and others as remarks."""
         messages = tuple(map(self.messages.read, self.final))
         for item in self._new(messages, f"{self.place}.messages", None):
@@ -341,16 +343,16 @@ class Sample:
                 place = Place(f"{self.place}.messages[{index}]")
                 yield place.remark("unmapped", self.final[index], known=known)
 
-    def _final(self) -> Iterator[Item]:
+    def _read_final_messages(self) -> Iterator[Item]:
         """Yield the final messages of a sample whose events do not have the conversation."""
         for index in range(len(self._leading()), len(self.final)):
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
             if text(message, "role") not in {*Role}:
                 yield from place.unknown_calls(message)
-            content, read = at(message, "content"), take_ours(message, self.requests)
+            content, read = at(message, "content"), take_message(message, self.requests)
             if read.role is Role.ASSISTANT:
-                yield answered(None, message, read, place)
+                yield read_response(None, message, read, place)
                 yield from place.hosted_calls(content)
             elif read.role is Role.TOOL:
                 yield place.result(
@@ -360,14 +362,14 @@ class Sample:
                 yield place.message(read.text, "harness", role=read.role, rest=rest(message))
 
 
-def _crashed(event: JSON) -> bool | None:
+def _find_crash(event: JSON) -> bool | None:
     """Return whether a call without an error failed its sample; None if it was still running."""
     if at(event, "failed") is True:
         return True
     return None if at(event, "pending") is True else False
 
 
-def _same(one: Message, other: Message) -> bool:
+def _is_same(one: Message, other: Message) -> bool:
     """Return whether two messages are equal, including call ids, except for surrounding white space."""
     same = one.role is other.role and one.calls == other.calls
     return same and one.text.strip() == other.text.strip()

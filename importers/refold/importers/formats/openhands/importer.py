@@ -31,7 +31,7 @@ from refold.importers.formats.openhands.v0 import events_of, is_resolved, issue_
 from refold.importers.formats.openhands.v1 import EventConversation
 from refold.importers.items import Answered, Item, Place, RunBegan, Tokens, Unread
 from refold.importers.registry import FormatMatch
-from refold.importers.source import BadTranscript, Source, decoded
+from refold.importers.source import BadTranscript, Source, decode_json
 from refold.importers.usage import UsageNames, plus
 from refold.reducers.messages import Usage
 
@@ -128,7 +128,7 @@ def v0_end(events: Sequence[JSON], error: JSON) -> tuple[str, str]:
     ]
     if states:
         return STATES.get(states[-1], "open"), f"agent_state {states[-1]}"
-    last = next((event for event in reversed(events) if not _silent(event)), None)
+    last = next((event for event in reversed(events) if not _is_silent(event)), None)
     said = text(last, "action") == "message" and not v0.is_user(last)
     return ("finished", "last action message") if said else ("open", "no finish")
 
@@ -145,7 +145,7 @@ def v1_end(events: Sequence[JSON]) -> tuple[str, str]:
     return "open", f"last {text(last, 'kind') or 'event'}"
 
 
-def _silent(event: JSON) -> bool:
+def _is_silent(event: JSON) -> bool:
     return text(event, "observation") in ("null", "agent_state_changed") or text(
         event, "action"
     ) in v0.NO_TURNS - {""}
@@ -231,7 +231,7 @@ def _by_line(source: Source) -> bool:
     for line in source.lines():
         if line.text.strip():
             try:
-                return isinstance(decoded(line.text), dict)
+                return isinstance(decode_json(line.text), dict)
             except ValueError:
                 return False
     return False
@@ -303,7 +303,7 @@ def _lines(source: Source) -> Iterator[Item]:
 def _row(line: bytes) -> tuple[JSON, str]:
     """Return a line's value, or the beginning of it, and why it was not read completely."""
     try:
-        return decoded(line), ""
+        return decode_json(line), ""
     except ValueError as error:
         found = leading(line, ("history",))
         if found is not None and "history" in table(found.value):

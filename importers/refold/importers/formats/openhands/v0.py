@@ -37,7 +37,7 @@ from refold.importers.fields import (
     take_words,
     text,
 )
-from refold.importers.formats.openhands.v1 import RecordedEvent, condensed
+from refold.importers.formats.openhands.v1 import RecordedEvent, read_condensation
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, Returned
 from refold.importers.usage import CHAT_TOKENS, UsageNames
 from refold.reducers.messages import Message, MessageCall
@@ -94,7 +94,7 @@ def exit_code(event: JSON) -> int | None:
     return None
 
 
-def failed_of(event: JSON) -> bool | None:
+def find_failure(event: JSON) -> bool | None:
     """Return whether an observation reports a failure; None if not recorded."""
     match text(event, "observation"):
         case "error":
@@ -134,63 +134,63 @@ def _event(event: JSON, place: Place, around: _Around) -> RecordedEvent:
     take_if(event, "id", place.row)
     if action == "condensation":
         remark = place.remark("condensation", event)
-        return condensed(own, remark, at(event, "args"), between=_forgotten(event))
+        return read_condensation(own, remark, at(event, "args"), between=_read_range(event))
     if is_answer(event):
-        return _answered(event, own, place, around)
+        return _read_action(event, own, place, around)
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
-        item = _said(event, take_text(event, "args", "content"), place.with_counts(counts), around)
+        item = _make_message(event, take_text(event, "args", "content"), place.with_counts(counts), around)
         return RecordedEvent(id=own, item=item)
     if kind not in ("", "null", "agent_state_changed", "recall"):
-        return _observation(event, own, place, around)
+        return _read_observation(event, own, place, around)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
         return RecordedEvent(id=own, item=place.cancellation(by=by, rest=json_text(event)))
     what = action or kind
-    item = place.remark(_what(what), event, known=what in _KINDS or what in _STATES)
+    item = place.remark(_name_remark(what), event, known=what in _KINDS or what in _STATES)
     return RecordedEvent(id=own, placed="recall" in (action, kind), item=item)
 
 
-def _forgotten(event: JSON) -> tuple[int, int]:
+def _read_range(event: JSON) -> tuple[int, int]:
     """Return the ids of the first and the last event of the range that a condensation omits."""
     first, last = (at(event, "args", f"forgotten_events_{edge}_id") for edge in ("start", "end"))
     return (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
 
 
-def _observation(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
+def _read_observation(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
     kind = text(event, "observation")
     more = place.remark("approval", {"decision": "reject"}) if kind == "user_rejected" else None
     lost = None if kind in _KINDS else next(place.unknown_calls(event), None)
-    item = _observed(event, around, place)
+    item = _make_result(event, around, place)
     return RecordedEvent(id=own, item=item, more=more if isinstance(item, Returned) else lost)
 
 
-def _answered(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
-    call = _asked(event, place.row)
+def _read_action(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
+    call = _read_call(event, place.row)
     if call:
         around.names[call.id] = text(event, "tool_call_metadata", "function_name") or text(event, "action")
-    answer = _answer(event, call, around, place)
+    answer = _make_response(event, call, around, place)
     again = place.remark("call", rest=answer.rest)
     written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
     more = next(place.hosted_calls(written), None)
     return RecordedEvent(id=own, item=answer, response=response_of(event), again=again, more=more)
 
 
-def _said(event: JSON, said: str, place: Place, around: _Around) -> Item:
+def _make_message(event: JSON, said: str, place: Place, around: _Around) -> Item:
     role = Role.SYSTEM if text(event, "action") == "system" else Role.USER
     by = "user" if is_user(event) else "harness"
     take_if(event, "message", said)
     take_if(event, "action", "message", "system")
-    return place.message(said, by, role=role, rest=_left_of(event, around))
+    return place.message(said, by, role=role, rest=_encode_rest(event, around))
 
 
-def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place) -> Item:
+def _make_response(event: JSON, call: MessageCall | None, around: _Around, place: Place) -> Item:
     raw, response = at(event, "tool_call_metadata", "model_response"), response_of(event)
     used, choice = around.usages.get(response, at(raw, "usage")), at(raw, "choices", 0)
     thought = text(choice, "message", "reasoning_content")
     calls = (call,) if call else ()
     named = call is not None and (around.bare or bool(call_of(event)))
-    counts, said = None if response else Counted(assistant=1, calls=int(named)), _said_by(event)
+    counts, said = None if response else Counted(assistant=1, calls=int(named)), _find_text(event)
     if response not in around.told:  # otherwise its call is part of the response's first item
         for name in ("content", "thought", "final_thought"):
             take_if(at(event, "args"), name, said)
@@ -202,7 +202,7 @@ def _answer(event: JSON, call: MessageCall | None, around: _Around, place: Place
         model=text(raw, "model"),
         stop=text(choice, "finish_reason"),
         response=response,
-        rest=_left_of(event, around),
+        rest=_encode_rest(event, around),
     )
 
 
@@ -213,7 +213,7 @@ _BESIDE_ARGUMENTS = (
 """Keys of an action that hold no arguments; `args` is read separately."""
 
 
-def _asked(event: JSON, index: int) -> MessageCall | None:
+def _read_call(event: JSON, index: int) -> MessageCall | None:
     """Return the call of an action, as the model wrote it if its response is recorded, else by `args`."""
     action, call = text(event, "action"), call_of(event)
     if action == "message" or (not call and action == "finish"):
@@ -228,22 +228,22 @@ def _asked(event: JSON, index: int) -> MessageCall | None:
     return read_call(id_, name, json_text(given), event, beside=_BESIDE_ARGUMENTS)
 
 
-def _observed(event: JSON, around: _Around, place: Place) -> Item:
-    output, call = take_words(event, "content"), call_of(event) or _caused(event, around.names)
+def _make_result(event: JSON, around: _Around, place: Place) -> Item:
+    output, call = take_words(event, "content"), call_of(event) or _find_cause(event, around.names)
     rejected, named = text(event, "observation") == "user_rejected", bool(call_of(event))
-    result, failed = int(named or around.bare), failed_of(event)
+    result, failed = int(named or around.bare), find_failure(event)
     counts = (
         None if named and not rejected else Counted(tool=result, results=result, errors=int(failed is True))
     )
     place = place.with_counts(counts)
     if not call:
-        return _said(event, output, place, around)
+        return _make_message(event, output, place, around)
     name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
     went = Refuser.USER if rejected else failed
-    return place.result(call, output, name=name, failed=went, rest=_left_of(event, around))
+    return place.result(call, output, name=name, failed=went, rest=_encode_rest(event, around))
 
 
-def _caused(event: JSON, names: dict[str, str]) -> str:
+def _find_cause(event: JSON, names: dict[str, str]) -> str:
     """Return the call id for an observation without metadata: that of its `cause`, else the last one."""
     cause = at(event, "cause")
     wanted = f"event-{cause}" if isinstance(cause, int) and cause >= 0 else next(reversed(names), "")
@@ -255,11 +255,11 @@ def _event_id(event: JSON) -> str:
     return str(found) if isinstance(found, int | str) else ""
 
 
-def _what(kind: str) -> str:
+def _name_remark(kind: str) -> str:
     return known_or("state" if kind in _STATES else kind, _KINDS)
 
 
-def _said_by(event: JSON) -> str:
+def _find_text(event: JSON) -> str:
     """Return the model's text with an action: from its response, else as far as the action has it."""
     said = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
     if said is not None:
@@ -268,7 +268,7 @@ def _said_by(event: JSON) -> str:
     return next((found for key in kept if (found := text(event, "args", key))), "")
 
 
-def _left_of(event: JSON, around: _Around) -> str:
+def _encode_rest(event: JSON, around: _Around) -> str:
     """Return JSON text of the remaining fields of an event.
 
     Metadata that all events of a response repeat is kept once.
@@ -301,11 +301,11 @@ def issue_of(row: JSON) -> str:
 
 def events_of(history: Sequence[JSON], position: str) -> tuple[list[JSON], list[str]]:
     """Return the events of a history at `position`, in the shape of V0, and their positions."""
-    placed = list(_placed(history, position))
-    return [_shaped(event) for event, _ in placed], [where for _, where in placed]
+    placed = list(_list_events(history, position))
+    return [_convert_shape(event) for event, _ in placed], [where for _, where in placed]
 
 
-def _placed(history: Sequence[JSON], position: str) -> Iterator[tuple[JSON, str]]:
+def _list_events(history: Sequence[JSON], position: str) -> Iterator[tuple[JSON, str]]:
     for index, event in enumerate(history):
         where = f"{position}[{index}]"
         if isinstance(event, list):
@@ -314,7 +314,7 @@ def _placed(history: Sequence[JSON], position: str) -> Iterator[tuple[JSON, str]
             yield event, where
 
 
-def _shaped(event: JSON) -> JSON:
+def _convert_shape(event: JSON) -> JSON:
     kind = next((kind for kind in _INSIDE if isinstance(at(event, kind), str)), "")
     if not kind or _INSIDE[kind] in table(event):
         return event

@@ -112,7 +112,9 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     offset: int | None = None
 
 
-def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)) -> RecordedEvent:
+def read_condensation(
+    id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)
+) -> RecordedEvent:
     """Return a condensation; both versions use the same keys for the removed events."""
     offset, ids = at(said, "summary_offset"), frozenset(map(str, rows(said, "forgotten_event_ids")))
     place = offset if isinstance(offset, int) else None
@@ -225,7 +227,7 @@ def is_user(event: JSON) -> bool:
     )
 
 
-def failed_of(event: JSON) -> bool | None:
+def find_failure(event: JSON) -> bool | None:
     """Return whether a result failed; None if not recorded."""
     seen = at(event, "observation")
     codes = (at(seen, "exit_code"), at(seen, "metadata", "exit_code"))
@@ -246,23 +248,23 @@ def _event(event: JSON, place: Place) -> RecordedEvent:
     kind, own = text(event, "kind"), text(event, "id")
     if is_answer(event):
         again, response = place.remark("call", event), text(event, "llm_response_id")
-        return RecordedEvent(id=own, item=_answer(event, place), response=response, again=again)
+        return RecordedEvent(id=own, item=_make_response(event, place), response=response, again=again)
     if kind in RESULTS:
         more = place.remark("approval", event) if kind == "UserRejectObservation" else None
-        return RecordedEvent(id=own, item=_result(event, place), more=more)
+        return RecordedEvent(id=own, item=_make_result(event, place), more=more)
     if kind == _ACP:
         where = Place(place.position, place.at)
         lost = next(diagnose_apart(where, "subagent", Counted(calls=1)), None)
         return RecordedEvent(id=own, item=place.remark("subagent", event), more=lost)
     if kind == "Condensation":
-        return condensed(own, place.remark("condensation", event), event)
+        return read_condensation(own, place.remark("condensation", event), event)
     return RecordedEvent(id=own, item=_other(event, kind, place))
 
 
 def _other(event: JSON, kind: str, place: Place) -> Item:
     match kind:
         case "MessageEvent" | "SystemPromptEvent":
-            return _said(event, place)
+            return _make_message(event, place)
         case "InterruptEvent":
             return place.cancellation(rest=json_text(event))
         case "ConversationErrorEvent":
@@ -273,7 +275,7 @@ def _other(event: JSON, kind: str, place: Place) -> Item:
             return place.remark(what, event, known=known)
 
 
-def _said(event: JSON, place: Place) -> Item:
+def _make_message(event: JSON, place: Place) -> Item:
     system = text(event, "kind") == "SystemPromptEvent"
     parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
     said = take_text(event, "system_prompt", "text") if system else words(parts)
@@ -282,29 +284,29 @@ def _said(event: JSON, place: Place) -> Item:
             take_words(event, *path)
     role, by = Role.SYSTEM if system else Role.USER, "user" if text(event, "source") == "user" else "harness"
     take_if(event, "source", "user")
-    return place.message(said, by, role=role, rest=_left_of(event))
+    return place.message(said, by, role=role, rest=_encode_rest(event))
 
 
-def _answer(event: JSON, place: Place) -> Item:
-    call, message = _asked(event), at(event, "llm_message")
+def _make_response(event: JSON, place: Place) -> Item:
+    call, message = _read_call(event), at(event, "llm_message")
     said = take_words(event, "thought") if call else take_words(message, "content")
     thought = take_text(event, "reasoning_content") or take_text(message, "reasoning_content")
     calls = (call,) if call else ()
     return place.reply(
         Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
         response=take_text(event, "llm_response_id"),
-        rest=_left_of(event),
+        rest=_encode_rest(event),
     )
 
 
-def _result(event: JSON, place: Place) -> Item:
+def _make_result(event: JSON, place: Place) -> Item:
     rejected = text(event, "kind") == "UserRejectObservation"
     by = Refuser.HOOK if text(event, "rejection_source") == "hook" else Refuser.USER
-    failed = by if rejected else failed_of(event)
-    counts = Counted(tool=1, results=1, errors=int(failed_of(event) is True)) if rejected else None
+    failed = by if rejected else find_failure(event)
+    counts = Counted(tool=1, results=1, errors=int(find_failure(event) is True)) if rejected else None
     call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
     output = _take_output(event)
-    return place.with_counts(counts).result(call, output, name=name, failed=failed, rest=_left_of(event))
+    return place.with_counts(counts).result(call, output, name=name, failed=failed, rest=_encode_rest(event))
 
 
 _BESIDE_ARGUMENTS = (
@@ -315,7 +317,7 @@ _BESIDE_ARGUMENTS = (
 """Keys of an action event that hold no arguments; `action` and `tool_call` are read separately."""
 
 
-def _asked(event: JSON) -> MessageCall | None:
+def _read_call(event: JSON) -> MessageCall | None:
     """Return the call of an action, with the arguments as the model wrote them, else the action's fields."""
     if text(event, "kind") != "ActionEvent":
         return None
@@ -350,7 +352,7 @@ def _take_output(event: JSON) -> str:
     return join_rests(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
 
 
-def _left_of(event: JSON) -> str:
+def _encode_rest(event: JSON) -> str:
     take_if(event, "kind", "ActionEvent", "MessageEvent", "SystemPromptEvent", *RESULTS)
     take_time(event, "timestamp")
     return rest(event)

@@ -50,7 +50,7 @@ def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
     """Return the runs of these spans, by start. Every span is in exactly one."""
     agents = sorted((span for span in spans if operation(span) == "agent"), key=_start)
     if not agents:
-        return _without_agents(spans)
+        return _group_without_agents(spans)
     by_id = {span.id: span for span in spans if span.id}
     owned: dict[int, list[SpanMember]] = {id(agent): [] for agent in agents}
     for span in spans:
@@ -95,7 +95,7 @@ def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tupl
     return (near or agents)[max(0, before - 1)], bool(near)
 
 
-def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
+def _group_without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
     """Return the runs of spans without agents: one per conversation id, else one per trace."""
     groups = _conversations(spans)
     kept = {key: group for key, group in groups.items() if any(map(operation, group))}
@@ -140,13 +140,13 @@ def times_of(tree: SpanTree) -> tuple[str, str] | None:
     return (stamp(min(times)), stamp(max(times))) if times else None
 
 
-def unsaid(tree: SpanTree) -> tuple[str, ...]:
+def list_unrecorded(tree: SpanTree) -> tuple[str, ...]:
     """Return the counts that no chat of a run records, and those that spans never record."""
     chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
     return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
 
 
-def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+def find_end(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     """Return how a run ended, and where that is recorded: by the agent's status, else by the last span.
 
     `answers` are the responses by `id()` of their spans.
@@ -158,10 +158,10 @@ def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]
     happened = [member.span for member in tree.members if operation(member.span) in {"chat", "tool"}]
     if not happened:
         return "unknown", "no agent span, chat or tool"
-    return _ended_with(happened[-1], answers)
+    return _end_with_last(happened[-1], answers)
 
 
-def _ended_with(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+def _end_with_last(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     if operation(last) == "tool" or last.end is None:
         return "open", "no agent span; the last span is a tool, or has no end"
     if last.failed:
@@ -270,7 +270,7 @@ class _SpanRun:
         yield RunBegan(
             head.position,
             head.start,
-            json_text(_left(agent)) if agent else "",
+            json_text(_list_rest(agent)) if agent else "",
             key=self.tree.key,
             messages=trace.opening(otel_names.take_prompt(agent, self.told) if agent else ()),
             model=text(otel_names.first(own, otel_names.MODEL)),
@@ -278,16 +278,16 @@ class _SpanRun:
             tools=self.tools,
             settings={name: json_text(value) for name, value in settings.items() if value is not None},
             labels=labels_of(labels),
-            unsaid=unsaid(self.tree),
+            unsaid=list_unrecorded(self.tree),
             counts=UNCOUNTED,
         )
         yield from trace.items()
         last = agent or self.tree.members[-1].span
-        yield Place(last.position, last.end).end(ended(self.tree, self.answers), times_of(self.tree))
+        yield Place(last.position, last.end).end(find_end(self.tree, self.answers), times_of(self.tree))
 
     def _step(self, member: SpanMember) -> TraceStep:
         span, kind = member.span, operation(member.span)
-        start = Place(span.position, span.start, _counted(span))
+        start = Place(span.position, span.start, _count_span(span))
         if member.helper:
             known = bool(kind) or not otel_names.names_tool(span)
             what = f"helper:{kind}" if kind else "span"
@@ -313,19 +313,19 @@ class _SpanRun:
             answer_of(said),
             otel_names.usage(span),
             quality="reported"
-            if sum_counts([otel_names.counted(span)], *otel_names.TOKENS.input) is not None
+            if sum_counts([otel_names.parse_counts(span)], *otel_names.TOKENS.input) is not None
             else "",
             stop=(said.stop if said else "") or otel_names.stop(own),
             cost=otel_names.cost(span),
             model=text(own, "gen_ai.response.model") or text(own, "ai.response.model"),
             response=text(own, "gen_ai.response.id") or text(own, "ai.response.id"),
             duration=took,
-            rest=json_text(_left(span)),
+            rest=json_text(_list_rest(span)),
         )
         return TraceStep(
             place=start,
             prompt=self.prompts[id(span)],
-            before=otel_names.before(span),
+            before=otel_names.count_before(span),
             answer=answer,
             captured=said is not None,
             unknown=said.unknown if said else (),
@@ -337,11 +337,11 @@ def _failure(span: Span) -> RequestFailed:
     raised = next((event.attributes for event in span.events if event.name == "exception"), None)
     said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
     failure = classify(None, f"{text(raised, 'exception.type')} {said}")
-    place = Place(span.position, span.end, _counted(span))
-    return place.failure(said, failure, rest=json_text(_left(span)))
+    place = Place(span.position, span.end, _count_span(span))
+    return place.failure(said, failure, rest=json_text(_list_rest(span)))
 
 
-def _counted(span: Span) -> Counted | None:
+def _count_span(span: Span) -> Counted | None:
     """Return the counts of a span. Helpers count, too, because they use tokens."""
     match operation(span):
         case "chat":
@@ -366,7 +366,7 @@ def _tool(span: Span, start: Place) -> TraceStep:
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
         failed=span.failed or (None if span.end is None else False),
         duration=took,
-        rest=json_text(_left(span)),
+        rest=json_text(_list_rest(span)),
     )
     alone = start.remark("tool", _span(span))
     return TraceStep(tool=tool, arguments=given or None, problem=span.message, alone=alone)
@@ -374,10 +374,10 @@ def _tool(span: Span, start: Place) -> TraceStep:
 
 def _span(span: Span) -> dict[str, JSON]:
     """Return a complete span, with its times in nanoseconds since the Unix epoch."""
-    return {**_left(span), "start": span.start, "end": span.end}
+    return {**_list_rest(span), "start": span.start, "end": span.end}
 
 
-def _left(span: Span) -> dict[str, JSON]:
+def _list_rest(span: Span) -> dict[str, JSON]:
     """Return the remaining fields of a span, without its times."""
     whole: dict[str, JSON] = {"name": span.name, "id": span.id, "trace": span.trace, "parent": span.parent}
     whole["message"], whole["failed"] = span.message, span.failed

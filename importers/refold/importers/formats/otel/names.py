@@ -14,7 +14,7 @@ from typing import Literal
 from refold.importers.content import arguments, calls_of, plain, unwrapped
 from refold.importers.fields import JSON, at, nano_usd, number, rows, table, text
 from refold.importers.formats.otel.spans import Attributes, Span
-from refold.importers.message_shapes import Read, instructed, take_messages
+from refold.importers.message_shapes import Read, add_instructions, take_messages
 from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
@@ -126,7 +126,7 @@ def first(attributes: Attributes, names: Iterable[str]) -> JSON:
     return attributes.get(first_of(attributes, names))
 
 
-def counted(span: Span) -> dict[str, JSON]:
+def parse_counts(span: Span) -> dict[str, JSON]:
     """Return the attributes of a span with numeric text as integers; some stores write counts as text."""
     return {name: _number(value) for name, value in span.attributes.items()}
 
@@ -136,14 +136,14 @@ def _number(value: JSON) -> JSON:
     return int(value) if isinstance(value, str) and plain_ else value
 
 
-def before(span: Span) -> int:
+def count_before(span: Span) -> int:
     """Return the number of messages of the previous prompt that precede those of this span."""
-    return number(counted(span), BEFORE) or 0
+    return number(parse_counts(span), BEFORE) or 0
 
 
 def usage(span: Span) -> Usage | None:
     """Return the tokens of one request, including the AI SDK's own name for cached ones."""
-    own = counted(span)
+    own = parse_counts(span)
     return TOKENS.of({"gen_ai.usage.cache_read.input_tokens": own.get("ai.usage.cachedInputTokens"), **own})
 
 
@@ -151,8 +151,12 @@ def take_prompt(span: Span, told: set[str]) -> tuple[Message, ...]:
     """Return the messages of the request, system instructions first; none if not captured."""
     own = span.attributes
     name = first_of(own, PROMPTS)
-    listed = take_messages(own, name, told=told).messages if name else _numbered(own, "prompt") or _said(span)
-    return instructed(own, SYSTEM, listed)
+    listed = (
+        take_messages(own, name, told=told).messages
+        if name
+        else _numbered(own, "prompt") or _read_events(span)
+    )
+    return add_instructions(own, SYSTEM, listed)
 
 
 def take_answer(span: Span) -> Read | None:
@@ -213,7 +217,7 @@ def _by_number(own: Attributes, which: str) -> tuple[_ByNumber, dict[int, _ByNum
     return made, calls
 
 
-def _said(span: Span) -> tuple[Message, ...]:
+def _read_events(span: Span) -> tuple[Message, ...]:
     """Return messages from events, one each: `gen_ai.user.message` with its body."""
     listed: list[JSON] = []
     for name, body in _events(span):

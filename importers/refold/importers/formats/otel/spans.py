@@ -79,19 +79,19 @@ def spans(source: Source) -> Iterator[Span | Unread]:
         if isinstance(value, Unread):
             yield value
         else:
-            yield from found(value.value, value.position.removesuffix(" $"))
+            yield from read_spans(value.value, value.position.removesuffix(" $"))
 
 
-def found(value: JSON, position: str) -> Iterator[Span | Unread]:
+def read_spans(value: JSON, position: str) -> Iterator[Span | Unread]:
     """Yield the spans in a value: a span, a list of them, or OTLP's resources around them."""
     if isinstance(value, list):
         for index, row in enumerate(value):
-            yield from found_one(row, f"{position}[{index}]")
+            yield from read_element(row, f"{position}[{index}]")
     else:
-        yield from found_one(value, position)
+        yield from read_element(value, position)
 
 
-def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
+def read_element(value: JSON, position: str) -> Iterator[Span | Unread]:
     """Yield the spans of one element."""
     if "resourceSpans" in table(value):
         yield from _resources(value, position)
@@ -99,8 +99,8 @@ def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
         yield span(value, position)
     elif lists := {name: listed for name, listed in table(value).items() if _lists_spans(listed)}:
         for name, listed in lists.items():  # grouped, under a name for each group
-            yield from found(listed, f"{position}.{name}")
-        yield from _beside(left(value, *lists), position)
+            yield from read_spans(listed, f"{position}.{name}")
+        yield from _report_beside(left(value, *lists), position)
     else:
         yield Place(position).problem("no_span", "neither a span nor a list of them", value)
 
@@ -112,7 +112,7 @@ def _lists_spans(value: JSON) -> bool:
     return bool(listed) and all(ids & table(row).keys() and "name" in table(row) for row in listed)
 
 
-def _beside(value: JSON, position: str) -> Iterator[Unread]:
+def _report_beside(value: JSON, position: str) -> Iterator[Unread]:
     if around := rest(value):
         yield Place(position).problem("no_span", "data beside the lists of spans", rest=around)
 
@@ -130,7 +130,7 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
                     yield span({**said, **row}, place)
                 else:
                     yield Place(place).problem("no_span", "not an object", row)
-    yield from _beside(value, position)
+    yield from _report_beside(value, position)
 
 
 def span(row: dict[str, JSON], position: str) -> Span:
@@ -145,7 +145,7 @@ def span(row: dict[str, JSON], position: str) -> Span:
         name=take_text(row, "name"),
         start=_take_time(row, "start_time", "startTime", "startTimeUnixNano"),
         end=_take_time(row, "end_time", "endTime", "endTimeUnixNano"),
-        failed=_failed(row.get("status")),
+        failed=_is_failed(row.get("status")),
         message=take_text(row, "status", "description") or take_text(row, "status", "message"),
         attributes=_take_attributes(row),
         events=tuple([_take_event(event) for event in take_each(row, "events")]),
@@ -192,7 +192,7 @@ def _id(text: str) -> str:
     return text.removeprefix("0x")
 
 
-def _failed(status: JSON) -> bool:
+def _is_failed(status: JSON) -> bool:
     code = at(status, "status_code") if "status_code" in table(status) else at(status, "code")
     return code == 2 or (isinstance(code, str) and code.upper().endswith("ERROR"))
 
@@ -281,7 +281,7 @@ def database_spans(source: Source) -> Iterator[Span | Unread | Remarked]:
         yield Place(f"span_events span_id={key}").problem(
             "no_span", "of a span that is not in the file", told
         )
-    yield from _others(found)
+    yield from _read_other_tables(found)
 
 
 def _span(
@@ -325,11 +325,11 @@ def _events(rows: Iterable[Mapping[str, JSON]]) -> dict[str, list[SpanEvent]]:
     for row in rows:
         left: dict[str, JSON] = {**row}
         name, key, when = str(take(left, "name")), str(take(left, "span_id")), take_time(left, "timestamp_ms")
-        found[key].append(SpanEvent(name, when, {**_decoded(take(left, "attributes")), **left}))
+        found[key].append(SpanEvent(name, when, {**_decode(take(left, "attributes")), **left}))
     return found
 
 
-def _decoded(value: JSON) -> Attributes:
+def _decode(value: JSON) -> Attributes:
     if not isinstance(value, str):
         return {}
     try:
@@ -339,7 +339,7 @@ def _decoded(value: JSON) -> Attributes:
     return read if isinstance(read, dict) else {"attributes": read}
 
 
-def _others(found: dict[str, ForeignTable]) -> Iterator[Unread | Remarked]:
+def _read_other_tables(found: dict[str, ForeignTable]) -> Iterator[Unread | Remarked]:
     for name, listed in found.items():
         if listed.cut:
             yield Place(name).problem("too_many_rows", f"only the first {len(listed.rows)} rows were read")

@@ -42,13 +42,13 @@ from refold.importers.formats.swe_agent.turns import (
     first_answer,
     prompt_of,
     role_of,
-    take_asked,
+    take_actions,
     take_message,
     turns,
 )
 from refold.importers.items import UNCOUNTED, UNKNOWN_PART, Counted, Item, Place, RunBegan
 from refold.importers.registry import FormatMatch
-from refold.importers.source import BadTranscript, Source, decoded
+from refold.importers.source import BadTranscript, Source, decode_json
 from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -91,7 +91,7 @@ class SweAgent(msgspec.Struct, frozen=True):
         run = _SweAgentRun(take_rows(doc, "history"), take_rows(doc, "trajectory"))
         info, model, begin = take(doc, "info"), _model(doc), run.begin
         labels = {"environment": text(doc, "environment"), "version": text(info, "swe_agent_version")}
-        given = run.given()
+        given = run.list_initial_messages()
         yield RunBegan(
             position=f"$.history[0:{begin}]" if begin else "$",
             key="trajectory",
@@ -100,8 +100,8 @@ class SweAgent(msgspec.Struct, frozen=True):
             agent="swe-agent",
             labels=labels_of(labels),
             unsaid=("tool_errors",),
-            rest=join_rests(rest(doc), run.conversation.take_unsaid()),
-            counts=add_counts(_counted(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
+            rest=join_rests(rest(doc), run.conversation.take_rest()),
+            counts=add_counts(_count_message(row, run.steps) for row in run.history[:begin]) or UNCOUNTED,
         )
         for turn in run.turns:
             yield from run.items(turn)
@@ -125,7 +125,7 @@ def end_of(status: JSON) -> tuple[str, str]:
     return end, f"info.exit_status={status}"
 
 
-def _counted(row: JSON, steps: Sequence[JSON]) -> Counted:
+def _count_message(row: JSON, steps: Sequence[JSON]) -> Counted:
     """Return the counts of a message in the history: none for demonstrations.
 
     If there are steps, results are counted with them.
@@ -141,7 +141,7 @@ def _model(doc: JSON) -> str:
     config = at(doc, "replay_config")
     if isinstance(config, str):
         try:
-            config = decoded(config.encode(errors="replace"))
+            config = decode_json(config.encode(errors="replace"))
         except ValueError:
             return ""
     return text(config, "agent", "model", "name") or text(config, "agent", "model", "model_name")
@@ -154,10 +154,10 @@ class _SweAgentRun:
         self.history, self.steps, self.begin = history, steps, first_answer(history)
         self.turns = [*turns(history, self.begin, steps)]
         self.prompts = [prompt_of(steps, index) for index in range(len(steps))]
-        self.asked = sum(_calls(step) for step in steps if not _gave_up(step))
+        self.asked = sum(_calls(step) for step in steps if not _is_give_up(step))
         self.conversation = TurnConversation()
 
-    def given(self) -> tuple[Message, ...]:
+    def list_initial_messages(self) -> tuple[Message, ...]:
         """Return the initial messages: those of the history, else the first prompt."""
         if self.begin or not self.steps:
             return self.conversation.read(self.history[: self.begin])
@@ -168,9 +168,9 @@ class _SweAgentRun:
         step = None if turn.step is None else self.steps[turn.step]
         where = Place(f"$.trajectory[{turn.step}]")
         if turn.step is not None:
-            yield from self._prompted(turn.step, where)
+            yield from self._read_prompt(turn.step, where)
         seen = int(isinstance(at(step, "observation"), str))
-        if turn.answer is None and _gave_up(step):
+        if turn.answer is None and _is_give_up(step):
             place = where.with_counts(Counted(calls=1, results=seen))
             yield place.remark("gave_up", rest=rest(step))
             return
@@ -179,28 +179,28 @@ class _SweAgentRun:
             yield _place(turn).problem(UNKNOWN_PART, "a response without an action")
         message = self._take_answer(turn, step)
         waiting = message.calls[-1].id if message.calls else None
-        results = [*self._following(turn, step, waiting)]
+        results = [*self._read_following(turn, step, waiting)]
         counts = Counted(
             assistant=int(turn.answer is not None),
             calls=int(step is not None) if self.steps else len(message.calls),
             results=seen,
         )
-        yield _place(turn).with_counts(counts).reply(message, rest=self._left_of(turn, step))
+        yield _place(turn).with_counts(counts).reply(message, rest=self._encode_rest(turn, step))
         yield from results
 
-    def _prompted(self, index: int, where: Place) -> Iterator[Item]:
+    def _read_prompt(self, index: int, where: Place) -> Iterator[Item]:
         step, prompt = self.steps[index], self.prompts[index]
         messages, following = self.conversation.read(prompt), self.prompts[index + 1 : index + 2]
         for listed in (take_rows(step, "query"), take_rows(step, "messages")):
             if not any(listed is told for told in (prompt, *following)):
-                self.conversation.pass_by(listed)
+                self.conversation.keep_others(listed)
         if prompt:
-            yield where.prompt(messages, rest=self.conversation.take_unsaid())
+            yield where.prompt(messages, rest=self.conversation.take_rest())
 
     def _take_answer(self, turn: Turn, step: JSON) -> Message:
         """Take a response out of its step and its message."""
         if turn.answer is None:
-            said, calls = take_text(step, "response"), take_asked(step, 0)
+            said, calls = take_text(step, "response"), take_actions(step, 0)
             message = Message(role=Role.ASSISTANT, text=said, calls=calls)
         else:
             answer = self.history[turn.answer]
@@ -212,7 +212,7 @@ class _SweAgentRun:
             take_text(step, "thought")
         return message
 
-    def _left_of(self, turn: Turn, step: JSON) -> str:
+    def _encode_rest(self, turn: Turn, step: JSON) -> str:
         """Return JSON text of the remaining fields of a response's step and message.
 
         For example the state, the agent, or a thought that is not in the text.
@@ -220,12 +220,12 @@ class _SweAgentRun:
         if turn.answer is None:
             return rest(step)
         answer = self.history[turn.answer]
-        self.conversation.left_of(answer)
+        self.conversation.encode_rest(answer)
         for name, value in table(step).items():
             take_if(answer, name, value)
         return join_rests(rest(step), rest(answer))
 
-    def _following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
+    def _read_following(self, turn: Turn, step: JSON, waiting: str | None) -> Iterator[Item]:
         """Yield what follows a response: its result from the history, else from the step; then messages."""
         if not turn.following and waiting is not None and isinstance(at(step, "observation"), str):
             place = Place(f"$.trajectory[{turn.step}]", None, UNCOUNTED)
@@ -233,17 +233,17 @@ class _SweAgentRun:
         for index in turn.following:
             row, position = self.history[index], f"$.history[{index}]"
             lost = [] if text(row, "role") in {*Role} else [*Place(position).unknown_calls(row)]
-            role, counts, said = role_of(row), _counted(row, self.steps), take_words(row, "content")
+            role, counts, said = role_of(row), _count_message(row, self.steps), take_words(row, "content")
             take_if(row, "role", role.value)
             if waiting is not None and role is not Role.SYSTEM:
                 position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
                 take_if(row, "tool_call_ids", [waiting])
-                place, left = Place(position, None, counts), self.conversation.left_of(row)
+                place, left = Place(position, None, counts), self.conversation.encode_rest(row)
                 yield from lost
                 yield place.result(waiting, said, duration=_take_duration(step), rest=left)
                 waiting = None
             else:
-                place, left = Place(position, None, counts), self.conversation.left_of(row)
+                place, left = Place(position, None, counts), self.conversation.encode_rest(row)
                 yield from lost
                 yield place.message(
                     said, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
@@ -260,7 +260,7 @@ def _calls(step: JSON) -> int:
     return len(calls_of(step)) if rows(step, "tool_calls") else int(bool(text(step, "action").strip()))
 
 
-def _gave_up(step: JSON) -> bool:
+def _is_give_up(step: JSON) -> bool:
     return text(step, "response").startswith(_GAVE_UP)
 
 

@@ -102,7 +102,7 @@ class TurnConversation:
         self._keep(own)
         return _Read(row, message, waiting)
 
-    def pass_by(self, messages: Sequence[JSON]) -> None:
+    def keep_others(self, messages: Sequence[JSON]) -> None:
         """Keep messages of a step that are in no prompt: those not at the same index of the last one."""
         for place, row in enumerate(messages):
             if place >= len(self._read) or self._read[place].row != row:
@@ -113,13 +113,13 @@ class TurnConversation:
             self._told.add(unsaid)
             self._unsaid.append(unsaid)
 
-    def left_of(self, row: JSON) -> str:
+    def encode_rest(self, row: JSON) -> str:
         """Return JSON text of the remaining fields of a history message; prompts do not repeat them."""
         unsaid = rest(row)
         self._told.add(unsaid)
         return unsaid
 
-    def take_unsaid(self) -> str:
+    def take_rest(self) -> str:
         """Return JSON text of fields that remain of messages read since the last call; "" for none."""
         unsaid, self._unsaid = self._unsaid, []
         return f"[{','.join(unsaid)}]" if unsaid else ""
@@ -131,7 +131,7 @@ def take_message(row: JSON, place: int) -> Message:
     take_if(row, "role", role.value)
     if text(row, "thought") in said:
         take_text(row, "thought")
-    return Message(role=role, text=said, calls=take_asked(row, place) if role is Role.ASSISTANT else ())
+    return Message(role=role, text=said, calls=take_actions(row, place) if role is Role.ASSISTANT else ())
 
 
 def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
@@ -165,7 +165,7 @@ def role_of(row: JSON) -> Role:
     return Role(word) if word in set(Role) else Role.USER
 
 
-def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
+def take_actions(row: JSON, place: int) -> tuple[MessageCall, ...]:
     """Take the calls of a response: its function calls, else its action as a call of the shell."""
     if rows(row, "tool_calls"):
         return take_calls(row)
