@@ -16,7 +16,7 @@ from refold.importers.documents import leading
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
 from refold.importers.registry import FormatMatch, UnknownFormat, detected, importer
 from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decode_json
-from refold.importers.survey import counted
+from refold.importers.survey import count_runs
 from refold.importers.tallies import RunCounts
 from refold.importers.transcript import Transcript, run_id
 from refold.reducers.events import Diagnosed, SourceRecorded
@@ -257,13 +257,13 @@ ENDS = [
 def test_how_several_ended(name: str, ends: list[str], told: str) -> None:
     """How many ended how, by name; of one run its end alone."""
     listed = [RunEnded(position="", end=end, end_source="") for end in ends]
-    assert told == counted(name, len(ends), listed, []).end
+    assert told == count_runs(name, len(ends), listed, []).end
 
 
 def test_what_no_format_says_is_no_zero() -> None:
     """A count that no run has is `-`; one that some have is their sum."""
     tallies = [RunCounts(messages=2), RunCounts(messages=3, tool_calls=None)]
-    found = counted("inspect", 2, [END, END], tallies)
+    found = count_runs("inspect", 2, [END, END], tallies)
     assert (5, "-", "-") == (found.messages, found.tool_calls, found.first_timestamp)
 
 
@@ -274,7 +274,7 @@ def test_times_are_the_earliest_and_the_latest() -> None:
         ("2025-01-01T08:30:00Z", "2025-01-01T08:45:00Z"),
     ]
     tallies = [RunCounts(first_timestamp=first, last_timestamp=last) for first, last in pairs]
-    found = counted("inspect", 2, [END, END], tallies)
+    found = count_runs("inspect", 2, [END, END], tallies)
     assert ("2025-01-01T10:00:00+02:00", "2025-01-01T09:00:00Z") == (
         found.first_timestamp,
         found.last_timestamp,

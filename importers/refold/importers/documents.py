@@ -25,7 +25,7 @@ ANY = "*"
 
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _SCALAR = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity")
-_NO_SCALAR_GOES_ON = re.compile(rb"[\s,\]}]")
+_SCALAR_END = re.compile(rb"[\s,\]}]")
 _IN_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'["\\/bfnrt]|u[0-9a-fA-F]{4}')
 
@@ -106,7 +106,7 @@ class _Scanner:
         self.problem = ""
 
     def run(self) -> None:
-        """Walk to the end of the document, or as far as possible."""
+        """Walk to the end of the document, or to the first error."""
         try:
             self._value()
             while self.frames:
@@ -191,7 +191,7 @@ class _Scanner:
 
     def _scalar(self) -> None:
         found = _SCALAR.match(self.data, self.place)
-        if not found or not _NO_SCALAR_GOES_ON.match(self.data, found.end()):
+        if not found or not _SCALAR_END.match(self.data, found.end()):
             self._fail("is truncated in a value" if found else "has no value")
             return
         self.place = found.end()
@@ -260,7 +260,7 @@ def values(source: Source, *elements: tuple[str, ...]) -> Iterator[JsonValue | U
 
 
 def _lines_follow(source: Source) -> bool:
-    """Return whether the first line is a value of its own, so that more data after it is valid."""
+    """Return whether the first line is a complete value, so that more data after it is valid."""
     first = next((line for line in source.lines() if line.text.strip()), None)
     try:
         return first is not None and isinstance(decode_json(first.text), dict | list)

@@ -82,7 +82,7 @@ _PACKED = (
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
 )
-_AIDER = Unsupported("a chat history of Aider", "it is Markdown, in which calls and results are not marked")
+_AIDER = Unsupported("a chat history of Aider", "it is Markdown and does not mark calls and results")
 _SPECSTORY = Unsupported(
     "a session exported by SpecStory",
     "it is Markdown, without the records of the session",

@@ -49,10 +49,10 @@ def derive_window(items: Sequence[Item]) -> FirstWindow:
             case _:
                 pass
     units = units_of(shown)
-    lawful = tuple(chain.from_iterable(unit.lawful() for unit in units))
+    messages = tuple(chain.from_iterable(unit.valid_messages() for unit in units))
     return FirstWindow(
-        messages=lawful,
-        task=_place_of_task(items, lawful),
+        messages=messages,
+        task=_place_of_task(items, messages),
         hidden=tuple(_find_hidden(units_of(said), units)),
         halves=tuple(unit for unit in units if not unit.whole),
         orphans=tuple(orphans),
@@ -62,10 +62,9 @@ def derive_window(items: Sequence[Item]) -> FirstWindow:
 def find_start_time(items: Sequence[Item], asked: Item | None) -> int:
     """Return when the run began in nanoseconds since the epoch, 0 if unknown.
 
-    That is the time of the first user message, because entries of the harness before it may be minutes older,
-    when no model was asked yet. Without one, it is the time of the first message; without messages, of the
-    first remark. The earliest candidate counts, because the header of a file may be written after what
-    follows it.
+    This is the time of the first user message, because earlier entries of the harness may be minutes older
+    than the first request. Without one, it is the time of the first message; without messages, of the first
+    remark. The earliest candidate counts, because the header of a file may be written later than other rows.
     """
     answer = [asked] if asked else []
     prompts = [item for item in items if _is_task(item)]

@@ -330,7 +330,7 @@ def write_change(
 
 
 def write_retry(log: Writer, item: Item) -> None:
-    """Write that the model was asked again without a new message."""
+    """Write a repeated request without a new message."""
     seq = log.write_fact(
         lambda state, at, salt: observed(state, ev.ContextObserved(at=at, goes_on=True), (), salt), item
     )
@@ -338,7 +338,7 @@ def write_retry(log: Writer, item: Item) -> None:
 
 
 def write_backoff(log: Writer, item: Item) -> None:
-    """Write that the model was asked again after a failure."""
+    """Write the end of the backoff before the request that follows a failure."""
     backoff = log.state.backoff
     if backoff is not None:
         until = backoff.event.until

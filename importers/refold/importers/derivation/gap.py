@@ -35,7 +35,7 @@ Reply = Answered | RequestFailed
 
 
 class PromptGap:
-    """The items between two responses. `asked` answers the next request; None at the end of the source.
+    """The items between two responses. `asked` is the reply to the next request; None at the source's end.
 
     `cancel`: the user interrupted the run at the end. The first `before` of `said` precede the last `prompt`.
     `under_way`: results follow it.
@@ -64,23 +64,24 @@ class PromptGap:
 
     @property
     def unasked(self) -> bool:
-        """Whether the source ends here, and neither answer, failure nor interruption shows that the model was
-        asked.
+        """Return whether the source ends here without evidence of a request to the model.
+
+        Evidence is a response, a failure or an interruption.
         """
         return self.asked is None and self.cancel is None
 
     @property
-    def wants(self) -> bool:
-        """Whether the model was asked, or was going to be when the source ends."""
+    def awaits_reply(self) -> bool:
+        """Return whether a request to the model follows, or was due when the source ends."""
         return self.asked is not None or any(map(is_from_user, self.said))
 
 
 class Results(msgspec.Struct, frozen=True):
     """Results of the open batch: the call of each result by its index; `missing` calls have none.
 
-    After the last result of a batch, the model is asked. So that result, at index `held`, is written last,
-    after messages that joined meanwhile. If the user interrupted the batch or wrote a message, at index
-    `parted`, earlier results are written before that and no request follows; other results are missing.
+    The last result of a batch triggers a request. So that result, at index `held`, is written last, after
+    messages that joined meanwhile. If the user interrupted the batch or wrote a message, at index `parted`,
+    earlier results are written before that and no request follows; other results are missing.
     """
 
     pairs: dict[int, Paired]
@@ -91,12 +92,10 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def write_gap(log: Writer, gap: PromptGap) -> WindowPlan:
-    """Write a gap. Afterwards, the request that `gap.asked` answers is open; at the end of the source, none
-    is.
-    """
-    results = _results(log, gap)
+    """Write a gap. Afterwards, the request that `gap.asked` replies to is open (not at the source's end)."""
+    results = _pair_results(log, gap)
     _write_beside(log, gap, results)
-    plan = _plan(log, gap, results)
+    plan = _plan_prompt(log, gap, results)
     missing = results.missing if results.parted is None else ()
     # An interruption that ends the run also cancels calls in progress.
     before = 0 if gap.cancel is not None else max(0, len(missing) - 1)
@@ -123,7 +122,7 @@ def _write_missing(log: Writer, gap: PromptGap, calls: Iterable[str]) -> None:
             facts.write_missing_result(log, call, by)
 
 
-def _results(log: Writer, gap: PromptGap) -> Results:
+def _pair_results(log: Writer, gap: PromptGap) -> Results:
     calls = log.state.batch.calls if log.state.batch is not None else ()
     waiting = [Open(call.id, call.name, log.provider_ids.get(call.id, "")) for call in calls]
     returned = {place: item for place, item in enumerate(gap.items) if isinstance(item, Returned)}
@@ -164,10 +163,10 @@ def _write_beside(log: Writer, gap: PromptGap, results: Results) -> None:
                 if item is not gap.prompt:
                     log.record(item, what=f"{item.why}:superseded")
             case _:
-                beside(log, item)
+                record_beside(log, item)
 
 
-def beside(log: Writer, item: Item) -> None:
+def record_beside(log: Writer, item: Item) -> None:
     """Record an item that is not a fact: a decision of the source, unread data, or a passing interruption."""
     match item:
         case Remarked():
@@ -185,7 +184,7 @@ def is_from_user(item: Item) -> bool:
     return isinstance(item, Said) and item.by == "user"
 
 
-def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
+def _plan_prompt(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
     state = log.state
     keys = {
         pair.call: key_of(Message(role=Role.TOOL, text=item.output))
@@ -207,8 +206,8 @@ def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
 
 
 def _is_awaited(log: Writer, gap: PromptGap) -> bool:
-    """Return whether the run awaits a user, and the model was asked or was about to be."""
-    return log.state.agent_state.awaits_operator and gap.wants
+    """Return whether the run awaits a user, and a request to the model follows or was due."""
+    return log.state.agent_state.awaits_operator and gap.awaits_reply
 
 
 def _write_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:

@@ -28,7 +28,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 class Unit(msgspec.Struct, frozen=True, gc=False):
     """Messages that belong together. `whole`: every call has its result, and every result its call.
 
-    `rest`: JSON text of the part of half a pair that `lawful` leaves out.
+    `rest`: JSON text of the part of half a pair that `valid_messages` leaves out.
     """
 
     messages: tuple[Message, ...]
@@ -36,7 +36,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     whole: bool = True
     rest: str = ""
 
-    def lawful(self) -> tuple[Message, ...]:
+    def valid_messages(self) -> tuple[Message, ...]:
         """Return the messages that a window may hold: only the valid part of half a pair.
 
         A result without its call becomes a user message.
@@ -154,7 +154,7 @@ def _plain(call: MessageCall) -> dict[str, JSON]:
 def _results(
     messages: Sequence[Message], place: int, first: Message
 ) -> tuple[list[Message | None] | None, int]:
-    """The results right behind a reply, in call order (None: there is none), and the place behind them."""
+    """Return the results directly after a reply, in call order (None if missing), and the next index."""
     if first.role is not Role.ASSISTANT or not first.calls:
         return None, place
     found: list[Message | None] = [None] * len(first.calls)
@@ -184,7 +184,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
-    """A unit in the window, with open calls counted as answered: its messages' numbers and keys."""
+    """A unit in the window, as if open calls had results: its messages' numbers and keys."""
 
     numbers: tuple[int, ...]
     keys: Keys
@@ -316,7 +316,7 @@ def _change(
         if place is not None:
             last = numbered[place][-1]
             continue
-        for message in unit.lawful():
+        for message in unit.valid_messages():
             joined.append((message, last))
             last = messages + len(joined)
     return _make_change(joined, ranges_of(kept) if leaves else None)

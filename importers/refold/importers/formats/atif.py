@@ -94,8 +94,8 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
     """Yield the items of one trajectory except its end, which is returned."""
     steps, metrics = take_rows(doc, "steps"), take(doc, "final_metrics")
     begin = [*map(_is_new_answer, steps), True].index(True)
-    goes_on, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
-    labels = {"version": text(doc, "agent", "version"), "continued in": goes_on}
+    continuation, model = text(doc, "continued_trajectory_ref"), text(doc, "agent", "model_name")
+    labels = {"version": text(doc, "agent", "version"), "continued in": continuation}
     times = Times(at(step, "timestamp") for step in steps).edges()
     subagents, counts = take_rows(doc, "subagent_trajectories"), add_counts(map(_count_step, steps[:begin]))
     lost = [
@@ -128,7 +128,7 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         yield from delegated
     for index, trajectory in enumerate(subagents):
         yield from _read_subagent(trajectory, Place(f"{place}.subagent_trajectories[{index}]"))
-    end = "the format records no end" + ("; continued in another file" if goes_on else "")
+    end = "the format records no end" + ("; continued in another file" if continuation else "")
     return Place(f"{place}.final_metrics").end(
         ("unknown", end), times, _read_tokens(metrics), rest=rest(metrics)
     )

@@ -64,7 +64,7 @@ _REMARKS = {
     "session.mode_changed": "permission_mode",
     "session.truncation": "trim",
 }
-_SPEAKS = (
+_PAUSING_EVENTS = (
     "user.message", "system.notification", "tool.execution_complete", "session.error", "abort", "session.compaction_start",
     "session.compaction_complete"
 )  # fmt: skip
@@ -152,7 +152,7 @@ class _CopilotCli(Session):
         if ours and kind == "assistant.message":
             yield from self._answer(row)
             return
-        if ours and kind in _SPEAKS:
+        if ours and kind in _PAUSING_EVENTS:
             yield from self.pause()
         told = self._read_row(row, kind, ours=ours)
         if self.draft is not None:

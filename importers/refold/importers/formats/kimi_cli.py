@@ -49,7 +49,7 @@ _TOKENS = UsageNames(
 )
 _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _ROLES = ("user", "system", "assistant", "tool")
-_TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
+_IMPLIED_TYPES = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
 """Row types that follow from the type of the item."""
 _STOPPED = "unknown", "last step was interrupted by a user or an error"
 _INTERRUPTED = "interrupted by a user or an error; the source does not record which"
@@ -262,7 +262,7 @@ def _encode_rest(row: Row) -> str:
     """Return JSON text of the remaining fields of a row, without its time and implied types."""
     message = row.value.get("message")
     take_time(row.value, "timestamp")
-    take_if(message, "type", *_TOLD)
+    take_if(message, "type", *_IMPLIED_TYPES)
     take_if(message, "payload", {})
     return rest(row.value)
 

@@ -44,7 +44,7 @@ TOKENS = UsageNames(
     cache_write=("cache_write_tokens",),
     reasoning=("output_reasoning_tokens", "details/reasoning_tokens"),
 )
-_TOLD = ("text", "thinking", "tool-call")
+_READ_KINDS = ("text", "thinking", "tool-call")
 _OUTCOMES: Mapping[str, ToolError | bool] = {
     "": False,
     "success": False,
@@ -93,7 +93,7 @@ def read_response(place: Place, row: JSON) -> Item:
             calls.append(take_call(part))
         elif kind in said:
             said[kind].append(_take_content(part))
-        if kind in _TOLD and not _drop_nulls(part).keys() - {"part_kind"}:
+        if kind in _READ_KINDS and not _drop_nulls(part).keys() - {"part_kind"}:
             table(part).clear()
     cost, used = take_cost(row, "usage", "cost"), TOKENS.take(row, "usage") if at(row, "usage") else None
     # Counts of zero have no field in the item, so they are dropped.
@@ -117,7 +117,7 @@ def read_response(place: Place, row: JSON) -> Item:
 
 def list_other_parts(row: JSON) -> list[JSON]:
     """Return the parts of a response that its item does not include."""
-    return [part for part in rows(row, "parts") if text(part, "part_kind") not in _TOLD]
+    return [part for part in rows(row, "parts") if text(part, "part_kind") not in _READ_KINDS]
 
 
 def is_result(part: JSON) -> bool:

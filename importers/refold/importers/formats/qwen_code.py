@@ -57,7 +57,7 @@ _FAILED: Mapping[str, ToolError | bool] = {"success": False, "error": True, "can
 _LABELS = ("sessionId", "version", "cwd", "gitBranch")
 """Keys whose values every row repeats."""
 _PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
-_SPOKE = ("user", "assistant", "tool_result")
+_CONVERSATION_TYPES = ("user", "assistant", "tool_result")
 _MAIN = "########"
 """Part of the ids of the main agent's prompts up to 0.13. Those of subagents have `#` and their name."""
 _ERRORS: Mapping[str, ToolError] = {
@@ -94,7 +94,7 @@ class _QwenCode(Session):
         self.alone = self.alone and (_is_side(row.value) or not self.speaks(row))
 
     def speaks(self, row: Row) -> bool:
-        return text(row.value, "type") in _SPOKE
+        return text(row.value, "type") in _CONVERSATION_TYPES
 
     def says(self, value: JSON) -> JSON:
         return [at(value, name) for name in ("type", "subtype", "message", "systemPayload")]
@@ -123,7 +123,7 @@ class _QwenCode(Session):
 
     def _is_ours(self, row: Row, left: frozenset[str]) -> bool:
         """Return whether a row is part of this conversation."""
-        spoke = text(row.value, "type") in _SPOKE and text(row.value, "uuid") not in left
+        spoke = text(row.value, "type") in _CONVERSATION_TYPES and text(row.value, "uuid") not in left
         return spoke and (self.alone or not _is_side(row.value))
 
     def _withdraw(self, answer: Row, following: Row) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class _QwenCode(Session):
 
     def _read_row(self, row: Row) -> Iterator[Item | Noise]:
         message, kind = row.value.get("message"), text(row.value, "type")
-        if kind in _SPOKE:
+        if kind in _CONVERSATION_TYPES:
             keys = (key for part in rows(message, "parts") for key in table(part))
             yield from unread_parts(row, message, ("parts",), keys, _PARTS)
         match kind:

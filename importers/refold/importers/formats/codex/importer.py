@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from refold.importers.fields import JSON, at, json_text, labels_of, number, rows, table, take_text, text
 from refold.importers.formats.codex.items import (
+    CONTENT_FIELDS,
     ITEMS,
-    SAYS,
     TASK_EVENTS,
     Kind,
     Meter,
@@ -176,8 +176,8 @@ class _Codex(Session):
 
     def _item(self, row: Row, found: JSON) -> None:
         what = kind(found)
-        if what in SAYS:
-            self.queue.extend(unread_parts(row, found, SAYS[what]))
+        if what in CONTENT_FIELDS:
+            self.queue.extend(unread_parts(row, found, CONTENT_FIELDS[what]))
         match what:
             case "answer" | "reasoning" | "call":
                 self._answer(row, found)

@@ -41,7 +41,7 @@ _BESIDE = ("metadata", "execution", "internal_chat_message_metadata_passthrough"
 """Keys of a call that hold no arguments in this format."""
 RESULTS = ("function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output")
 
-SAYS: Mapping[Kind, Sequence[str]] = MappingProxyType(
+CONTENT_FIELDS: Mapping[Kind, Sequence[str]] = MappingProxyType(
     {
         "message": ("content",),
         "answer": ("content",),
