@@ -55,9 +55,9 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unknown: tuple[JSON, ...] = ()
 
 
-def answer_of(said: Read | None) -> Message:
+def answer_of(read: Read | None) -> Message:
     """Return the messages of a response as one message."""
-    every = said.messages if said else ()
+    every = read.messages if read else ()
     return Message(
         role=Role.ASSISTANT,
         text="\n".join(each.text for each in every if each.text),

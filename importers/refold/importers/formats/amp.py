@@ -160,11 +160,11 @@ class _Thread:
         for block in take_each(message, "content"):
             if text(block, "type") == "tool_result":
                 results += self._result(block, place.with_counts(Counted(results=1)) if results else place)
-        said = take_words(message, "content", beside=frozenset({"tool_result"}))
+        content = take_words(message, "content", beside=frozenset({"tool_result"}))
         take_if(message, "role", "user")
         yield from results
-        if said or not results:
-            yield (place.with_counts(UNCOUNTED) if results else place).message(said, rest=rest(message))
+        if content or not results:
+            yield (place.with_counts(UNCOUNTED) if results else place).message(content, rest=rest(message))
         elif left := rest(message):
             yield Place(place.position, place.at).remark("unmapped", rest=left)
 

@@ -122,8 +122,8 @@ def _run(doc: JSON, place: str) -> Generator[Item, None, RunEnded]:
         delegated = [*_subagents(step, where)]
         if index >= begin:
             yield from _step(step, results, where, model)
-        elif unsaid := rest(step):
-            yield where.remark("unmapped", rest=unsaid)
+        elif remaining := rest(step):
+            yield where.remark("unmapped", rest=remaining)
         yield from lost[index]
         yield from delegated
     for index, trajectory in enumerate(subagents):
@@ -165,9 +165,9 @@ def _is_new_answer(step: JSON) -> bool:
 
 def _take_message(step: JSON) -> Message:
     role = {"system": Role.SYSTEM, "agent": Role.ASSISTANT}.get(text(step, "source"), Role.USER)
-    said, thought = take_words(step, "message"), take_text(step, "reasoning_content")
+    content, thought = take_words(step, "message"), take_text(step, "reasoning_content")
     take_if(step, "source", "system", "agent", "user")
-    return Message(role=role, text=said, reasoning=thought, calls=take_calls(step))
+    return Message(role=role, text=content, reasoning=thought, calls=take_calls(step))
 
 
 def _read_initial_step(step: JSON) -> Iterator[Message]:
@@ -204,16 +204,16 @@ def _step(step: JSON, results: Sequence[JSON], place: Place, model: str) -> Iter
         return
     take_time(step, "timestamp")
     take_rows(step, "observation", "results")
-    said = _take_message(step)
-    if said.role is Role.ASSISTANT:
+    message = _take_message(step)
+    if message.role is Role.ASSISTANT:
         cost, used = take_cost(step, "metrics", "cost_usd"), _TOKENS.take(step, "metrics")
         model = take_text(step, "model_name") or model
-        yield place.reply(said, used, cost=cost, model=model, rest=rest(step))
+        yield place.reply(message, used, cost=cost, model=model, rest=rest(step))
         yield from place.hosted_calls(written)
     else:
         by = "user" if source == "user" else "harness"
-        yield place.message(said.text, by, role=said.role, rest=rest(step))
-    yield from _results(results, said, place)
+        yield place.message(message.text, by, role=message.role, rest=rest(step))
+    yield from _results(results, message, place)
 
 
 def _subagents(step: JSON, place: Place) -> Iterator[Item]:
@@ -234,5 +234,5 @@ def _results(results: Sequence[JSON], answer: Message, place: Place) -> Iterator
         elif content is not None:
             yield where.with_counts(_UNCALLED).message(said, "harness", rest=rest(result))
             yield where.remark(UNCALLED)
-        elif unsaid := rest(result):
-            yield where.remark("unmapped", rest=unsaid)
+        elif remaining := rest(result):
+            yield where.remark("unmapped", rest=remaining)

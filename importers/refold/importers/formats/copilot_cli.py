@@ -76,7 +76,7 @@ class _Answer(Draft):
 
     def __init__(self, first: Row) -> None:
         super().__init__(first)
-        self.api, self.model, self.response, self.named = "", "", "", ""
+        self.api, self.model, self.response, self.message_id = "", "", "", ""
         self.hosted: JSON = None
         self.between: list[Item | Noise] = []
 
@@ -84,11 +84,11 @@ class _Answer(Draft):
         """Add a row to the response."""
         data = at(row.value, "data")
         self.hosted = self.hosted or at(data, "serverTools")
-        self.texts += [said] if (said := take_text(data, "content")) else []
+        self.texts += [content] if (content := take_text(data, "content")) else []
         self.thoughts.append(take_text(data, "reasoningText"))
         self.calls += take_calls(data, "toolRequests")
         self.api, self.model = self.api or text(data, "apiCallId"), self.model or text(data, "model")
-        self.named = self.named or text(data, "messageId")
+        self.message_id = self.message_id or text(data, "messageId")
         self.response = self.response or self.api or take_text(data, "messageId")
         take_if(data, "apiCallId", self.response)
         take_if(data, "model", self.model)
@@ -154,11 +154,11 @@ class _CopilotCli(Session):
             return
         if ours and kind in _PAUSING_EVENTS:
             yield from self.pause()
-        told = self._read_row(row, kind, ours=ours)
+        found_items = self._read_row(row, kind, ours=ours)
         if self.draft is not None:
-            self.draft.between += told
+            self.draft.between += found_items
         else:
-            yield from told
+            yield from found_items
 
     def beside(self, noise: Noise) -> Iterator[Item | Noise]:
         """Hold back a line that is not a row: it does not end a response."""
@@ -201,7 +201,7 @@ class _CopilotCli(Session):
         api, message = text(row, "data", "apiCallId"), text(row, "data", "messageId")
         if api and draft.api:
             return api != draft.api
-        return not self.turns and bool(message and draft.named) and message != draft.named
+        return not self.turns and bool(message and draft.message_id) and message != draft.message_id
 
     def _read_row(self, row: Row, kind: str, *, ours: bool) -> Iterator[Item | Noise]:
         data = at(row.value, "data")

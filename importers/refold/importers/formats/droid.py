@@ -94,14 +94,14 @@ class _Droid(Session):
             for block in take_each(message, "content")
             if text(block, "type") == "tool_result"
         ]
-        said = take_words(message, "content", beside=frozenset({"tool_result"}))
+        content = take_words(message, "content", beside=frozenset({"tool_result"}))
         take_if(message, "role", "user")
         rest = row.rest()
         for call, output, failed in results:
             name = self.ending.open.get(call, "")
             yield row.place.result(call, output, name=name, failed=failed, rest=rest)
-        if said or not listed:
-            yield row.place.message(said, "harness" if tagged else "user", rest=rest)
+        if content or not listed:
+            yield row.place.message(content, "harness" if tagged else "user", rest=rest)
 
     def _read_compaction(self, row: Row) -> Iterator[Item]:
         """Yield a compaction: the summary, then the messages after the one that it names."""

@@ -41,12 +41,12 @@ class _GrokCli(Session):
         self.model = self.model or text(row.value, "model_id")
 
     def begin(self) -> RunBegan:
-        said = take_words(self.head.value, "content") if self.head else ""
+        content = take_words(self.head.value, "content") if self.head else ""
         return RunBegan(
             self.head.position if self.head else "line 1",
             rest=self.head.rest() if self.head else "",
             key="session",
-            messages=(Message(role=Role.SYSTEM, text=said),) if self.head else (),
+            messages=(Message(role=Role.SYSTEM, text=content),) if self.head else (),
             model=self.model,
             agent="grok-cli",
             unsaid=("tool_errors",),
@@ -77,7 +77,7 @@ class _GrokCli(Session):
                     take_if(part, "type", "summary_text")
             case "assistant":
                 draft.thoughts.append(take_text(row.value, "reasoning", "text"))
-                draft.texts += [said] if (said := take_words(row.value, "content")) else []
+                draft.texts += [content] if (content := take_words(row.value, "content")) else []
                 draft.calls += take_calls(row.value)
                 take_if(row.value, "model_id", self.model)
             case _:
@@ -95,15 +95,15 @@ class _GrokCli(Session):
         self.hosted = []
 
     def _result(self, row: Row) -> Item:
-        call, said = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
-        return row.place.result(call, said, name=self.ending.open.get(call), rest=row.rest())
+        call, content = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
+        return row.place.result(call, content, name=self.ending.open.get(call), rest=row.rest())
 
     def _read_message(self, row: Row, role: str) -> Iterator[Item]:
         if stopped := take_text(row.value, "prior_turn_interrupt"):
             yield row.place.cancellation(stopped)
         by = "harness" if role == "system" or row.value.get("synthetic_reason") else "user"
-        said = take_words(row.value, "content")
-        yield row.place.message(said, by, role=Role(role), rest=row.rest())
+        content = take_words(row.value, "content")
+        yield row.place.message(content, by, role=Role(role), rest=row.rest())
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:

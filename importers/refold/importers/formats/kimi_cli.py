@@ -75,32 +75,34 @@ class _KimiStep(Draft):
     def __init__(self, first: Row) -> None:
         super().__init__(first)
         self.response, self.between = "", list[Item | Noise]()
-        self.said = first
+        self.last_part = first
 
-    def add(self, row: Row, kind: str, said: JSON) -> None:
+    def add(self, row: Row, kind: str, payload: JSON) -> None:
         """Add a row to the step."""
         match kind:
-            case "ContentPart" if text(said, "type") == "think":
-                self.thoughts.append(_take_thought(said))
+            case "ContentPart" if text(payload, "type") == "think":
+                self.thoughts.append(_take_thought(payload))
             case "ContentPart":
-                self.texts.append(take_part(said))
+                self.texts.append(take_part(payload))
             case "ToolCall":
-                self.calls.append(take_call(said))
+                self.calls.append(take_call(payload))
             case "ToolCallPart" if self.calls:
                 last = self.calls[-1]
-                self.calls[-1] = replace(last, arguments=last.arguments + take_text(said, "arguments_part"))
+                self.calls[-1] = replace(
+                    last, arguments=last.arguments + take_text(payload, "arguments_part")
+                )
             case _:
-                self.usage = _TOKENS.take(said, "token_usage")
-                self.response = take_text(said, "message_id")
+                self.usage = _TOKENS.take(payload, "token_usage")
+                self.response = take_text(payload, "message_id")
                 self.grow(row, _encode_rest(row))
                 return
         self.grow(row, _encode_rest(row))
-        self.said = row
+        self.last_part = row
 
     @property
     def place(self) -> Place:
         """Return its position, and the time of its last part: the usage may follow later results."""
-        return Place(lines(self.first.line, self.last.line), self.said.at)
+        return Place(lines(self.first.line, self.last.line), self.last_part.at)
 
 
 class _KimiCli(Session):
@@ -164,7 +166,7 @@ class _KimiCli(Session):
         if role not in _ROLES:
             yield row.noise(known=role in _MARKS)
             return
-        said = take_words(row.value, "content", beside=frozenset({"think"}))
+        content = take_words(row.value, "content", beside=frozenset({"think"}))
         take(row.value, "role")
         match role:
             case "assistant":
@@ -172,49 +174,49 @@ class _KimiCli(Session):
                 calls = take_calls(row.value)
                 self.names |= {call.id: call.name for call in calls}
                 thought = "\n".join(filter(None, thoughts))
-                answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
+                answer = Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls)
                 yield row.place.reply(answer, rest=rest(row.value))
             case "tool":
-                yield self._make_result(row, take_text(row.value, "tool_call_id"), said)
+                yield self._make_result(row, take_text(row.value, "tool_call_id"), content)
             case _:
-                by = "harness" if role == "system" or said.startswith("<system") else "user"
-                yield row.place.message(said, by, role=Role(role), rest=rest(row.value))
+                by = "harness" if role == "system" or content.startswith("<system") else "user"
+                yield row.place.message(content, by, role=Role(role), rest=rest(row.value))
 
-    def _read_wire_row(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
+    def _read_wire_row(self, row: Row, kind: str, payload: JSON) -> Iterator[Item | Noise]:
         """Yield the items of a row of a wire file."""
         self._see_moment(row)
         match kind:
             case "ContentPart" | "ToolCall" | "ToolCallPart":
                 self.step = self.step or _KimiStep(row)
-                self.step.add(row, kind, said)
+                self.step.add(row, kind, payload)
                 self.names |= {call.id: call.name for call in self.step.calls[-1:]}
-            case "StatusUpdate" if table(said, "token_usage"):
+            case "StatusUpdate" if table(payload, "token_usage"):
                 self.step = self.step or _KimiStep(row)
-                self.step.add(row, kind, said)
+                self.step.add(row, kind, payload)
             case "ToolResult":
-                yield from self.beside(self._read_result(row, said))
+                yield from self.beside(self._read_result(row, payload))
             case "TurnBegin" | "SteerInput":
                 yield from self.pause()
-                yield row.place.message(take_words(said, "user_input"), rest=_encode_rest(row))
+                yield row.place.message(take_words(payload, "user_input"), rest=_encode_rest(row))
             case "StepInterrupted":
                 yield from self._read_interruption(row)
             case "StepRetry":
                 yield from self.pause()
-                problem, status = take_text(said, "error_type"), take_number(said, "status_code")
+                problem, status = take_text(payload, "error_type"), take_number(payload, "status_code")
                 yield row.place.failure(problem, status=status, rest=_encode_rest(row))
             case _:
-                yield from self._other(row, kind, said)
+                yield from self._other(row, kind, payload)
 
     def _see_moment(self, row: Row) -> None:
         if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
             self.moments = [min([*self.moments, written]), max([*self.moments, written])]
 
-    def _other(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
+    def _other(self, row: Row, kind: str, payload: JSON) -> Iterator[Item | Noise]:
         """Yield noise for a row of a wire file that is not an event of the run."""
         if kind in ("StepBegin", "TurnEnd"):
             yield from self.pause()
         known = kind in _KINDS or text(row.value, "type") == "metadata"
-        apart = Counted(calls=1) if kind == "SubagentEvent" and find_call_mark(at(said, "event")) else None
+        apart = Counted(calls=1) if kind == "SubagentEvent" and find_call_mark(at(payload, "event")) else None
         yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
     def beside(self, noise: Item | Noise) -> Iterator[Item | Noise]:
@@ -249,13 +251,13 @@ class _KimiCli(Session):
             yield where.failure(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
             yield from between
 
-    def _read_result(self, row: Row, said: JSON) -> Item:
-        failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
-        return self._make_result(row, call, _take_result_text(said, failed=failed is True), failed=failed)
+    def _read_result(self, row: Row, payload: JSON) -> Item:
+        failed, call = take_flag(payload, "return_value", "is_error"), take_text(payload, "tool_call_id")
+        return self._make_result(row, call, _take_result_text(payload, failed=failed is True), failed=failed)
 
-    def _make_result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
+    def _make_result(self, row: Row, call: str, content: str, *, failed: bool | None = None) -> Item:
         name = self.names.get(call, "")
-        return row.place.result(call, said, name=name, failed=failed, rest=_encode_rest(row))
+        return row.place.result(call, content, name=name, failed=failed, rest=_encode_rest(row))
 
 
 def _encode_rest(row: Row) -> str:
@@ -274,11 +276,16 @@ def _take_thought(part: JSON) -> str:
     return take_text(part, "think")
 
 
-def _take_result_text(said: JSON, *, failed: bool) -> str:
+def _take_result_text(payload: JSON, *, failed: bool) -> str:
     """Take a result's text as the model received it: the tool's message in a tag, then the output."""
-    remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
-    told = f"ERROR: {remark}" if failed else remark
-    return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])
+    remark, output = (
+        take_text(payload, "return_value", "message"),
+        take_words(payload, "return_value", "output"),
+    )
+    remark_text = f"ERROR: {remark}" if failed else remark
+    return "\n".join(
+        [*([f"<system>{remark_text}</system>"] if remark_text else []), *([output] if output else [])]
+    )
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:

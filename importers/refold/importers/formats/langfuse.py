@@ -158,13 +158,13 @@ class _TraceRun:
         self.copies = self._compare_copies()
         for one in self.all:
             unwrap(one.row, "metadata")
-        self.left = set[str]()
+        self.known_rests = set[str]()
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
     def _deduplicate(self, listed: Sequence[Observation]) -> list[Observation]:
         """Return the observations to import: each once, by its id. Others become problems."""
         seen: dict[str, JSON] = {}
-        told: list[Observation] = []
+        unique: list[Observation] = []
         for one in listed:
             name = text(one.row, "id")
             if not isinstance(one.row, dict) or (name and name in seen):
@@ -173,15 +173,15 @@ class _TraceRun:
                 self.odd.append(Place(one.position).problem(code, "not imported", one.row))
                 continue
             seen[name] = one.row
-            told.append(one)
-        return told
+            unique.append(one)
+        return unique
 
     def _prompt(self, one: Observation) -> Read:
         """Return the prompt of a request.
 
         With OpenTelemetry, the instructions are in an attribute of the span, or of an agent above it.
         """
-        given, around, seen = take_messages(one.row, "input", told=self.left), one, set[str]()
+        given, around, seen = take_messages(one.row, "input", known_rests=self.known_rests), one, set[str]()
         while not (system := around.attributes.get(_SYSTEM)):
             above = text(around.row, "parentObservationId")
             if above in seen or above not in self._by_id:
@@ -189,8 +189,8 @@ class _TraceRun:
             seen.add(above)
             around = self._by_id[above]
         # Not taken out, because an agent's instructions apply to all of its requests.
-        shown = add_instructions({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
-        return replace(given, messages=shown)
+        messages = add_instructions({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
+        return replace(given, messages=messages)
 
     def items(self) -> Iterator[Item]:
         """Yield the start, the steps, and the end."""
@@ -222,9 +222,9 @@ class _TraceRun:
     def _tools(self, one: Observation) -> tuple[Manifest, ...]:
         """Return the tools that a request offered, from the first of four places that has any."""
         unread = list(self.prompts[id(one)].unknown)
-        asked = unread or at(one.row, "input", "tools")
-        named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
-        return next((tools for value in named if (tools := manifests(value))), ())
+        offered = unread or at(one.row, "input", "tools")
+        definitions = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), offered)
+        return next((tools for value in definitions if (tools := manifests(value))), ())
 
     def _read_scores(self) -> Iterator[Item]:
         """Yield the scores, and the trace's copy of its observations."""
@@ -269,9 +269,11 @@ class _TraceRun:
         place, whole = place.with_counts(counts), rest(one.row) if one.failed else ""
         failure = place.failure(text(one.row, "statusMessage"), rest=whole) if one.failed else None
         output = take_messages(one.row, "output", role=Role.ASSISTANT)
-        answer = answer_of(Read(tuple(said for said in output.messages if said.role is Role.ASSISTANT)))
-        beside = [to_builtins(said) for said in output.messages if said.role is not Role.ASSISTANT]
-        told = place.reply(
+        answer = answer_of(
+            Read(tuple(message for message in output.messages if message.role is Role.ASSISTANT))
+        )
+        beside = [to_builtins(message) for message in output.messages if message.role is not Role.ASSISTANT]
+        response = place.reply(
             answer if answer.calls else replace(answer, calls=_read_listed_calls(one)),
             counts.usage,
             quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
@@ -282,7 +284,7 @@ class _TraceRun:
             rest=rest({**table(one.row), "beside": beside}),
         )
         prompt = self.prompts[id(one)].messages
-        return TraceStep(place=start, prompt=prompt, answer=told, failure=failure, unknown=output.unknown)
+        return TraceStep(place=start, prompt=prompt, answer=response, failure=failure, unknown=output.unknown)
 
     def _end(self) -> tuple[str, str]:
         failed = next((one for one in self.all if one.failed), None)

@@ -260,7 +260,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             position=f"{place}[0:{begin}]",
             at=take_moment(messages[0]),
             key=text(doc, "instance_id") or "trajectory",
-            messages=tuple(Message(role=role, text=said) for role, said in given),
+            messages=tuple(Message(role=role, text=message) for role, message in given),
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
             labels=labels_of(labels),
@@ -306,9 +306,9 @@ def end_of(doc: JSON) -> tuple[str, str]:
 def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterator[Item]:
     waiting: list[MessageCall] = []
     for index in range(begin):
-        if unsaid := encode_rest(messages[index]):
+        if remaining := encode_rest(messages[index]):
             known = is_known(messages[index])
-            yield Place(f"{position}[{index}]").remark("unmapped", rest=unsaid, known=known)
+            yield Place(f"{position}[{index}]").remark("unmapped", rest=remaining, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
         role, whole = role_of(row), rest(row) if role_of(row) == "exit" else ""
@@ -348,10 +348,10 @@ def _read_response(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Ite
     choice, cost = at(raw, "choices", 0), take_cost(row, "extra", "cost")
     take_if(at(choice, "message"), "content", at(row, "content"))
     thought = take_text(choice, "message", "reasoning") or take_text(choice, "message", "reasoning_content")
-    said = Message(role=Role.ASSISTANT, text=take_output(row), reasoning=thought, calls=tuple(calls))
+    message = Message(role=Role.ASSISTANT, text=take_output(row), reasoning=thought, calls=tuple(calls))
     used = usage_path(row)
     answer = place.reply(
-        said,
+        message,
         cost=cost if cost is not None else take_cost(row, *used, "cost"),
         usage=CHAT_TOKENS.take(row, *used),
         stop=take_text(choice, "finish_reason"),
@@ -369,9 +369,9 @@ def _read_rejection(row: JSON, place: Place) -> Iterator[Item]:
     model, id_ = take_text(row, "extra", "response", "model"), take_text(row, "extra", "response", "id")
     used = CHAT_TOKENS.take(row, *usage_path(row))
     read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
-    said = merge_messages(read.messages)
-    yield place.with_counts(None).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
-    for call in said.calls:
+    message = merge_messages(read.messages)
+    yield place.with_counts(None).reply(message, used, stop=read.stop, cost=cost, model=model, response=id_)
+    for call in message.calls:
         result = Counted(results=1, errors=1)
         yield place.with_counts(result).result(call.id, "", name=call.name, failed=rejection_of(call))
     yield Cut(*place.with_counts(UNCOUNTED).common(), why="rejected", head=((BEGINNING, place.row - 1),))

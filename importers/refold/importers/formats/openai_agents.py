@@ -143,10 +143,16 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
 def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> Iterator[Item]:
     """Yield the items of a trace, by the start times of its spans; `heads` are its rows `trace`."""
     spans, begun = _split_spans(every)
-    told = any(span.kind in _ANSWERS for span in spans)
-    left = set[str]()
-    trace = Trace([_step(span, left, told=told) for span in spans])
-    yield _begin(key, heads[0] if heads else AgentSpan(spans[0].position, None), spans, trace, told=told)
+    has_responses = any(span.kind in _ANSWERS for span in spans)
+    known_rests = set[str]()
+    trace = Trace([_step(span, known_rests, has_responses=has_responses) for span in spans])
+    yield _begin(
+        key,
+        heads[0] if heads else AgentSpan(spans[0].position, None),
+        spans,
+        trace,
+        has_responses=has_responses,
+    )
     for span in begun:
         yield Place(span.position, span.moment("started_at")).remark("begun", span.row)
     yield from trace.items()
@@ -164,7 +170,9 @@ def _split_spans(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[Agen
     return sorted((span for span in every if span not in begun), key=_start), begun
 
 
-def _begin(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, told: bool) -> RunBegan:
+def _begin(
+    key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, has_responses: bool
+) -> RunBegan:
     agent = next((span.data for span in spans if span.kind == "agent"), None)
     labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
     take_if(first.row, "object", "trace")
@@ -180,7 +188,7 @@ def _begin(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace,
         agent=text(agent, "name"),
         tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
         labels=labels_of(labels),
-        unsaid=_UNSAID if told else (*_UNSAID, "assistant_messages"),
+        unsaid=_UNSAID if has_responses else (*_UNSAID, "assistant_messages"),
         counts=UNCOUNTED,
     )
 
@@ -189,14 +197,16 @@ def _start(span: AgentSpan) -> int:
     return span.moment("started_at") or span.moment("ended_at") or 0
 
 
-def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
-    """Return a span as a step. `told`: separate spans record the responses, so turns are not responses.
+def _step(span: AgentSpan, known_rests: set[str], *, has_responses: bool) -> TraceStep:
+    """Return a span as a step. `has_responses`: separate spans record responses, so turns are not responses.
 
-    `left`: state of `take_messages` from earlier prompts.
+    `known_rests`: state of `take_messages` from earlier prompts.
     """
     start = Place(span.position, span.moment("started_at"))
-    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(span.data, "data", "usage")):
-        return _answer(span, start, left, told=told)
+    if span.kind in _ANSWERS or (
+        span.kind == "turn" and not has_responses and table(span.data, "data", "usage")
+    ):
+        return _answer(span, start, known_rests, has_responses=has_responses)
     if span.kind == "function":
         return _tool(span, start)
     known = not span.kind or span.kind in _KINDS
@@ -204,23 +214,27 @@ def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
     return TraceStep(remark=remark, turn=span.kind == "turn")
 
 
-def _answer(span: AgentSpan, start: Place, left: set[str], *, told: bool) -> TraceStep:
+def _answer(span: AgentSpan, start: Place, known_rests: set[str], *, has_responses: bool) -> TraceStep:
     data, (done, took) = span.data, time_of(start.at, span.moment("ended_at"))
-    asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
-    said = take_messages(data, "output", role=Role.ASSISTANT)
+    prompt = take_messages(data, "input", known_rests=known_rests) if span.kind in _ANSWERS else Read()
+    output = take_messages(data, "output", role=Role.ASSISTANT)
     used = _TOKENS.of(span.used or None)
-    place = Place(span.position, done, Counted(assistant=1, usage=used) if told else UNCOUNTED)
+    place = Place(span.position, done, Counted(assistant=1, usage=used) if has_responses else UNCOUNTED)
     answer = place.reply(
-        answer_of(said),
+        answer_of(output),
         used,
         model=text(data, "model"),
         response=text(data, "response_id"),
         duration=took,
-        stop=said.stop,
+        stop=output.stop,
         rest=rest(span.row),
     )
     return TraceStep(
-        place=start, prompt=asked.messages, answer=answer, captured=bool(said.messages), unknown=said.unknown
+        place=start,
+        prompt=prompt.messages,
+        answer=answer,
+        captured=bool(output.messages),
+        unknown=output.unknown,
     )
 
 

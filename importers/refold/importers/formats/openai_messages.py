@@ -32,7 +32,7 @@ class ChatMessage(msgspec.Struct, frozen=True, gc=False):
     """
 
     place: Place
-    said: tuple[Message, ...]
+    messages: tuple[Message, ...]
     rest: str = ""
     lost: str = ""
 
@@ -55,9 +55,9 @@ def conversation(
 
     `odd` are warnings to yield at its beginning.
     """
-    answered = (n for n, row in enumerate(listed) if not all(map(_is_initial, row.said)))
+    answered = (n for n, row in enumerate(listed) if not all(map(_is_initial, row.messages)))
     first = next(answered, len(listed))
-    given = tuple(message for row in listed[:first] for message in row.said)
+    given = tuple(message for row in listed[:first] for message in row.messages)
     where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
     yield msgspec.structs.replace(began, position=where, messages=given)
     yield from odd
@@ -72,9 +72,9 @@ def conversation(
 
 
 def _items(row: ChatMessage) -> Iterator[Item]:
-    for part, message in enumerate(row.said):
+    for part, message in enumerate(row.messages):
         yield _item(message, row.place, "" if part else row.rest)
-    if not row.said:
+    if not row.messages:
         yield row.place.problem("no_message", "not a message", rest=row.rest)
 
 
@@ -150,7 +150,7 @@ def _run(value: JsonValue, count: int) -> Iterator[Item]:
         rest=rest(around),
     )
     yield from conversation(found, head)
-    last = next((row.said[-1] for row in reversed(found) if row.said), None)
+    last = next((row.messages[-1] for row in reversed(found) if row.messages), None)
     done = last is not None and last.role is Role.ASSISTANT and not last.calls
     end = ("finished", "last message is a response without calls")
     end = end if done else ("open", "last message is not a response, or has calls")

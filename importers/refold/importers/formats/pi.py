@@ -70,11 +70,11 @@ def is_cut(message: JSON) -> bool:
     return used is not None and used == Usage() and not list_call_blocks(message)
 
 
-def error_of(name: str, said: str) -> ToolError | bool:
+def error_of(name: str, content: str) -> ToolError | bool:
     """Return how a call failed, by the error text that Pi wrote."""
-    if said == f"Tool {name} not found":
+    if content == f"Tool {name} not found":
         return ToolError.UNKNOWN_TOOL
-    return ToolError.BAD_ARGUMENTS if said.startswith(f'Validation failed for tool "{name}"') else True
+    return ToolError.BAD_ARGUMENTS if content.startswith(f'Validation failed for tool "{name}"') else True
 
 
 def take_message_text(message: JSON) -> str:
@@ -84,7 +84,7 @@ def take_message_text(message: JSON) -> str:
 
 def take_answer(message: JSON) -> Message:
     """Take the text, reasoning and calls of a response out of its row."""
-    said, calls, thoughts = take_message_text(message), list[MessageCall](), list[str]()
+    content, calls, thoughts = take_message_text(message), list[MessageCall](), list[str]()
     for block in take_each(message, "content"):
         match text(block, "type"):
             case "toolCall":
@@ -95,18 +95,18 @@ def take_answer(message: JSON) -> Message:
                 take(block, "type")
             case _:
                 pass
-    return Message(role=Role.ASSISTANT, text=said, reasoning="\n".join(thoughts), calls=tuple(calls))
+    return Message(role=Role.ASSISTANT, text=content, reasoning="\n".join(thoughts), calls=tuple(calls))
 
 
 def take_shell(message: JSON) -> str:
     """Take a shell command that the user ran, as the text that Pi sends to the model."""
     command, shown = take_text(message, "command"), take_text(message, "output")
-    said = f"Ran `{command}`\n" + (f"```\n{shown}\n```" if shown else "(no output)")
+    content = f"Ran `{command}`\n" + (f"```\n{shown}\n```" if shown else "(no output)")
     if take_flag(message, "cancelled"):
-        return f"{said}\n\n(command cancelled)"
+        return f"{content}\n\n(command cancelled)"
     if number(message, "exitCode"):
-        return f"{said}\n\nCommand exited with code {take_number(message, 'exitCode')}"
-    return said
+        return f"{content}\n\nCommand exited with code {take_number(message, 'exitCode')}"
+    return content
 
 
 _ENTRIES = (
@@ -190,9 +190,9 @@ class _Pi(Session):
             case _:
                 yield row.noise()
 
-    def _say(self, row: Row, said: str, by: str) -> Said:
+    def _say(self, row: Row, content: str, by: str) -> Said:
         counts = None if by == "user" else UNCOUNTED  # Pi does not count its own entries as messages
-        return row.place.with_counts(counts).message(said, by, rest=row.rest())
+        return row.place.with_counts(counts).message(content, by, rest=row.rest())
 
     def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
         self.requests += 1
@@ -223,11 +223,11 @@ class _Pi(Session):
 
     def _result(self, row: Row, message: JSON) -> Item:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
-        said, failed = take_message_text(message), take_flag(message, "isError")
+        content, failed = take_message_text(message), take_flag(message, "isError")
         take(message, "role")
         take_if(message, "toolName", self.ending.open.get(call))
-        how = error_of(name, said) if failed else failed
-        return row.place.result(call, said, name=name, failed=how, rest=row.rest())
+        how = error_of(name, content) if failed else failed
+        return row.place.result(call, content, name=name, failed=how, rest=row.rest())
 
     def _branch(self, row: Row) -> Iterator[Item]:
         """Yield the summary of an abandoned branch; Pi sends it to the model only from `branch_summary`."""

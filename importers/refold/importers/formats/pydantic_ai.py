@@ -74,25 +74,25 @@ def read_request_part(place: Place, part: JSON) -> Item:
     if not result and kind not in (*GIVEN, "retry-prompt"):
         return place.problem("no_part", f"unknown part_kind {kind[:40]!r}", part)
     place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
-    said = _take_content(part)
+    content = _take_content(part)
     if result:
         name, call = take_text(part, "tool_name"), take_text(part, "tool_call_id")
-        return place.result(call, said, name=name, failed=failed, rest=encode_rest(part, kind))
+        return place.result(call, content, name=name, failed=failed, rest=encode_rest(part, kind))
     role = Role.SYSTEM if kind == "system-prompt" else Role.USER
     by = "user" if kind == "user-prompt" else "harness"
-    return place.message(said, by, role=role, rest=encode_rest(part, kind))
+    return place.message(content, by, role=role, rest=encode_rest(part, kind))
 
 
 def read_response(place: Place, row: JSON) -> Item:
     """Return a response as an item."""
-    said: dict[str, list[str]] = {"text": [], "thinking": []}
+    pieces: dict[str, list[str]] = {"text": [], "thinking": []}
     calls: list[MessageCall] = []
     for part in take_each(row, "parts"):
         kind = text(part, "part_kind")
         if kind == "tool-call":
             calls.append(take_call(part))
-        elif kind in said:
-            said[kind].append(_take_content(part))
+        elif kind in pieces:
+            pieces[kind].append(_take_content(part))
         if kind in _READ_KINDS and not _drop_nulls(part).keys() - {"part_kind"}:
             table(part).clear()
     cost, used = take_cost(row, "usage", "cost"), TOKENS.take(row, "usage") if at(row, "usage") else None
@@ -102,8 +102,8 @@ def read_response(place: Place, row: JSON) -> Item:
     return place.reply(
         Message(
             role=Role.ASSISTANT,
-            text="\n".join(said["text"]),
-            reasoning="\n".join(said["thinking"]),
+            text="\n".join(pieces["text"]),
+            reasoning="\n".join(pieces["thinking"]),
             calls=tuple(calls),
         ),
         used,
@@ -243,13 +243,13 @@ class _MessageHistory:
 
     def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:
         first = table(listed[0][1])
-        told = {name: first.get(name) for name in _IDS if isinstance(first.get(name), str | None)}
-        told["state"] = "complete"
+        shared = {name: first.get(name) for name in _IDS if isinstance(first.get(name), str | None)}
+        shared["state"] = "complete"
         for _, row in listed:
-            for name, value in told.items():
+            for name, value in shared.items():
                 take_if(row, name, value)
         self.listed, self.key, self.around = listed, key, around
-        self.labels = {name: label for name in _IDS if (label := text(told, name))}
+        self.labels = {name: label for name in _IDS if (label := text(shared, name))}
         answers = (index for index, (_, row) in enumerate(listed) if text(row, "kind") == "response")
         self.first = next(answers, len(listed))
 
@@ -301,10 +301,10 @@ class _MessageHistory:
                 )
                 whole = [own] if given or index else [own, message]
                 yield read_request_part(where.with_counts(add_counts(whole)), part)
-            elif unsaid := encode_rest(part, *GIVEN):
-                yield where.remark("unmapped", rest=unsaid)
-        if unsaid := encode_rest(row, "request"):
-            yield place.remark("unmapped", rest=unsaid)
+            elif remaining := encode_rest(part, *GIVEN):
+                yield where.remark("unmapped", rest=remaining)
+        if remaining := encode_rest(row, "request"):
+            yield place.remark("unmapped", rest=remaining)
 
     def _end(self) -> tuple[str, str]:
         row = self.listed[-1][1]
@@ -313,8 +313,8 @@ class _MessageHistory:
         }
         if text(row, "kind") == "response" and not parts["tool-call"]:
             finish = text(row, "finish_reason")  # missing in older versions
-            said = f", finish_reason={finish}" if finish else ""
-            return end_of(finish or "stop"), f"last message is a response without tool call{said}"
+            suffix = f", finish_reason={finish}" if finish else ""
+            return end_of(finish or "stop"), f"last message is a response without tool call{suffix}"
         if any(text(part, "content") == _OUTPUT for part in parts["tool-return"]):
             return "finished", "last message is the result of an output tool"
         return "open", "last message is a request, or has calls"

@@ -83,7 +83,7 @@ class _QwenCode(Session):
         self.alone = True
         super().__init__(source)
         self.withdrawn, self.late = dict[int, tuple[str, ...]](), dict[str, Row]()
-        self.told = set[str]()
+        self.known_rests = set[str]()
         first = self.first.value if self.first else None
         self.labels = {name: label for name in _LABELS if (label := text(first, name))}
         self._find_withdrawn(self.left)
@@ -111,10 +111,10 @@ class _QwenCode(Session):
         ours = (row for row in self.rows if isinstance(row, Row) and self._is_ours(row, left))
         for row in ours:
             if text(row.value, "type") == "tool_result":
-                named = [call for call in _list_result_ids(row.value) if call in calls]
-                for call in named:
+                ids = [call for call in _list_result_ids(row.value) if call in calls]
+                for call in ids:
                     self.late.setdefault(call, row)
-                last = None if len(named) < len(_list_result_ids(row.value)) else last
+                last = None if len(ids) < len(_list_result_ids(row.value)) else last
             elif text(row.value, "type") == "user":
                 last = None
             else:
@@ -129,14 +129,14 @@ class _QwenCode(Session):
     def _withdraw(self, answer: Row, following: Row) -> tuple[str, ...]:
         """Record a response that another one follows directly, and return its calls."""
         # A row with the same id as the previous row is part of the same response.
-        asked, part = (
+        calls, part = (
             _list_call_ids(answer.value),
             text(answer.value, "uuid") == text(following.value, "uuid"),
         )
-        if part or not (asked or "usageMetadata" not in answer.value):
+        if part or not (calls or "usageMetadata" not in answer.value):
             return ()
-        self.withdrawn[answer.number] = asked
-        return asked
+        self.withdrawn[answer.number] = calls
+        return calls
 
     def begin(self) -> RunBegan:
         place = self.first.place if self.first else Place("line 1")
@@ -198,9 +198,9 @@ class _QwenCode(Session):
 
     def _is_late(self, row: Row) -> bool:
         """Return whether all results of a row were already yielded with withdrawn responses."""
-        named = _list_result_ids(row.value)
-        return bool(named) and all(
-            self.late.get(call) is not None and self.late[call].number == row.number for call in named
+        ids = _list_result_ids(row.value)
+        return bool(ids) and all(
+            self.late.get(call) is not None and self.late[call].number == row.number for call in ids
         )
 
     def _read_withdrawal(self, row: Row) -> Iterator[Item]:
@@ -221,11 +221,11 @@ class _QwenCode(Session):
     def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
         lost = [*row.place.subagent_calls(at(row.value, "toolCallResult", "resultDisplay"))]
         listed = take_each(message, "parts")
-        told = [self._result(row, part) for part in listed if table(part, "functionResponse")]
-        if not told:
+        results = [self._result(row, part) for part in listed if table(part, "functionResponse")]
+        if not results:
             yield row.noise(known=False)
         take_if(message, "role", "user", "tool")
-        for index, result in enumerate(told):
+        for index, result in enumerate(results):
             yield result if index else replace(result, rest=self._encode_rest(row))
         yield from lost
 
@@ -239,8 +239,10 @@ class _QwenCode(Session):
     def _system(self, row: Row) -> Item | Noise:
         event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
-            shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
-            return row.place.prompt(shown, "compaction", rest=self._encode_rest(row))
+            messages = take_messages(
+                row.value, "systemPayload", "compressedHistory", known_rests=self.known_rests
+            ).messages
+            return row.place.prompt(messages, "compaction", rest=self._encode_rest(row))
         if not text(event, "event.name").endswith(".api_error") or not _is_main(event):
             return row.noise()
         problem = take_first(event, "error_message", "error")

@@ -88,26 +88,26 @@ def _run(value: JsonValue, key: str) -> Iterator[Item]:
     # The task has the instructions of the simulated user: not a message, but needed to judge the run.
     yield value.place.remark("unmapped", rest=rest(value.value))
     last = listed[-1].place if listed else value.place
-    yield last.end(_end([each for row in listed for each in row.said], value.value))
+    yield last.end(_end([each for row in listed for each in row.messages], value.value))
 
 
-def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
-    last = said[-1] if said else None
+def _end(messages: Sequence[Message], run: JSON) -> tuple[str, str]:
+    last = messages[-1] if messages else None
     if last is not None and last.role is Role.USER and _STOP in last.text:
         return "finished", "last message ###STOP###"
-    if last is not None and last.role is Role.TOOL and _find_last_tool(said) == _TRANSFER:
+    if last is not None and last.role is Role.TOOL and _find_last_tool(messages) == _TRANSFER:
         return "finished", f"last message is the result of {_TRANSFER}"
-    if sum(message.role is Role.ASSISTANT for message in said) >= MOST_ANSWERS:
+    if sum(message.role is Role.ASSISTANT for message in messages) >= MOST_ANSWERS:
         return "limit:steps", f"{MOST_ANSWERS} assistant messages"
     if text(run, "info", "error"):
         return "error", "info.error"
     return "open", "the last message does not end the run"
 
 
-def _find_last_tool(said: Sequence[Message]) -> str:
+def _find_last_tool(messages: Sequence[Message]) -> str:
     """Return the tool of the last result: by its own name, else by the call before it."""
-    asked = next((message.calls for message in reversed(said) if message.calls), ())
-    return said[-1].name or (asked[-1].name if asked else "")
+    calls = next((message.calls for message in reversed(messages) if message.calls), ())
+    return messages[-1].name or (calls[-1].name if calls else "")
 
 
 def _read_display(value: JsonValue, key: str) -> Iterator[Item]:
@@ -116,21 +116,23 @@ def _read_display(value: JsonValue, key: str) -> Iterator[Item]:
     Calls are inferred from their results.
     """
     parts = _DISPLAYED.split(take_text(value.value, "messages_display"))
-    said = [
+    messages = [
         _make_message(role, words.removesuffix("\n"))
         for role, words in zip(parts[1::2], parts[2::2], strict=True)
     ]
     inferred = 0
-    for index, message in enumerate(said):
+    for index, message in enumerate(messages):
         if message.role is Role.TOOL:
-            answer = next((back for back in range(index, -1, -1) if said[back].role is not Role.TOOL), index)
-            if said[answer].role is Role.ASSISTANT:
+            answer = next(
+                (back for back in range(index, -1, -1) if messages[back].role is not Role.TOOL), index
+            )
+            if messages[answer].role is Role.ASSISTANT:
                 inferred += 1
                 call = MessageCall("", UNNAMED, json_text({NOT_RECORDED: inferred}))
-                said[answer] = replace(said[answer], calls=(*said[answer].calls, call))
+                messages[answer] = replace(messages[answer], calls=(*messages[answer].calls, call))
     place = Place(f"{value.position}.messages_display")
     listed = [
-        ChatMessage(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(said)
+        ChatMessage(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(messages)
     ]
     odd = [place.problem("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
@@ -147,6 +149,6 @@ def _read_display(value: JsonValue, key: str) -> Iterator[Item]:
     yield place.end(("unknown", "few-shot text: no outcome"))
 
 
-def _make_message(role: str, said: str) -> Message:
+def _make_message(role: str, content: str) -> Message:
     # A message without text was displayed as Python's `None`.
-    return Message(role=Role(role), text="" if role == "assistant" and said == "None" else said)
+    return Message(role=Role(role), text="" if role == "assistant" and content == "None" else content)

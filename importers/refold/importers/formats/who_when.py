@@ -149,18 +149,18 @@ def _speaker(message: JSON) -> str:
 def _message(message: JSON, where: Place) -> Item:
     if not isinstance(message, dict) or "content" not in message:
         return where.problem("no_message", "not a message", message)
-    speaker, said = _speaker(message), take_words(message, "content")
+    speaker, content = _speaker(message), take_words(message, "content")
     if speaker == "human":
-        return where.message(said, rest=rest(message))
+        return where.message(content, rest=rest(message))
     if speaker in _TERMINALS or speaker == _ENDING:
-        return where.message(said, "harness", rest=rest(message))
-    return where.reply(Message(role=Role.ASSISTANT, text=said), rest=rest(message))
+        return where.message(content, "harness", rest=rest(message))
+    return where.reply(Message(role=Role.ASSISTANT, text=content), rest=rest(message))
 
 
 def _end(last: JSON) -> tuple[str, str]:
     """Return how the chat ended, by its last message."""
-    said = words(table(last).get("content"))
+    content = words(table(last).get("content"))
     for pattern, end in _ENDS:
-        if found := pattern.search(said):
-            return end, f"last message: {said[found.start() : found.start() + 40].splitlines()[0]}"
+        if found := pattern.search(content):
+            return end, f"last message: {content[found.start() : found.start() + 40].splitlines()[0]}"
     return "unknown", "the last message does not record an end"

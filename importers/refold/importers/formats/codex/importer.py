@@ -46,12 +46,12 @@ from refold.reducers.vocabulary import Role
 
 
 class CodexResponse(Draft):
-    """An unfinished response: items or its usage may follow. `asked`: the number of its calls that count."""
+    """An unfinished response: items or its usage may follow. `counted_calls`: number of its new calls."""
 
     def __init__(self, first: Row, model: str) -> None:
         super().__init__(first)
         self.model, self.closed = model, False
-        self.asked = 0
+        self.counted_calls = 0
 
     def add(self, row: Row, found: JSON) -> None:
         """Add an item to the response."""
@@ -67,7 +67,7 @@ class CodexResponse(Draft):
     def to_item(self) -> Answered:
         """Return the response with its items so far."""
         # Each text row counts as a message; a response may have none, or several.
-        counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
+        counts = Counted(assistant=len(self.texts), calls=self.counted_calls, usage=self.usage)
         place = self.place.with_counts(counts)
         return place.reply(self.message(), self.usage, model=self.model, rest=self.rest)
 
@@ -102,8 +102,8 @@ class _Codex(Session):
         self.draft: CodexResponse | None = None
         self.meter = Meter()
         self.task: JSON = None
-        self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
-        self.called = set[str]()
+        self.seen_ids: dict[Kind, set[str]] = {"call": set(), "result": set()}
+        self.seen_calls = set[str]()
         self.names: dict[str, str] = {}
         self.latest: CodexResponse | None = None
 
@@ -197,7 +197,7 @@ class _Codex(Session):
             self.queue.append(self.draft)
         self.latest = self.draft
         if kind(found) == "call":
-            self.draft.asked += self._is_new("call", found)
+            self.draft.counted_calls += self._is_new("call", found)
             name = text(found, "namespace") + text(found, "name")
             self.names[text(found, "call_id") or text(found, "id")] = name
         self.draft.add(row, found)
@@ -205,10 +205,10 @@ class _Codex(Session):
 
     def _is_new(self, what: Kind, found: JSON) -> bool:
         """Return whether a call or result has a new id; only then it counts."""
-        name, before = text(found, "call_id") or text(found, "id"), self.named[what]
+        name, before = text(found, "call_id") or text(found, "id"), self.seen_ids[what]
         new = not name or name not in before
         before.add(name)
-        self.called.add(name)
+        self.seen_calls.add(name)
         return new
 
     def _close(self) -> None:
@@ -220,19 +220,19 @@ class _Codex(Session):
         role, who = role_of(found), author_of(found)
         approved = read_text(found).startswith("Approved command prefix") and role is Role.SYSTEM
         approval = row.remark("approval:approved") if approved else None
-        shown = take_message_text(found)
-        self.queue.append(row.place.message(shown, who, role=role, rest=encode_rest(row, found)))
+        content = take_message_text(found)
+        self.queue.append(row.place.message(content, who, role=role, rest=encode_rest(row, found)))
         if approval is not None:
             self.queue.append(approval)
 
     def _result(self, row: Row, found: JSON) -> None:
         self._close()
         counts = None if self._is_new("result", found) else UNCOUNTED
-        shown = output(found)
+        content = output(found)
         failed = find_failure(found, self.names.get(text(found, "call_id"), ""))
-        asked, _ = take_text(found, "call_id"), take_text(found, "output")
+        call_id, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.with_counts(counts)
-        self.queue.append(place.result(asked, shown, failed=failed, rest=encode_rest(row, found)))
+        self.queue.append(place.result(call_id, content, failed=failed, rest=encode_rest(row, found)))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
@@ -254,8 +254,8 @@ class _Codex(Session):
                 self.queue.append(
                     row.noise(_EVENTS.get(what, "unmapped"), known=bool(called) or is_known(what))
                 )
-                if called and called not in self.called and not is_from_user(payload):
-                    self.called.add(called)
+                if called and called not in self.seen_calls and not is_from_user(payload):
+                    self.seen_calls.add(called)
                     self.queue.append(
                         row.place.oddity(CALL_UNREAD, f"event {what[:40]} of a call without an item")
                     )

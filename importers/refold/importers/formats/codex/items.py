@@ -116,10 +116,10 @@ def read_text(found: JSON) -> str:
 
 def take_message_text(found: JSON) -> str:
     """Return the same, and take the text and the role out of the item."""
-    shown = read_text(found)
+    content = read_text(found)
     take_texts(found, "content")
     take_if(found, "role", "user", "assistant", "system", "developer")
-    return shown
+    return content
 
 
 def take_texts(found: JSON, name: str) -> None:
@@ -185,7 +185,7 @@ def find_failure(found: JSON, name: str = "") -> ToolError | Refuser | bool | No
     `success: false`. The fixed texts are ignored in output of MCP tools (`server__tool`).
     """
     words = output(found)
-    if "__" not in name and (fixed := next((what for said, what in _FIXED if said.match(words)), None)):
+    if "__" not in name and (fixed := next((what for pattern, what in _FIXED if pattern.match(words)), None)):
         return fixed
     given = unwrapped(at(found, "output"))
     success, code = at(given, "success"), at(given, "metadata", "exit_code")

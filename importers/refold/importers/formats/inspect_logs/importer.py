@@ -70,8 +70,8 @@ def end_of(sample: JSON, status: str) -> tuple[str, str]:
     log, name = f"log status={status}", _format_label(at(sample, "id"))
     error, limit = at(sample, "error"), at(sample, "limit")
     if error is not None:
-        said = text(error, "message") or (error if isinstance(error, str) else json_text(error))
-        return "error", f"{log}; sample {name} error: {said[:50]}"
+        message = text(error, "message") or (error if isinstance(error, str) else json_text(error))
+        return "error", f"{log}; sample {name} error: {message[:50]}"
     if limit is not None:
         kind = text(limit, "type") or (limit if isinstance(limit, str) else "unknown")
         return add_prefix(

@@ -289,8 +289,8 @@ class SampleMessages:
         self._pooled: dict[int, Message] = {}
         self._sent: dict[Message, Message] = {}
         self._same: dict[str | int, tuple[JSON, Message]] = {}
-        self._told: set[str] = set()
-        self._unsaid: list[str] = []
+        self._kept_rests: set[str] = set()
+        self._rests: list[str] = []
 
     def of(self, event: JSON) -> tuple[Message, ...] | None:
         """Return the messages of a request, None if not recorded."""
@@ -317,28 +317,28 @@ class SampleMessages:
             self._sent[ours] = replace(ours, text=self._requests.answer_text(ours))
         return self._sent[ours]
 
-    def read(self, message: JSON, *, place: int | None = None, told: bool = False) -> Message:
+    def read(self, message: JSON, *, place: int | None = None, kept_elsewhere: bool = False) -> Message:
         """Return a message without changing its row.
 
-        `place`: its index in a prompt. `told`: the whole row is kept elsewhere.
+        `place`: its index in a prompt. `kept_elsewhere`: the whole row is kept already.
         """
         name = text(message, "id") or place  # old messages have no ids
         known = self._same.get(name) if name is not None else None
         if known is not None and known[0] == message:
             return known[1]
         own = self._attachments.put_back(message)
-        ours, unsaid = take_message(own, self._requests), rest(own)
-        if unsaid and unsaid not in self._told and not told:
-            self._unsaid.append(unsaid)
-        self._told.add(unsaid)
+        ours, remaining = take_message(own, self._requests), rest(own)
+        if remaining and remaining not in self._kept_rests and not kept_elsewhere:
+            self._rests.append(remaining)
+        self._kept_rests.add(remaining)
         if name is not None:
             self._same[name] = (message, ours)
         return ours
 
     def take_rest(self) -> str:
         """Return JSON text of fields that remain of messages read since the last call; "" for none."""
-        unsaid, self._unsaid = self._unsaid, []
-        return f"[{','.join(unsaid)}]" if unsaid else ""
+        remaining, self._rests = self._rests, []
+        return f"[{','.join(remaining)}]" if remaining else ""
 
     def list_unread(self) -> list[JSON]:
         """Return the messages of the pool that no prompt of the agents has; most are of scorers."""

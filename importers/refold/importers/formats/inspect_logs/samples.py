@@ -88,7 +88,7 @@ class Sample:
         self.tools: JSON = None
         self.last: Message | None = None
         self.answered: set[str] = set()
-        self.heard: set[Message] = set()
+        self.seen: set[Message] = set()
         self.spans: dict[str, tuple[str, str]] = {}
         self.owners: dict[str, str] = {}
         self.scoring = 0
@@ -263,7 +263,7 @@ class Sample:
             yield from self._new(prompt, f"{place.position}.input", place.at)
             left = self.messages.take_rest()
             yield Place(f"{place.position}.input", place.at).prompt(prompt, rest=left)
-            self.heard.update(map(_key, prompt))
+            self.seen.update(map(_key, prompt))
         if number(event, "retries"):
             retries = {"retries": at(event, "retries")}
             yield Place(f"{place.position}.retries", place.at).remark("retry", retries)
@@ -284,8 +284,8 @@ class Sample:
         take_if(event, "tools", self.tools)
         take_if(event, "model", self.model)
         self.tools = at(event, "tools") or self.tools
-        self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
-        self.heard.add(_key(self.last))
+        self.last = self.messages.read({**table(message), "role": "assistant"}, kept_elsewhere=True)
+        self.seen.add(_key(self.last))
         yield read_response(event, message, self.last, done)
         yield from done.hosted_calls(at(message, "content"))
 
@@ -310,16 +310,16 @@ class Sample:
 
     def _tool(self, event: JSON, place: Place) -> Item:
         call = text(event, "id")
-        shown = self.results.get(text(event, "message_id")) or self.results.get(call)
-        if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
+        recorded = self.results.get(text(event, "message_id")) or self.results.get(call)
+        if recorded is None and (at(event, "pending") is True or at(event, "failed") is True):
             return place.remark("tool_failed" if at(event, "failed") else "pending", event)
-        if shown is None:
+        if recorded is None:
             output = result_text(self.attachments.put_back(event), self.requests, call, "result")
         else:
-            output = self.messages.read(shown).text
-            take_if(event, "message_id", at(shown, "id"))
+            output = self.messages.read(recorded).text
+            take_if(event, "message_id", at(recorded, "id"))
         self.answered.add(call)
-        self.heard.add(_key(Message(role=Role.TOOL, text=output)))
+        self.seen.add(_key(Message(role=Role.TOOL, text=output)))
         # Drop the event's own result if the text for the model is all of it.
         result = {"result": self.attachments.put_back(at(event, "result"))}
         if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
@@ -335,10 +335,10 @@ class Sample:
         """Yield final messages without an event: those after the last response, and others as remarks."""
         messages = tuple(map(self.messages.read, self.final))
         for item in self._new(messages, f"{self.place}.messages", None):
-            self.heard.add(_key(message_of(item)))
+            self.seen.add(_key(message_of(item)))
             yield item
         for index, message in enumerate(messages):
-            if _key(message) not in self.heard:
+            if _key(message) not in self.seen:
                 known = text(self.final[index], "role") in {*Role}
                 place = Place(f"{self.place}.messages[{index}]")
                 yield place.remark("unmapped", self.final[index], known=known)

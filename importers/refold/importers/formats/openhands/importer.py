@@ -321,19 +321,19 @@ def _v1(
     events, places = zip(*((event, place) for event, place in placed if not is_state(event)), strict=True)
     system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
     tools = take_tools(first, "tools") if system else ()
-    told = EventConversation(found := v1.read(events, places))
+    conversation = EventConversation(found := v1.read(events, places))
     yield RunBegan(
         position=places[0],
         at=found[0].item.at if system else None,
         key=state.key or "conversation",
-        messages=told.begin() if system else (),
+        messages=conversation.begin() if system else (),
         model=state.model,
         tools=tools,
         agent="openhands",
         cuts=None,
         rest=join_rests(rest(around), found[0].item.rest if system else ""),
     )
-    yield from map(state.count, told.items(int(system)))
+    yield from map(state.count, conversation.items(int(system)))
     yield from unread
     yield from (Place(place).remark("state", event) for event, place in states)
     yield Place(states[-1][1] if states else places[-1]).end(end, times, used)
@@ -348,19 +348,19 @@ def _v0(
     system = text(first, "action") == "system"
     end, times = v0_end(events, error), times_of(events)
     tools = take_tools(first, "args", "tools") if system else ()
-    told = EventConversation(found := v0.read(events, places, metrics))
+    conversation = EventConversation(found := v0.read(events, places, metrics))
     yield RunBegan(
         position=f"{place}[0]" if system else place,
         at=found[0].item.at if system else None,
         key=text(row, "instance_id") or issue_of(row) or key,
-        messages=told.begin() if system else (),
+        messages=conversation.begin() if system else (),
         model=text(row, "metadata", "llm_config", "model"),
         tools=tools,
         agent="openhands",
         cuts=None,
         rest=join_rests(rest(table(row)), found[0].item.rest if system else ""),
     )
-    yield from told.items(int(system))
+    yield from conversation.items(int(system))
     yield from unread
     around = place.removesuffix("history")
     if metrics is not None:

@@ -110,39 +110,39 @@ def read(events: Sequence[JSON], positions: Sequence[str], metrics: JSON) -> lis
     usages = {text(row, "response_id"): row for row in rows(metrics, "token_usages")}
     # Old events have no call ids: each action is a call, and each observation its result.
     bare = not any("tool_call_metadata" in table(event) for event in events)
-    around = _Around(usages, bare=bare)
+    state = _State(usages, bare=bare)
     return [
-        _event(event, Place(position, instant(at(event, "timestamp")), row=row), around)
+        _event(event, Place(position, instant(at(event, "timestamp")), row=row), state)
         for row, (event, position) in enumerate(zip(events, positions, strict=True))
     ]
 
 
-class _Around(msgspec.Struct):
+class _State(msgspec.Struct):
     """State between events: usages by response id, and tool names of earlier calls by call id.
 
-    `told`: metadata of earlier events, by call and by response. `bare`: the events have no call ids.
+    `metadata`: metadata of earlier events, by call and by response. `bare`: the events have no call ids.
     """
 
     usages: dict[str, JSON]
     names: dict[str, str] = {}
-    told: dict[str, dict[str, JSON]] = {}
+    metadata: dict[str, dict[str, JSON]] = {}
     bare: bool = False
 
 
-def _event(event: JSON, place: Place, around: _Around) -> RecordedEvent:
+def _event(event: JSON, place: Place, state: _State) -> RecordedEvent:
     action, kind, own = text(event, "action"), text(event, "observation"), _event_id(event)
     take_if(event, "id", place.row)
     if action == "condensation":
         remark = place.remark("condensation", event)
         return read_condensation(own, remark, at(event, "args"), between=_read_range(event))
     if is_answer(event):
-        return _read_action(event, own, place, around)
+        return _read_action(event, own, place, state)
     if action in ("message", "system"):
         counts = None if is_user(event) else UNCOUNTED
-        item = _make_message(event, take_text(event, "args", "content"), place.with_counts(counts), around)
+        item = _make_message(event, take_text(event, "args", "content"), place.with_counts(counts), state)
         return RecordedEvent(id=own, item=item)
     if kind not in ("", "null", "agent_state_changed", "recall"):
-        return _read_observation(event, own, place, around)
+        return _read_observation(event, own, place, state)
     if action == "change_agent_state" and text(event, "args", "agent_state") == "stopped":
         by = text(event, "source") or "user"
         return RecordedEvent(id=own, item=place.cancellation(by=by, rest=json_text(event)))
@@ -157,52 +157,52 @@ def _read_range(event: JSON) -> tuple[int, int]:
     return (first, last) if isinstance(first, int) and isinstance(last, int) else (0, -1)
 
 
-def _read_observation(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
+def _read_observation(event: JSON, own: str, place: Place, state: _State) -> RecordedEvent:
     kind = text(event, "observation")
     more = place.remark("approval", {"decision": "reject"}) if kind == "user_rejected" else None
     lost = None if kind in _KINDS else next(place.unknown_calls(event), None)
-    item = _make_result(event, around, place)
+    item = _make_result(event, state, place)
     return RecordedEvent(id=own, item=item, more=more if isinstance(item, Returned) else lost)
 
 
-def _read_action(event: JSON, own: str, place: Place, around: _Around) -> RecordedEvent:
+def _read_action(event: JSON, own: str, place: Place, state: _State) -> RecordedEvent:
     call = _read_call(event, place.row)
     if call:
-        around.names[call.id] = text(event, "tool_call_metadata", "function_name") or text(event, "action")
-    answer = _make_response(event, call, around, place)
+        state.names[call.id] = text(event, "tool_call_metadata", "function_name") or text(event, "action")
+    answer = _make_response(event, call, state, place)
     again = place.remark("call", rest=answer.rest)
     written = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
     more = next(place.hosted_calls(written), None)
     return RecordedEvent(id=own, item=answer, response=response_of(event), again=again, more=more)
 
 
-def _make_message(event: JSON, said: str, place: Place, around: _Around) -> Item:
+def _make_message(event: JSON, content: str, place: Place, state: _State) -> Item:
     role = Role.SYSTEM if text(event, "action") == "system" else Role.USER
     by = "user" if is_user(event) else "harness"
-    take_if(event, "message", said)
+    take_if(event, "message", content)
     take_if(event, "action", "message", "system")
-    return place.message(said, by, role=role, rest=_encode_rest(event, around))
+    return place.message(content, by, role=role, rest=_encode_rest(event, state))
 
 
-def _make_response(event: JSON, call: MessageCall | None, around: _Around, place: Place) -> Item:
+def _make_response(event: JSON, call: MessageCall | None, state: _State, place: Place) -> Item:
     raw, response = at(event, "tool_call_metadata", "model_response"), response_of(event)
-    used, choice = around.usages.get(response, at(raw, "usage")), at(raw, "choices", 0)
+    used, choice = state.usages.get(response, at(raw, "usage")), at(raw, "choices", 0)
     thought = text(choice, "message", "reasoning_content")
     calls = (call,) if call else ()
-    named = call is not None and (around.bare or bool(call_of(event)))
-    counts, said = None if response else Counted(assistant=1, calls=int(named)), _find_text(event)
-    if response not in around.told:  # otherwise its call is part of the response's first item
+    named = call is not None and (state.bare or bool(call_of(event)))
+    counts, content = None if response else Counted(assistant=1, calls=int(named)), _find_text(event)
+    if response not in state.metadata:  # otherwise its call is part of the response's first item
         for name in ("content", "thought", "final_thought"):
-            take_if(at(event, "args"), name, said)
-        take_if(event, "message", said)
+            take_if(at(event, "args"), name, content)
+        take_if(event, "message", content)
     return place.with_counts(counts).reply(
-        Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
+        Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),
         _TOKENS.of(used),
         cost=nano_usd(at(used, "cost")),
         model=text(raw, "model"),
         stop=text(choice, "finish_reason"),
         response=response,
-        rest=_encode_rest(event, around),
+        rest=_encode_rest(event, state),
     )
 
 
@@ -228,19 +228,19 @@ def _read_call(event: JSON, index: int) -> MessageCall | None:
     return read_call(id_, name, json_text(given), event, beside=_BESIDE_ARGUMENTS)
 
 
-def _make_result(event: JSON, around: _Around, place: Place) -> Item:
-    output, call = take_words(event, "content"), call_of(event) or _find_cause(event, around.names)
+def _make_result(event: JSON, state: _State, place: Place) -> Item:
+    output, call = take_words(event, "content"), call_of(event) or _find_cause(event, state.names)
     rejected, named = text(event, "observation") == "user_rejected", bool(call_of(event))
-    result, failed = int(named or around.bare), find_failure(event)
+    result, failed = int(named or state.bare), find_failure(event)
     counts = (
         None if named and not rejected else Counted(tool=result, results=result, errors=int(failed is True))
     )
     place = place.with_counts(counts)
     if not call:
-        return _make_message(event, output, place, around)
-    name = around.names.get(call, text(event, "tool_call_metadata", "function_name"))
+        return _make_message(event, output, place, state)
+    name = state.names.get(call, text(event, "tool_call_metadata", "function_name"))
     went = Refuser.USER if rejected else failed
-    return place.result(call, output, name=name, failed=went, rest=_encode_rest(event, around))
+    return place.result(call, output, name=name, failed=went, rest=_encode_rest(event, state))
 
 
 def _find_cause(event: JSON, names: dict[str, str]) -> str:
@@ -261,14 +261,14 @@ def _name_remark(kind: str) -> str:
 
 def _find_text(event: JSON) -> str:
     """Return the model's text with an action: from its response, else as far as the action has it."""
-    said = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
-    if said is not None:
-        return words(said)
-    kept = ("content",) if text(event, "action") == "message" else ("thought", "final_thought")
-    return next((found for key in kept if (found := text(event, "args", key))), "")
+    content = at(event, "tool_call_metadata", "model_response", "choices", 0, "message", "content")
+    if content is not None:
+        return words(content)
+    keys = ("content",) if text(event, "action") == "message" else ("thought", "final_thought")
+    return next((found for key in keys if (found := text(event, "args", key))), "")
 
 
-def _encode_rest(event: JSON, around: _Around) -> str:
+def _encode_rest(event: JSON, state: _State) -> str:
     """Return JSON text of the remaining fields of an event.
 
     Metadata that all events of a response repeat is kept once.
@@ -276,8 +276,8 @@ def _encode_rest(event: JSON, around: _Around) -> str:
     whole = table(event, "tool_call_metadata")
     metadata = {**whole}
     for key in filter(None, (call_of(event), response_of(event))):
-        told = around.told.setdefault(key, whole)
-        for name, value in () if told is whole else told.items():
+        earlier = state.metadata.setdefault(key, whole)
+        for name, value in () if earlier is whole else earlier.items():
             take_if(metadata, name, value)
     take_time(event, "timestamp")
     return rest({**table(event), "tool_call_metadata": metadata})

@@ -51,45 +51,45 @@ _SAVED = " The complete output has been saved to {path} - you can use other tool
 _NOTE_ENDS = "</NOTE>"
 
 
-def render_observation(seen: JSON, said: str) -> str:
-    """Return the text that is sent for an observation with the text `said`.
+def render_observation(seen: JSON, content: str) -> str:
+    """Return the text that is sent for an observation with the text `content`.
 
     An error has a heading; a command is followed by its folder and exit code.
     """
     if isinstance(at(seen, "metadata"), dict) and "exit_code" in table(seen, "metadata"):
-        said = _render_command(seen, said)
-    return f"{ERROR}\n{said}" if at(seen, "is_error") is True else said
+        content = _render_command(seen, content)
+    return f"{ERROR}\n{content}" if at(seen, "is_error") is True else content
 
 
-def _render_command(seen: JSON, said: str) -> str:
+def _render_command(seen: JSON, content: str) -> str:
     how = at(seen, "metadata")
-    shown = f"{text(how, 'prefix')}{said}{text(how, 'suffix')}"
+    rendered = f"{text(how, 'prefix')}{content}{text(how, 'suffix')}"
     if folder := text(how, "working_dir"):
-        shown += f"\n[Current working directory: {folder}]"
+        rendered += f"\n[Current working directory: {folder}]"
     if interpreter := text(how, "py_interpreter_path"):
-        shown += f"\n[Python interpreter: {interpreter}]"
+        rendered += f"\n[Python interpreter: {interpreter}]"
     if (code := at(how, "exit_code")) != -1:
-        shown += f"\n[Command finished with exit code {code}]"
-    return _clip(shown, text(seen, "full_output_save_dir"))
+        rendered += f"\n[Command finished with exit code {code}]"
+    return _clip(rendered, text(seen, "full_output_save_dir"))
 
 
-def _clip(shown: str, folder: str) -> str:
+def _clip(rendered: str, folder: str) -> str:
     """Return head and tail of a text that is too long, with a note between them.
 
     The note names the file with the complete text if one was saved in `folder`.
     """
-    if len(shown) <= MOST_SHOWN:
-        return shown
+    if len(rendered) <= MOST_SHOWN:
+        return rendered
     head = (MOST_SHOWN - len(_CLIPPED + _NOTE_ENDS) + 1) // 2
     note = _CLIPPED
     if folder:
-        digest = hashlib.sha256(shown.encode(errors="replace")).hexdigest()[:8]
+        digest = hashlib.sha256(rendered.encode(errors="replace")).hexdigest()[:8]
         path = f"{folder}/terminal_output_{digest}.txt"
-        note += _SAVED.format(path=path, line=len(shown[:head].splitlines()) + 1)
+        note += _SAVED.format(path=path, line=len(rendered[:head].splitlines()) + 1)
     note += _NOTE_ENDS
     left = max(0, MOST_SHOWN - len(note))
     head = min(head, left)
-    return shown[:head] + note + (shown[-(left - head) :] if left > head else "")
+    return rendered[:head] + note + (rendered[-(left - head) :] if left > head else "")
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -113,13 +113,13 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def read_condensation(
-    id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)
+    id_: str, item: Remarked, data: JSON, *, between: tuple[int, int] = (0, -1)
 ) -> RecordedEvent:
     """Return a condensation; both versions use the same keys for the removed events."""
-    offset, ids = at(said, "summary_offset"), frozenset(map(str, rows(said, "forgotten_event_ids")))
+    offset, ids = at(data, "summary_offset"), frozenset(map(str, rows(data, "forgotten_event_ids")))
     place = offset if isinstance(offset, int) else None
     return RecordedEvent(
-        id=id_, item=item, cut=ids, between=between, summary=text(said, "summary"), offset=place
+        id=id_, item=item, cut=ids, between=between, summary=text(data, "summary"), offset=place
     )
 
 
@@ -268,8 +268,8 @@ def _other(event: JSON, kind: str, place: Place) -> Item:
         case "InterruptEvent":
             return place.cancellation(rest=json_text(event))
         case "ConversationErrorEvent":
-            said = f"{text(event, 'code')}: {text(event, 'detail')}"
-            return place.failure(said, FailureClass.OTHER, rest=json_text(event))
+            content = f"{text(event, 'code')}: {text(event, 'detail')}"
+            return place.failure(content, FailureClass.OTHER, rest=json_text(event))
         case _:
             what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
             return place.remark(what, event, known=known)
@@ -278,22 +278,22 @@ def _other(event: JSON, kind: str, place: Place) -> Item:
 def _make_message(event: JSON, place: Place) -> Item:
     system = text(event, "kind") == "SystemPromptEvent"
     parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
-    said = take_text(event, "system_prompt", "text") if system else words(parts)
+    content = take_text(event, "system_prompt", "text") if system else words(parts)
     for path in () if system else (("llm_message", "content"), ("extended_content",)):
         if rows(event, *path):
             take_words(event, *path)
     role, by = Role.SYSTEM if system else Role.USER, "user" if text(event, "source") == "user" else "harness"
     take_if(event, "source", "user")
-    return place.message(said, by, role=role, rest=_encode_rest(event))
+    return place.message(content, by, role=role, rest=_encode_rest(event))
 
 
 def _make_response(event: JSON, place: Place) -> Item:
     call, message = _read_call(event), at(event, "llm_message")
-    said = take_words(event, "thought") if call else take_words(message, "content")
+    content = take_words(event, "thought") if call else take_words(message, "content")
     thought = take_text(event, "reasoning_content") or take_text(message, "reasoning_content")
     calls = (call,) if call else ()
     return place.reply(
-        Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
+        Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),
         response=take_text(event, "llm_response_id"),
         rest=_encode_rest(event),
     )
@@ -345,11 +345,13 @@ def _take_output(event: JSON) -> str:
         return REJECTED + take_text(event, "rejection_reason")
     seen = at(event, "observation")
     if at(seen, "content") is not None:
-        said = render_observation(seen, take_words(seen, "content"))
+        content = render_observation(seen, take_words(seen, "content"))
     else:
         own = left(seen, "kind")
-        said = words(at(seen, "output")) or (json_text(own) if own else "")
-    return join_rests(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
+        content = words(at(seen, "output")) or (json_text(own) if own else "")
+    return join_rests(
+        content, take_words(event, "extended_content") if rows(event, "extended_content") else ""
+    )
 
 
 def _encode_rest(event: JSON) -> str:

@@ -166,8 +166,8 @@ def _end_with_last(last: Span, answers: Mapping[int, Read | None]) -> tuple[str,
         return "open", "no agent span; the last span is a tool, or has no end"
     if last.failed:
         return "error", "no agent span; the last chat failed"
-    given = answers.get(id(last))
-    if given and any(message.calls for message in given.messages):
+    response = answers.get(id(last))
+    if response and any(message.calls for message in response.messages):
         return "open", "no agent span; the last response has calls"
     # Not every exporter records a stop reason, but a span has an end only if its response is complete.
     return end_of(otel_names.stop(last.attributes) or "stop"), "no agent span; the last response has no calls"
@@ -247,8 +247,8 @@ class _SpanRun:
         self.tree = tree
         own = [member.span for member in tree.members if not member.helper]
         self.chats = [span for span in own if operation(span) == "chat"]
-        self.told = set[str]()
-        self.prompts = {id(span): otel_names.take_prompt(span, self.told) for span in self.chats}
+        self.known_rests = set[str]()
+        self.prompts = {id(span): otel_names.take_prompt(span, self.known_rests) for span in self.chats}
         self.answers: dict[int, Read | None] = {}
         self.tools = self._take_tools([*self.chats, *([tree.agent] if tree.agent else [])])
 
@@ -272,7 +272,7 @@ class _SpanRun:
             head.start,
             json_text(_list_rest(agent)) if agent else "",
             key=self.tree.key,
-            messages=trace.opening(otel_names.take_prompt(agent, self.told) if agent else ()),
+            messages=trace.opening(otel_names.take_prompt(agent, self.known_rests) if agent else ()),
             model=text(otel_names.first(own, otel_names.MODEL)),
             agent=text(head.attributes, "gen_ai.agent.name"),
             tools=self.tools,
@@ -307,15 +307,15 @@ class _SpanRun:
 
     def _chat(self, span: Span, start: Place) -> TraceStep:
         own, failure = span.attributes, _failure(span) if span.failed else None
-        said = self.answers[id(span)] = otel_names.take_answer(span)
+        response = self.answers[id(span)] = otel_names.take_answer(span)
         done, took = time_of(span.start, span.end)
         answer = Place(span.position, done, start.counts).reply(
-            answer_of(said),
+            answer_of(response),
             otel_names.usage(span),
             quality="reported"
             if sum_counts([otel_names.parse_counts(span)], *otel_names.TOKENS.input) is not None
             else "",
-            stop=(said.stop if said else "") or otel_names.stop(own),
+            stop=(response.stop if response else "") or otel_names.stop(own),
             cost=otel_names.cost(span),
             model=text(own, "gen_ai.response.model") or text(own, "ai.response.model"),
             response=text(own, "gen_ai.response.id") or text(own, "ai.response.id"),
@@ -327,18 +327,18 @@ class _SpanRun:
             prompt=self.prompts[id(span)],
             before=otel_names.count_before(span),
             answer=answer,
-            captured=said is not None,
-            unknown=said.unknown if said else (),
+            captured=response is not None,
+            unknown=response.unknown if response else (),
             failure=failure,
         )
 
 
 def _failure(span: Span) -> RequestFailed:
     raised = next((event.attributes for event in span.events if event.name == "exception"), None)
-    said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
-    failure = classify(None, f"{text(raised, 'exception.type')} {said}")
+    message = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
+    failure = classify(None, f"{text(raised, 'exception.type')} {message}")
     place = Place(span.position, span.end, _count_span(span))
-    return place.failure(said, failure, rest=json_text(_list_rest(span)))
+    return place.failure(message, failure, rest=json_text(_list_rest(span)))
 
 
 def _count_span(span: Span) -> Counted | None:

@@ -147,12 +147,12 @@ def usage(span: Span) -> Usage | None:
     return TOKENS.of({"gen_ai.usage.cache_read.input_tokens": own.get("ai.usage.cachedInputTokens"), **own})
 
 
-def take_prompt(span: Span, told: set[str]) -> tuple[Message, ...]:
+def take_prompt(span: Span, known_rests: set[str]) -> tuple[Message, ...]:
     """Return the messages of the request, system instructions first; none if not captured."""
     own = span.attributes
     name = first_of(own, PROMPTS)
     listed = (
-        take_messages(own, name, told=told).messages
+        take_messages(own, name, known_rests=known_rests).messages
         if name
         else _numbered(own, "prompt") or _read_events(span)
     )
@@ -180,10 +180,10 @@ def stop(own: Attributes) -> str:
 
 
 def _of_ai_sdk(own: Attributes) -> Read:
-    said = text(own, "ai.response.text") or plain(own.get("ai.response.object"))
+    content = text(own, "ai.response.text") or plain(own.get("ai.response.object"))
     calls = calls_of({"calls": unwrapped(own.get("ai.response.toolCalls"))}, "calls")
     thought = text(own, "ai.response.reasoning") or text(own, "ai.response.reasoningText")
-    return Read((Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),), stop(own))
+    return Read((Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),), stop(own))
 
 
 def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
@@ -191,11 +191,11 @@ def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
     made, calls = _by_number(own, which)
     listed: list[JSON] = []
     for index in sorted({*made, *calls}):
-        asked: list[JSON] = [
+        listed_calls: list[JSON] = [
             {"function": call, "id": call.get("id")} for _, call in sorted(calls[index].items())
         ]
         role = "assistant" if which == "completion" else "user"
-        listed.append({"role": role, **made[index], **({"tool_calls": asked} if asked else {})})
+        listed.append({"role": role, **made[index], **({"tool_calls": listed_calls} if listed_calls else {})})
     return take_messages(listed).messages if listed else ()
 
 

@@ -121,13 +121,13 @@ def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
     for i, resource in enumerate(take_each(value, "resourceSpans")):
         about = at(resource, "resource")
         for j, scope in enumerate(take_each(resource, "scopeSpans")):
-            said: dict[str, JSON] = {"resource": about, "scope": at(scope, "scope")}
+            around: dict[str, JSON] = {"resource": about, "scope": at(scope, "scope")}
             for k, row in enumerate(take_rows(scope, "spans")):
                 place = f"{position}.resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
                 take(resource, "resource")
                 take(scope, "scope")  # copied to each of its spans
                 if isinstance(row, dict):
-                    yield span({**said, **row}, place)
+                    yield span({**around, **row}, place)
                 else:
                     yield Place(place).problem("no_span", "not an object", row)
     yield from _report_beside(value, position)
@@ -277,9 +277,9 @@ def database_spans(source: Source) -> Iterator[Span | Unread | Remarked]:
             "no_span", "of a span that is not in the file", {**orphans}
         )
     for key, late in sorted(events.items()):
-        told: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
+        listed: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
         yield Place(f"span_events span_id={key}").problem(
-            "no_span", "of a span that is not in the file", told
+            "no_span", "of a span that is not in the file", listed
         )
     yield from _read_other_tables(found)
 

@@ -109,7 +109,7 @@ class SweAgent(msgspec.Struct, frozen=True):
         stats = at(info, "model_stats")
         used = (number(stats, "tokens_sent"), None, None, number(stats, "tokens_received"))
         yield Place("$.info").end(
-            end_of(at(info, "exit_status")), used=used, asked=run.asked, rest=rest(info)
+            end_of(at(info, "exit_status")), used=used, asked=run.call_count, rest=rest(info)
         )
 
 
@@ -154,7 +154,7 @@ class _SweAgentRun:
         self.history, self.steps, self.begin = history, steps, first_answer(history)
         self.turns = [*turns(history, self.begin, steps)]
         self.prompts = [prompt_of(steps, index) for index in range(len(steps))]
-        self.asked = sum(_calls(step) for step in steps if not _is_give_up(step))
+        self.call_count = sum(_calls(step) for step in steps if not _is_give_up(step))
         self.conversation = TurnConversation()
 
     def list_initial_messages(self) -> tuple[Message, ...]:
@@ -200,8 +200,8 @@ class _SweAgentRun:
     def _take_answer(self, turn: Turn, step: JSON) -> Message:
         """Take a response out of its step and its message."""
         if turn.answer is None:
-            said, calls = take_text(step, "response"), take_actions(step, 0)
-            message = Message(role=Role.ASSISTANT, text=said, calls=calls)
+            content, calls = take_text(step, "response"), take_actions(step, 0)
+            message = Message(role=Role.ASSISTANT, text=content, calls=calls)
         else:
             answer = self.history[turn.answer]
             if not rows(answer, "tool_calls") and text(answer, "action").strip():
@@ -233,20 +233,20 @@ class _SweAgentRun:
         for index in turn.following:
             row, position = self.history[index], f"$.history[{index}]"
             lost = [] if text(row, "role") in {*Role} else [*Place(position).unknown_calls(row)]
-            role, counts, said = role_of(row), _count_message(row, self.steps), take_words(row, "content")
+            role, counts, content = role_of(row), _count_message(row, self.steps), take_words(row, "content")
             take_if(row, "role", role.value)
             if waiting is not None and role is not Role.SYSTEM:
                 position += f", $.trajectory[{turn.step}].observation" if turn.step is not None else ""
                 take_if(row, "tool_call_ids", [waiting])
                 place, left = Place(position, None, counts), self.conversation.encode_rest(row)
                 yield from lost
-                yield place.result(waiting, said, duration=_take_duration(step), rest=left)
+                yield place.result(waiting, content, duration=_take_duration(step), rest=left)
                 waiting = None
             else:
                 place, left = Place(position, None, counts), self.conversation.encode_rest(row)
                 yield from lost
                 yield place.message(
-                    said, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
+                    content, "harness", role=Role.SYSTEM if role is Role.SYSTEM else Role.USER, rest=left
                 )
 
 

@@ -45,8 +45,8 @@ def turns(history: Sequence[JSON], begin: int, steps: Sequence[JSON]) -> Iterato
 
 def _same(answer: JSON, step: JSON) -> bool:
     """Return whether a message of the history is a step's response."""
-    said = words(at(answer, "content"))
-    if said and said in (text(step, "response"), text(step, "thought")):
+    content = words(at(answer, "content"))
+    if content and content in (text(step, "response"), text(step, "thought")):
         return text(answer, "action") in ("", text(step, "action"))
     return bool(text(step, "action").strip()) and all(
         text(answer, key) == text(step, key) for key in ("action", "thought")
@@ -76,8 +76,8 @@ class TurnConversation:
 
     def __init__(self) -> None:
         self._read: list[_Read] = []
-        self._told: set[str] = set()
-        self._unsaid: list[str] = []
+        self._kept_rests: set[str] = set()
+        self._rests: list[str] = []
 
     def read(self, messages: Sequence[JSON]) -> tuple[Message, ...]:
         """Return these messages without changing their rows."""
@@ -109,29 +109,29 @@ class TurnConversation:
                 self._keep(row)
 
     def _keep(self, row: JSON) -> None:
-        if (unsaid := rest(row)) and unsaid not in self._told:
-            self._told.add(unsaid)
-            self._unsaid.append(unsaid)
+        if (remaining := rest(row)) and remaining not in self._kept_rests:
+            self._kept_rests.add(remaining)
+            self._rests.append(remaining)
 
     def encode_rest(self, row: JSON) -> str:
         """Return JSON text of the remaining fields of a history message; prompts do not repeat them."""
-        unsaid = rest(row)
-        self._told.add(unsaid)
-        return unsaid
+        remaining = rest(row)
+        self._kept_rests.add(remaining)
+        return remaining
 
     def take_rest(self) -> str:
         """Return JSON text of fields that remain of messages read since the last call; "" for none."""
-        unsaid, self._unsaid = self._unsaid, []
-        return f"[{','.join(unsaid)}]" if unsaid else ""
+        remaining, self._rests = self._rests, []
+        return f"[{','.join(remaining)}]" if remaining else ""
 
 
 def take_message(row: JSON, place: int) -> Message:
     """Take a message out of its row; its `thought` only if the text includes it."""
-    role, said = role_of(row), take_words(row, "content")
+    role, content = role_of(row), take_words(row, "content")
     take_if(row, "role", role.value)
-    if text(row, "thought") in said:
+    if text(row, "thought") in content:
         take_text(row, "thought")
-    return Message(role=role, text=said, calls=take_actions(row, place) if role is Role.ASSISTANT else ())
+    return Message(role=role, text=content, calls=take_actions(row, place) if role is Role.ASSISTANT else ())
 
 
 def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
