@@ -83,7 +83,7 @@ _PACKED = (
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
 )
-_AIDER = Unsupported("a chat history of Aider", "it is Markdown, in which calls and results are not marked")
+_AIDER = Unsupported("a chat history of Aider", "it is Markdown and does not mark calls and results")
 _SPECSTORY = Unsupported(
     "a session exported by SpecStory",
     "it is Markdown, without the records of the session",
@@ -236,11 +236,11 @@ def formats() -> Mapping[str, str]:
     An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` if
     the name is already used.
     """
-    return {**FORMATS, **_installed(tuple(sys.path))}
+    return {**FORMATS, **_find_installed(tuple(sys.path))}
 
 
 @lru_cache(maxsize=1)
-def _installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
+def _find_installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
     # Imported late, because reading installed metadata takes longer than most commands.
     from importlib.metadata import entry_points
 
