@@ -73,7 +73,7 @@ def test_a_record_that_breaks_off_did_not_finish(
     assert 1 == refold("import", file, "--store", store).code
     for row in listed(refold, store):
         assert "open" == row["source_end"]
-        assert "breaks off" in row["source_says"] or row["unanswered"]
+        assert "is truncated" in row["source_says"] or row["unanswered"]
 
 
 def test_how_its_source_ended_a_run_is_told(refold: Refold, store: Path, limited: str) -> None:

@@ -1,7 +1,7 @@
 """A recorded run, played through the live engine, gives the same log; what the log lacks is an error."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -9,10 +9,13 @@ import anyio
 import pytest
 
 from refold.engine import Agent, Recorded, Recording, Run, ScriptedModel, Tool, call, calls, fail, say, tool
+from refold.engine.models.protocol import Delta, ModelRequest, Reply
 from refold.engine.playback import Diverged
 from refold.reducers.errors import MissingFact
 from refold.reducers.events import ToolReturned
 from refold.reducers.machine import AgentState
+from refold.reducers.messages import ReplyCall, Usage
+from refold.reducers.vocabulary import StopReason
 from refold.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -240,3 +243,41 @@ async def test_the_first_other_decision_is_named() -> None:
     )
     with pytest.raises(Diverged, match="event 1 diverges: recorded run_started"):
         await recording.play(MemoryStore())
+
+
+async def test_every_field_of_a_reply_plays_again() -> None:
+    """A recorded reply is played as it was received: no field is left at its default."""
+    whole = Reply(
+        text="Hello.",
+        reasoning="Be kind.",
+        calls=(ReplyCall(name="look", arguments="{}", provider_id="call_9"),),
+        stop=StopReason.TOOL_USE,
+        stop_raw="tool_calls",
+        usage=Usage(input=5, output=3, cache_read=1, cache_write=1, reasoning=2),
+        cost_nanousd=7,
+        model="whole-1",
+        adapter="whole",
+        adapter_version="2",
+        response_id="r9",
+        provider_data='{"a":1}',
+    )
+    fields = Reply.__struct_fields__
+    assert [] == [name for name in fields if getattr(whole, name) in ("", None, (), Usage())]
+
+    requests: list[ModelRequest] = []
+
+    class Whole:
+        name, priced = "whole:1", True
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+            requests.append(request)
+            yield whole
+
+        async def aclose(self) -> None:
+            pass
+
+    store = MemoryStore()
+    policy = {"limits": [{"type": "step", "value": 1}]}
+    await Agent(model=Whole(), tools=[look], store=store, policy=policy).start("Hi", run_id="r").result()
+    recorded = (await Recording.read(store, "r")).model()
+    assert whole == [reply async for reply in recorded.stream(requests[0])][-1]

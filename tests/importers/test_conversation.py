@@ -13,7 +13,16 @@ from msgspec.structs import replace
 from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.units import units_of
 from refold.importers.items import Item, Place, Prompted, RunBegan, Unread
-from refold.importers.session_rows import ALL, BEGINNING, Cut, Forked, answering, cut_to_summary, only, since
+from refold.importers.session_rows import (
+    ALL,
+    BEGINNING,
+    Cut,
+    Forked,
+    cut_to_summary,
+    drop_orphan_results,
+    only,
+    since,
+)
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 from support.told import answered, began, reply, result, returned, said, system, user
@@ -122,9 +131,9 @@ def test_a_result_without_any_call_is_left_out() -> None:
     results.
     """
     loose, repeated = result("c1", "r"), reply("", "c1")
-    assert () == answering((loose,))
-    assert (repeated, loose) == answering((repeated, loose, loose))
-    assert (user("go"), repeated, repeated, loose, loose) == answering(
+    assert () == drop_orphan_results((loose,))
+    assert (repeated, loose) == drop_orphan_results((repeated, loose, loose))
+    assert (user("go"), repeated, repeated, loose, loose) == drop_orphan_results(
         (user("go"), repeated, repeated, loose, loose)
     )
 

@@ -213,8 +213,10 @@ def test_what_is_left_of_repeated_messages_is_told_once() -> None:
     """Of what is left of a prompt's messages, only what is new stays."""
     told = set[str]()
     first: list[JSON] = [{"role": "user", "content": "hi", "id": 1}]
-    assert [{"id": 1}] == take_messages(deepcopy(first), told=told).left
-    assert [{"id": 2}] == take_messages([*first, {"role": "user", "content": "ho", "id": 2}], told=told).left
+    assert [{"id": 1}] == take_messages(deepcopy(first), known_rests=told).left
+    assert [{"id": 2}] == take_messages(
+        [*first, {"role": "user", "content": "ho", "id": 2}], known_rests=told
+    ).left
 
 
 JSONS = st.recursive(

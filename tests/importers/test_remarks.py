@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.importers.fields import known_or, prefixed
+from refold.importers.fields import add_prefix, known_or
 from refold.importers.items import Remarked
 from refold.importers.registry import importer
 from refold.importers.source import Source
@@ -77,5 +77,5 @@ def test_words(word: str, told: str) -> None:
 
 def test_scores_have_names() -> None:
     """A name stands behind its kind, and is no verdict of ours."""
-    assert ("score:unequal", "score") == (prefixed("score", "unequal"), prefixed("score", "a:unequal"))
+    assert ("score:unequal", "score") == (add_prefix("score", "unequal"), add_prefix("score", "a:unequal"))
     assert not decided("score:unequal")

@@ -86,3 +86,19 @@ def test_one_that_cannot_be_loaded_is_named(site: Path, place: str) -> None:
     install(site, {"name": "refold-second", "version": "1.0", "entry-points": entries})
     with pytest.raises(WrongUse, match=f"cannot load format 'other' from {place}"):
         importer("other")
+
+
+def test_one_that_fails_does_not_stand_in_the_way(site: Path) -> None:
+    """An installed importer that raises is reported, and files of other formats are imported as before."""
+    (site / "refold_failing.py").write_text(
+        "class Failing:\n"
+        "    name = 'failing'\n"
+        "    def match(self, source):\n"
+        "        raise RecursionError('nested')\n"
+        "FAILING = Failing()\n",
+        encoding="utf-8",
+    )
+    entries = {"refold.formats": {"failing": "refold_failing:FAILING"}}
+    install(site, {"name": "refold-second", "version": "1.0", "entry-points": entries})
+    with pytest.warns(RuntimeWarning, match="the importer of 'failing' failed on x: RecursionError"):
+        assert "bot_log" == detected(Source.of("x", LOG)).format

@@ -15,8 +15,8 @@ from refold.importers import compression, source
 from refold.importers.documents import leading
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
 from refold.importers.registry import FormatMatch, UnknownFormat, detected, importer
-from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decoded
-from refold.importers.survey import counted
+from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decode_json
+from refold.importers.survey import count_runs
 from refold.importers.tallies import RunCounts
 from refold.importers.transcript import Transcript, run_id
 from refold.reducers.events import Diagnosed, SourceRecorded
@@ -95,7 +95,7 @@ def test_a_packed_file_that_is_cut_is_read_up_to_the_cut(pack: Callable[[bytes],
     source = opened(packed[: len(packed) * 3 // 4])
     found = Transcript(source, importer("claude_code"))
     notes = [each.event for run in found.runs() for group in run.derive(salts) for each in group]
-    assert "cut off" in source.problem
+    assert "truncated" in source.problem
     assert "cut_off" in {note.code for note in notes if isinstance(note, Diagnosed)}
     assert 1 <= found.unread
     assert 6 == found.counts().messages
@@ -106,7 +106,7 @@ def test_a_cut_that_leaves_nothing_to_read_is_named() -> None:
     cut.
     """
     source = opened(gzip.compress(b'[{"role": "user", "content": "' + b"go " * 99)[:40])
-    with pytest.raises(BadTranscript, match=r"no list of messages in it \(.*cut off"):
+    with pytest.raises(BadTranscript, match=r"no list of messages \(.*truncated"):
         list(Transcript(source, importer("openai_messages")).runs())
 
 
@@ -178,14 +178,14 @@ def test_a_line_without_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_what_recorders_write_is_read(data: bytes, value: object) -> None:
     """JSON as it is found in files is read, whatever is odd in it."""
-    assert value == decoded(data)
+    assert value == decode_json(data)
 
 
 @pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 200_000, b"", b"{", b"nul", b"1" * 5000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     """What is none, or nested without end, is a `ValueError`, and no other exception."""
     with pytest.raises(ValueError):  # noqa: PT011 - the contract is the class
-        decoded(data)
+        decode_json(data)
 
 
 def test_an_id_follows_from_bytes_and_key() -> None:
@@ -257,13 +257,13 @@ ENDS = [
 def test_how_several_ended(name: str, ends: list[str], told: str) -> None:
     """How many ended how, by name; of one run its end alone."""
     listed = [RunEnded(position="", end=end, end_source="") for end in ends]
-    assert told == counted(name, len(ends), listed, []).end
+    assert told == count_runs(name, len(ends), listed, []).end
 
 
 def test_what_no_format_says_is_no_zero() -> None:
     """A count that no run has is `-`; one that some have is their sum."""
     tallies = [RunCounts(messages=2), RunCounts(messages=3, tool_calls=None)]
-    found = counted("inspect", 2, [END, END], tallies)
+    found = count_runs("inspect", 2, [END, END], tallies)
     assert (5, "-", "-") == (found.messages, found.tool_calls, found.first_timestamp)
 
 
@@ -274,7 +274,7 @@ def test_times_are_the_earliest_and_the_latest() -> None:
         ("2025-01-01T08:30:00Z", "2025-01-01T08:45:00Z"),
     ]
     tallies = [RunCounts(first_timestamp=first, last_timestamp=last) for first, last in pairs]
-    found = counted("inspect", 2, [END, END], tallies)
+    found = count_runs("inspect", 2, [END, END], tallies)
     assert ("2025-01-01T10:00:00+02:00", "2025-01-01T09:00:00Z") == (
         found.first_timestamp,
         found.last_timestamp,
@@ -348,7 +348,7 @@ def test_small_values_without_number_are_not_read(part: bytes, monkeypatch: pyte
     """
     monkeypatch.setattr("refold.importers.source.MOST_PARTS", 1000)
     with pytest.raises(ValueError, match="more than 1000 lists, objects and commas"):
-        decoded(b"[" + part * 1000 + b"0]")
+        decode_json(b"[" + part * 1000 + b"0]")
     assert leading(b"[" + part * 1000) is None
     assert leading(b"[" + part * 100) is not None
-    assert {"a": "x" * 5000} == decoded(b'{"a":"' + b"x" * 5000 + b'"}')
+    assert {"a": "x" * 5000} == decode_json(b'{"a":"' + b"x" * 5000 + b'"}')

@@ -13,7 +13,9 @@ from refold.reducers.events import (
     SourceRecorded,
     ToolReturned,
 )
-from refold.reducers.events.facts import ANNOTATIONS
+from refold.reducers.events.annotations import (
+    ANNOTATIONS,
+)
 from refold.reducers.folds import fold
 from refold.reducers.limits import TimeLimit
 from refold.reducers.meters import elapsed

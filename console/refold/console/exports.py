@@ -181,8 +181,10 @@ async def _of(
             return openai_messages(store, run, upto)
         case ExportFormat.OTEL:
             return otlp_spans(store, run, upto, content=not choice.no_content, prompts=choice.prompts)
-        case _:
+        case ExportFormat.JSONL:
             return json_lines(store, run, upto, content=not choice.no_content)
+        case ExportFormat.PARQUET:
+            raise AssertionError("a table is no text")
 
 
 _MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page

@@ -34,7 +34,7 @@ Pieces = Callable[[], Iterator[bytes]]
 """Returns the bytes from the beginning, in pieces."""
 
 
-def inflated(file: BinaryIO, note: Note) -> BinaryIO:
+def decompress(file: BinaryIO, note: Note) -> BinaryIO:
     """Return the decompressed content of a file, or the file itself if it is not compressed.
 
     Raises `WrongUse` for Zstandard if no decompressor is installed.
@@ -51,7 +51,7 @@ def inflated(file: BinaryIO, note: Note) -> BinaryIO:
     return file
 
 
-def recoded(file: BinaryIO) -> BinaryIO:
+def recode(file: BinaryIO) -> BinaryIO:
     """Return the file in UTF-8 without a byte order mark, or the file itself if it already is."""
     file.seek(0)
     head = file.read(64)
@@ -114,7 +114,7 @@ def _decompress_gzip(pieces: Iterator[bytes], note: Note) -> Iterator[bytes]:
             note(f"more than {MOST_EMPTY} empty members in a row")
             return
     if begun and not inflater.eof:
-        note("the gzip stream is cut off")
+        note("the gzip stream is truncated")
 
 
 class _ZstdFrames(Protocol):
@@ -152,7 +152,7 @@ def _decompress_zstd(
             note(f"more than {MOST_EMPTY} empty frames in a row")
             return
     if begun and not frames.eof:
-        note("the Zstandard stream is cut off")
+        note("the Zstandard stream is truncated")
 
 
 def zstandard() -> tuple[Callable[[], _ZstdFrames], type[Exception]]:

@@ -23,7 +23,7 @@ from refold.importers.fields import (
     text,
     word_of,
 )
-from refold.importers.source import decoded
+from refold.importers.source import decode_json
 from refold.reducers.events import Manifest
 from refold.reducers.messages import MessageCall
 from refold.reducers.vocabulary import StopReason
@@ -98,7 +98,7 @@ def unwrapped(value: JSON) -> JSON:
         if not (isinstance(value, str) and value[:1] in '{["'):
             return value
         try:
-            value = _decoded(value)
+            value = _decode(value)
         except (ValueError, RecursionError):
             return value
     return value
@@ -111,14 +111,14 @@ def unwrap(value: JSON, *path: str) -> None:
         holder[path[-1]] = unwrapped(written)
 
 
-def _decoded(value: str) -> JSON:
+def _decode(value: str) -> JSON:
     """Decode JSON text, even with unnecessary escapes. Raises `ValueError`."""
     try:
         return cast("JSON", msgspec.json.decode(value))
     except msgspec.DecodeError:
         if "\\" not in value:
             raise
-        return decoded(value.encode(errors="replace"))
+        return decode_json(value.encode(errors="replace"))
 
 
 def arguments(value: JSON) -> str:
@@ -126,21 +126,21 @@ def arguments(value: JSON) -> str:
     return value if isinstance(value, str) else as_written({} if value is None else value)
 
 
-def calling(value: JSON, marks: re.Pattern[str] = _CALLING) -> str:
+def find_call_mark(value: JSON, marks: re.Pattern[str] = _CALLING) -> str:
     """Return the first name or kind by which a value may hold a call or a result; "" for none."""
-    return next(_calling(value, marks), "")
+    return next(_find_call_marks(value, marks), "")
 
 
-def _calling(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
+def _find_call_marks(value: JSON, marks: re.Pattern[str]) -> Iterator[str]:
     if isinstance(value, list):
         for each in value:
-            yield from _calling(each, marks)
+            yield from _find_call_marks(each, marks)
     elif isinstance(value, dict):
         yield from (kind for name in _KINDS if marks.search(kind := text(value, name)))
         for key, inner in value.items():
             if inner and marks.search(key):
                 yield key
-            yield from _calling(inner, marks)
+            yield from _find_call_marks(inner, marks)
 
 
 class UnreadCall(MessageCall, frozen=True):
@@ -211,10 +211,10 @@ def take_calls(message: JSON, name: str = "tool_calls") -> tuple[MessageCall, ..
 
     Listed values that are not objects are left.
     """
-    return tuple([_listed(call) for call in take_each(message, name) if call])
+    return tuple([_take_listed_call(call) for call in take_each(message, name) if call])
 
 
-def _listed(call: JSON) -> MessageCall:
+def _take_listed_call(call: JSON) -> MessageCall:
     return take_call(call) if isinstance(call, dict) else UnreadCall("", "", "{}")
 
 

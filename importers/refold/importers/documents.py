@@ -15,7 +15,7 @@ import msgspec
 
 from refold.importers.fields import JSON
 from refold.importers.items import Item, Place, Unread
-from refold.importers.source import BadTranscript, Source, decoded, too_many
+from refold.importers.source import BadTranscript, Source, decode_json, too_many
 
 MOST_DEPTH = 250
 """Maximum nesting depth; anything deeper counts as a cut. (The decoders fail at about a thousand.)"""
@@ -25,7 +25,7 @@ ANY = "*"
 
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _SCALAR = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity")
-_NO_SCALAR_GOES_ON = re.compile(rb"[\s,\]}]")
+_SCALAR_END = re.compile(rb"[\s,\]}]")
 _IN_STRING = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = re.compile(rb'["\\/bfnrt]|u[0-9a-fA-F]{4}')
 
@@ -56,7 +56,7 @@ def document(source: Source, *elements: tuple[str, ...]) -> Document:
     """
     data = source.whole()
     try:
-        return Document(decoded(data), len(data), len(data))
+        return Document(decode_json(data), len(data), len(data))
     except ValueError as error:
         found = leading(data, *elements)
         if found is None:
@@ -76,7 +76,7 @@ def leading(data: bytes, *elements: tuple[str, ...]) -> Document | None:
     # Containers closed since then were also opened since then: the outer ones are still the same.
     text = data[:end] + bytes(frame.closer for frame in reversed(scanner.frames[:depth]))
     try:
-        value = decoded(text)
+        value = decode_json(text)
     except ValueError:
         return None  # the decoders disagree about what is JSON, so nothing can be built on it
     return Document(value, end, len(data), scanner.problem)
@@ -106,7 +106,7 @@ class _Scanner:
         self.problem = ""
 
     def run(self) -> None:
-        """Walk to the end of the document, or as far as possible."""
+        """Walk to the end of the document, or to the first error."""
         try:
             self._value()
             while self.frames:
@@ -128,7 +128,7 @@ class _Scanner:
     def _peek(self) -> int:
         self._blank()
         if self.place >= len(self.data):
-            self._fail("breaks off")
+            self._fail("is truncated")
         return self.data[self.place]
 
     def _take(self, wanted: bytes) -> None:
@@ -191,8 +191,8 @@ class _Scanner:
 
     def _scalar(self) -> None:
         found = _SCALAR.match(self.data, self.place)
-        if not found or not _NO_SCALAR_GOES_ON.match(self.data, found.end()):
-            self._fail("breaks off in a value" if found else "has no value")
+        if not found or not _SCALAR_END.match(self.data, found.end()):
+            self._fail("is truncated in a value" if found else "has no value")
             return
         self.place = found.end()
 
@@ -211,7 +211,7 @@ class _Scanner:
                     self.place = escape.end()
                 case _:
                     break
-        self._fail("breaks off in a text")
+        self._fail("is truncated in a string")
         return b""
 
 
@@ -260,10 +260,10 @@ def values(source: Source, *elements: tuple[str, ...]) -> Iterator[JsonValue | U
 
 
 def _lines_follow(source: Source) -> bool:
-    """Return whether the first line is a value of its own, so that more data after it is valid."""
+    """Return whether the first line is a complete value, so that more data after it is valid."""
     first = next((line for line in source.lines() if line.text.strip()), None)
     try:
-        return first is not None and isinstance(decoded(first.text), dict | list)
+        return first is not None and isinstance(decode_json(first.text), dict | list)
     except ValueError:
         return False
 
@@ -275,7 +275,7 @@ def _lines(source: Source) -> Iterator[JsonValue | Unread]:
         if not line.text.strip():
             continue
         try:
-            value = decoded(line.text)
+            value = decode_json(line.text)
         except ValueError as error:
             yield Place(position).problem("not_json", str(error))
             continue

@@ -2,8 +2,8 @@
 
 An importer takes each value that goes into an item. A taken value is removed from its row, with containers
 that are empty without it. So exactly the fields without an item remain, and importers need no list of known
-fields. `fields` reads without removing. Values of an unexpected type are not taken. Rows belong to the
-importer, which reads each row completely before it passes on the rest.
+fields. Functions without `take` in their names only read. Values of an unexpected type are not taken. Rows
+belong to the importer, which reads each row completely before it passes on the rest.
 
 Labels such as `limit:steps` or `prompt:equal` are used by refold itself, so a source must not be able to
 choose them.
@@ -24,7 +24,7 @@ _AS_WRITTEN = msgspec.json.Encoder()
 
 
 def at(value: JSON, *path: str | int) -> JSON:
-    """Return the value at this path of keys and indices, None if there is none."""
+    """Return the value at this path of keys and indices, None if missing."""
     for step in path:
         if isinstance(value, dict) and isinstance(step, str):
             value = value.get(step)
@@ -80,7 +80,7 @@ def left(row: JSON, *names: str) -> dict[str, JSON]:
 def instant(value: JSON) -> int | None:
     """Return a time as integer nanoseconds since the Unix epoch, or None.
 
-    Accepts ISO 8601 (UTC if there is no zone), and numbers in seconds or smaller units, told apart by size.
+    Accepts ISO 8601 (UTC if it has no zone), and numbers in seconds or smaller units, told apart by size.
     """
     if isinstance(value, str):
         return _iso_instant(value)
@@ -106,23 +106,23 @@ def labels_of(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def nanoseconds(seconds: JSON) -> int:
-    """Return a duration in seconds as nanoseconds, 0 if there is none."""
-    return _scaled(seconds) or 0
+    """Return a duration in seconds as nanoseconds, 0 if it is not a number."""
+    return _scale(seconds) or 0
 
 
 def nano_usd(dollars: JSON) -> int | None:
-    """Return an amount in dollars as nano-dollars, None if there is none."""
-    return _scaled(dollars)
+    """Return an amount in dollars as nano-dollars, None if it is not a number."""
+    return _scale(dollars)
 
 
-def _scaled(value: JSON) -> int | None:
+def _scale(value: JSON) -> int | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return round(value * NANO) if 0 <= value < (1 << 62) // NANO else None
 
 
 def take(value: JSON, *path: str) -> JSON:
-    """Remove and return the value at this path of keys, None if there is none."""
+    """Remove and return the value at this path of keys, None if missing."""
     if not isinstance(value, dict):
         return None
     name, *further = path
@@ -279,7 +279,7 @@ class Times:
             self._last = at, written
 
     def edges(self) -> tuple[str, str] | None:
-        """Return the first and the last, formatted by `stamp`; None if there are none."""
+        """Return the first and the last time, formatted by `stamp`; None without times."""
         return (stamp(self._first[1]), stamp(self._last[1])) if self._first and self._last else None
 
 
@@ -301,11 +301,11 @@ _MARKS = "_-."
 
 
 def known_or(word: str, known: Set[str]) -> str:
-    """Return a source's word if it is in `known`, else `unmapped:WORD` or `unmapped`, as `prefixed` does."""
-    return word if word in known else prefixed("unmapped", word)
+    """Return a word if it is in `known`, else `unmapped:WORD` or `unmapped`, as `add_prefix` does."""
+    return word if word in known else add_prefix("unmapped", word)
 
 
-def prefixed(kind: str, word: str) -> str:
+def add_prefix(kind: str, word: str) -> str:
     """Return `KIND:WORD` if the word is at most 40 ASCII letters, digits, `_`, `-` or `.`; else `KIND`."""
     plain = word.isascii() and all(char.isalnum() or char in _MARKS for char in word)
     return f"{kind}:{word}" if word and plain and len(word) <= _LONGEST else kind

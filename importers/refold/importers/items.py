@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from refold.importers.content import TOOLS, calling, stop_of
+from refold.importers.content import TOOLS, find_call_mark, stop_of
 from refold.importers.fields import JSON, json_text
 from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
@@ -341,17 +341,17 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     def hosted_calls(self, content: JSON) -> Iterator[Item]:
         """Yield a remark if the content of a response, beside its calls, may hold a provider-hosted call."""
-        if kind := calling(content):
+        if kind := find_call_mark(content):
             yield Place(self.position, self.at).remark(HOSTED, {"kind": kind})
 
     def unknown_calls(self, row: JSON) -> Iterator["Unread"]:
         """Yield a warning if a row of an unknown kind may hold a call."""
-        if kind := calling(row):
+        if kind := find_call_mark(row):
             yield self.oddity(CALL_UNREAD, f"unknown kind, and may hold a call ({kind[:40]})")
 
     def subagent_calls(self, shown: JSON) -> Iterator["Unread"]:
         """Yield a warning if data displayed beside a result holds calls of a subagent."""
-        if kind := calling(shown, TOOLS):
+        if kind := find_call_mark(shown, TOOLS):
             problem = (
                 f"calls of a subagent are recorded only beside a result ({kind[:40]}), and are not imported"
             )

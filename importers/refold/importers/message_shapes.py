@@ -67,13 +67,15 @@ class Read(msgspec.Struct, frozen=True):
     unknown: tuple[JSON, ...] = ()
 
 
-def take_messages(value: JSON, *path: str, role: Role = Role.USER, told: set[str] | None = None) -> Read:
+def take_messages(
+    value: JSON, *path: str, role: Role = Role.USER, known_rests: set[str] | None = None
+) -> Read:
     """Return the messages in the value at this path, which may be JSON text, and leave the rest there.
 
     A plain string is a message of `role`. Anything that is not a message is left, without an error. Prompts
-    repeat their messages, so remaining fields of a message that are already in `told` are taken, too.
+    repeat their messages, so remaining fields of a message that are already in `known_rests` are taken, too.
     """
-    reader = _ShapeReader(role, told)
+    reader = _ShapeReader(role, known_rests)
     left = reader.value(unwrapped(at(value, *path)))
     if path:
         _put(at(value, *path[:-1]), path[-1], left)
@@ -87,7 +89,7 @@ def _put(row: JSON, name: str, left: JSON) -> None:
         take_if(row, name, None)
 
 
-def instructed(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def add_instructions(around: JSON, name: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Prepend system instructions that are stored beside the messages of a request, and take them.
 
     Recorders often store the system prompt both in the messages and beside them. Instructions that differ
@@ -125,9 +127,9 @@ class _Draft:
 class _ShapeReader:
     """Reads a value of messages recursively. Depth is bounded, since conversations are not nested."""
 
-    def __init__(self, role: Role, told: set[str] | None) -> None:
+    def __init__(self, role: Role, known_rests: set[str] | None) -> None:
         self.role = role
-        self.told = told
+        self.known_rests = known_rests
         self.messages: list[Message] = []
         self.unknown: list[JSON] = []
         self.stop = ""
@@ -185,11 +187,11 @@ class _ShapeReader:
 
     def _deduplicate(self, row: dict[str, JSON]) -> JSON:
         """Return the rest of a message, or None if an earlier message had the same rest."""
-        if row and self.told is not None:
+        if row and self.known_rests is not None:
             left = json_text(row)
-            if left in self.told:
+            if left in self.known_rests:
                 return None
-            self.told.add(left)
+            self.known_rests.add(left)
         return row or None
 
     def _wrapper(self, row: dict[str, JSON], depth: int) -> JSON:

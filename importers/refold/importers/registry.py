@@ -5,6 +5,7 @@ guess would go unnoticed; `--format` names the format explicitly.
 """
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -82,7 +83,7 @@ _PACKED = (
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\x04\x22\x4d\x18", "lz4"),
 )
-_AIDER = Unsupported("a chat history of Aider", "it is Markdown, in which calls and results are not marked")
+_AIDER = Unsupported("a chat history of Aider", "it is Markdown and does not mark calls and results")
 _SPECSTORY = Unsupported(
     "a session exported by SpecStory",
     "it is Markdown, without the records of the session",
@@ -235,11 +236,11 @@ def formats() -> Mapping[str, str]:
     An entry point in group `refold.formats` names an importer; its name is the format. Raises `WrongUse` if
     the name is already used.
     """
-    return {**FORMATS, **_installed(tuple(sys.path))}
+    return {**FORMATS, **_find_installed(tuple(sys.path))}
 
 
 @lru_cache(maxsize=1)
-def _installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
+def _find_installed(folders: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG001
     # Imported late, because reading installed metadata takes longer than most commands.
     from importlib.metadata import entry_points
 
@@ -269,10 +270,24 @@ def importer(name: str) -> Importer:
 
 def candidates(source: Source) -> list[Candidate]:
     """Return the formats that may match a source, best first; ties are ordered by name."""
-    found = ((name, importer(name).match(source)) for name in formats())
+    found = ((name, _match(name, source)) for name in formats())
     matches: list[tuple[str, FormatMatch]] = [(name, match) for name, match in found if match is not None]
     ranked = sorted(matches, key=lambda each: (-each[1].score, each[0]))
     return [Candidate(name, match.score, match.why) for name, match in ranked]
+
+
+def _match(name: str, source: Source) -> FormatMatch | None:
+    """Return what an importer finds. An installed one that raises is reported, and does not recognise it."""
+    if name in FORMATS:
+        return importer(name).match(source)
+    try:
+        return importer(name).match(source)
+    except Exception as error:  # of another author
+        kind = type(error).__name__
+        warnings.warn(
+            f"the importer of {name!r} failed on {source.name}: {kind}", RuntimeWarning, stacklevel=2
+        )
+        return None
 
 
 def detected(source: Source) -> Candidate:

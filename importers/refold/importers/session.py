@@ -306,8 +306,8 @@ class Draft:
 
     def message(self) -> Message:
         """Return the message that it adds to the conversation."""
-        said, thought = "\n".join(self.texts), "\n".join(filter(None, self.thoughts))
-        return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(self.calls))
+        content, thought = "\n".join(self.texts), "\n".join(filter(None, self.thoughts))
+        return Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=tuple(self.calls))
 
 
 class Branch(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from refold.importers.items import (
     Said,
     Unread,
 )
-from refold.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decoded
+from refold.importers.source import MOST_LINE, MOST_LINES, BadTranscript, Line, Source, decode_json
 from refold.importers.tallies import add_counts
 from refold.reducers.messages import Message
 from refold.reducers.source_marks import LEFT_BRANCH, SUBAGENT_ROWS
@@ -185,7 +185,7 @@ def first_rows(source: Source, most: int) -> list[Row | Noise]:
 
 def _values(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
     try:
-        yield _value(line.number, decoded(line.text.removeprefix(b"\xef\xbb\xbf")), line.text, numbers)
+        yield _value(line.number, decode_json(line.text.removeprefix(b"\xef\xbb\xbf")), line.text, numbers)
     except ValueError:
         yield from _split_values(line, numbers)
 
@@ -200,7 +200,7 @@ def _split_values(line: Line, numbers: Iterator[int]) -> Iterator[Row | Noise]:
             value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, place))
             raw = text[place:end].encode()
             # Decoded again, because an escape may be half of a surrogate pair.
-            value = decoded(raw) if isinstance(value, dict) else value
+            value = decode_json(raw) if isinstance(value, dict) else value
         except (ValueError, RecursionError) as error:
             problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             rest = text[place : place + MOST_KEPT]
@@ -366,7 +366,7 @@ def only(rows: Iterable[int]) -> Ranges:
     return ranges_of(sorted(set(rows)))
 
 
-def answering(messages: Iterable[Message]) -> tuple[Message, ...]:
+def drop_orphan_results(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Return the messages without results that have no open call."""
     kept: list[Message] = []
     waiting = 0

@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from refold.importers.compression import inflated, recoded, zstandard
+from refold.importers.compression import decompress, recode, zstandard
 from refold.importers.fields import JSON
 from refold.reducers.errors import Damaged
 from refold.reducers.text import clean
@@ -102,8 +102,8 @@ class Source:
         Raises `WrongUse` if that needs an extra that is not installed.
         """
         source = cls(name, file)
-        source._content = inflated(file, source._note_cut)
-        source.file = recoded(source._content)
+        source._content = decompress(file, source._note_cut)
+        source.file = recode(source._content)
         return source
 
     def sha256(self) -> tuple[str, int]:
@@ -156,12 +156,12 @@ class Source:
     def document(self) -> JSON:
         """Return the content as one JSON value. Raises `BadTranscript` if it is not JSON."""
         try:
-            return decoded(self.whole())
+            return decode_json(self.whole())
         except ValueError as error:
             raise BadTranscript(self.name, "", f"not a JSON document: {error}") from error
 
 
-def decoded(data: bytes) -> JSON:
+def decode_json(data: bytes) -> JSON:
     """Decode a JSON value. Raises `ValueError`.
 
     Accepts invalid JSON that recorders write: `NaN`, lone surrogates (read as U+FFFD), and backslashes that
@@ -276,7 +276,7 @@ class Archive:
         data = _unpack(packed, member.method, most)
         self._left -= len(data)
         if len(packed) < member.packed:
-            raise BadMember("it is cut off")
+            raise BadMember("it is truncated")
         return data
 
     def _list_members(self) -> Iterator[Member]:
@@ -384,5 +384,5 @@ def _check_complete(data: bytes, most: int, *, whole: bool) -> bytes:
     if len(data) > most:
         raise BadMember(f"it has more than {most} bytes when decompressed")
     if not whole:
-        raise BadMember("it is cut off")
+        raise BadMember("it is truncated")
     return data

@@ -264,7 +264,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     beside: int
 
 
-def counted(
+def count_runs(
     format: str,  # noqa: A002
     runs: int,
     ends: Sequence[RunEnded],

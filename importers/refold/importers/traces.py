@@ -24,7 +24,7 @@ from refold.importers.items import (
     Returned,
 )
 from refold.importers.message_shapes import Read
-from refold.importers.session_rows import answering
+from refold.importers.session_rows import drop_orphan_results
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 
@@ -55,9 +55,9 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unknown: tuple[JSON, ...] = ()
 
 
-def answer_of(said: Read | None) -> Message:
+def answer_of(read: Read | None) -> Message:
     """Return the messages of a response as one message."""
-    every = said.messages if said else ()
+    every = read.messages if read else ()
     return Message(
         role=Role.ASSISTANT,
         text="\n".join(each.text for each in every if each.text),
@@ -95,12 +95,12 @@ class Trace:
                 yield step.remark
 
     def _answer(self, step: TraceStep, answer: Answered, index: int) -> Iterator[Item]:
-        yield from self._talk.prompted(step.prompt, step.place, before=step.before)
+        yield from self._talk.add_prompt(step.prompt, step.place, before=step.before)
         if step.failure and not (answer.text or answer.calls):
             yield step.failure
             return
         calls = answer.calls if step.captured else self._list_following_calls(index)
-        self._talk.answered(calls)
+        self._talk.add_calls(calls)
         yield msgspec.structs.replace(answer, calls=calls)
         yield from Place(answer.position, answer.at).hosted_calls([*step.unknown])
 
@@ -111,12 +111,12 @@ class Trace:
 
     def _tool(self, step: TraceStep, tool: Returned) -> Item:
         call, waiting = tool.id, self._talk.waiting(tool.name)
-        if waiting is not None and not (call and step.alone) and not self._talk.asked(call):
+        if waiting is not None and not (call and step.alone) and not self._talk.is_waiting(call):
             call = waiting.id  # frameworks omit call ids in spans, or number the spans themselves
         elif not call and step.alone:
             return step.alone
         output = self._talk.result(call, tool.name, tool.output) or step.problem
-        self._talk.returned(call, tool.name)
+        self._talk.remove_call(call, tool.name)
         return msgspec.structs.replace(tool, id=call, output=output)
 
 
@@ -160,19 +160,19 @@ class Talk:
     def opening(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
         """Return the initial messages from the first prompt of the run.
 
-        Results without their calls are left for `prompted`.
+        Results without their calls are left for `add_prompt`.
         """
-        given = answering(pieces)
+        given = drop_orphan_results(pieces)
         self._yielded.update(_key(piece) for piece in given if piece.role is not Role.ASSISTANT)
         return given
 
-    def prompted(self, pieces: Sequence[Message], place: Place, *, before: int = 0) -> Iterator[Item]:
+    def add_prompt(self, pieces: Sequence[Message], place: Place, *, before: int = 0) -> Iterator[Item]:
         """Yield the new messages of a prompt, then the prompt.
 
         `before`: the number of messages of the previous prompt that precede it. A prompt with results but
         without their calls is partial (the provider kept the rest), and only yields a remark.
         """
-        if before != len(self._prompt) or len(answering(pieces)) < len(pieces):
+        if before != len(self._prompt) or len(drop_orphan_results(pieces)) < len(pieces):
             pieces = (*self._prompt[:before], *pieces)
             self._prompt, self._counted = (), Counter()
         place = place.with_counts(UNCOUNTED)
@@ -183,12 +183,12 @@ class Talk:
                     yield self._new(piece, place)
         spelled = tuple(self._unify_spelling(piece) for piece in pieces)
         self._prompt = (*self._prompt, *spelled)
-        if len(answering(spelled)) < len(spelled):
+        if len(drop_orphan_results(spelled)) < len(spelled):
             yield place.remark("prompt:partial", to_builtins(pieces))
         elif pieces:
             yield place.prompt(self._prompt)
 
-    def answered(self, calls: Sequence[MessageCall]) -> None:
+    def add_calls(self, calls: Sequence[MessageCall]) -> None:
         """Record the calls of a response as waiting; later prompts use this spelling of arguments."""
         self._waiting += calls
         for call in calls:
@@ -198,7 +198,7 @@ class Talk:
         """Return the first waiting call of this tool. A span without an id belongs to it."""
         return next((asked for asked in self._waiting if asked.name == name), None)
 
-    def asked(self, call: str) -> bool:
+    def is_waiting(self, call: str) -> bool:
         """Return whether a call with this id waits for its result."""
         return bool(call) and any(asked.id == call for asked in self._waiting)
 
@@ -208,7 +208,7 @@ class Talk:
         shown = self._shown.result(call, number, name)
         return shown.text if shown is not None else recorded
 
-    def returned(self, call: str | None, name: str | None) -> None:
+    def remove_call(self, call: str | None, name: str | None) -> None:
         """Record that a result was yielded."""
         self._yielded[Role.TOOL, call or ""] += 1
         for asked in self._waiting:
@@ -218,7 +218,7 @@ class Talk:
 
     def _new(self, piece: Message, place: Place) -> Item:
         if piece.role is Role.TOOL:
-            self.returned(piece.call, piece.name)
+            self.remove_call(piece.call, piece.name)
             return place.result(piece.call, piece.text, name=piece.name)
         self._yielded[_key(piece)] += 1
         return place.message(piece.text, role=piece.role)

@@ -20,7 +20,7 @@ from refold.importers.derivation.log import Derived, ImportProblem, Interludes, 
 from refold.importers.items import Item, Place, Remarked, RunBegan, RunEnded, Unread
 from refold.importers.registry import CERTAIN, Candidate, Importer, OtherFormat
 from refold.importers.source import BadTranscript, Source
-from refold.importers.survey import Counts, Survey, counted, warn_of_versions
+from refold.importers.survey import Counts, Survey, count_runs, warn_of_versions
 from refold.importers.tallies import Count, RunCounts
 from refold.reducers.events.parts import Parent
 from refold.reducers.source_marks import PARENT_LABEL, lacks_tokens
@@ -167,7 +167,7 @@ class Transcript:
 
     def counts(self) -> Counts:
         """Return the counts, once all runs were read."""
-        return counted(
+        return count_runs(
             self.format, self._runs - self._children, self._ends, self._tallies, once=self._database
         )
 
@@ -308,7 +308,7 @@ class Transcript:
 def _mark_open(end: RunEnded, problem: str) -> RunEnded:
     """Return an `open` end for a run whose record breaks off, whatever the rest of the file records."""
     rest = f"; the rest of the file records {end.end}" if end.end != "open" else ""
-    return msgspec.structs.replace(end, end="open", end_source=f"the record breaks off: {problem}{rest}")
+    return msgspec.structs.replace(end, end="open", end_source=f"the source is truncated: {problem}{rest}")
 
 
 def _last_part(name: str) -> str:

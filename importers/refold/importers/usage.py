@@ -24,7 +24,7 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
     beside: bool = False
 
     def of(self, said: JSON) -> Usage | None:
-        """Return the usage that an object records, None if there is none."""
+        """Return the usage that an object records, None if it is not an object."""
         counted = isinstance(said, dict)
         return self._used([_first(said, each) for each in self._kinds()]) if counted else None
 

@@ -19,7 +19,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import shown, watches
 from refold.reducers.meanings import MEANINGS
 from refold.reducers.meanings.facts import amended_setup, forked_setup, started_setup
-from refold.reducers.state import NEW, RunState, Setup, Watch
+from refold.reducers.state import NEW, Mark, RunState, Setup, Spent, Watch
 from refold.reducers.window import digest_references
 
 _OPENINGS: frozenset[type[ev.Event]] = frozenset({ev.RunStarted, ev.RunForked})
@@ -99,6 +99,10 @@ _FIELDS_1 = (
     "parts", "failed_at", "overflowed", "eased", "pruned_by", "deferred", "summary", "summed_up", "approval", "observed",
     "request", "batch", "backoff", "asked_at", "stopping", "answer", "failure", "limit", "unattended", "unasked",
 )  # fmt: skip
+_OF_SPENT_1 = (
+    "steps", "requests", "calls", "usage", "cost_nanousd", "unpriced", "retry_wait", "person_wait", "downtime", "tally",
+    "planned_wait", "succeeded_wait", "settled_wait",
+)  # fmt: skip
 _OF_THE_WINDOW_1 = (
     "count", "tokens", "ranges", "digest", "system_pinned", "task_pinned", "estimator", "sum", "whole", "whole_count",
 )  # fmt: skip
@@ -106,7 +110,15 @@ _OF_THE_WINDOW_1 = (
 
 def _projection_1(state: RunState) -> list[Any]:
     window = [getattr(state.window, name) for name in _OF_THE_WINDOW_1]
-    return [*(getattr(state, name) for name in _FIELDS_1), *window, digest_references(state.window)]
+    fields = (_fixed_1(getattr(state, name)) for name in _FIELDS_1)
+    return [*fields, *window, digest_references(state.window)]
+
+
+def _fixed_1(value: Any) -> Any:
+    """Return what is counted during a run by its fields of version 1: a later version may count more."""
+    if isinstance(value, Spent):
+        return [getattr(value, name) for name in _OF_SPENT_1]
+    return [value.at, _fixed_1(value.spent), value.first_response] if isinstance(value, Mark) else value
 
 
 _PROJECTIONS: Mapping[int, Callable[[RunState], list[Any]]] = {1: _projection_1}

@@ -40,13 +40,13 @@ class Credit(Knob, frozen=True, kw_only=True):
 
 @unique
 class LimitUnit(StrEnum):
-    """Unit of the numbers of a `LimitHit`."""
+    """Unit of the numbers of a `LimitHit`, in the order in which they are shown."""
 
     STEPS = "steps"
-    NANOSECONDS = "nanoseconds"
-    MESSAGES = "messages"
     TOKENS = "tokens"
+    MESSAGES = "messages"
     NANO_USD = "nano_usd"
+    NANOSECONDS = "nanoseconds"
 
 
 class _Limit(Knob, frozen=True, kw_only=True, tag_field="type"):

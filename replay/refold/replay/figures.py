@@ -175,14 +175,15 @@ def spent(state: RunState, running: int = 0, *, uncounted: int = 0) -> list[str]
     """
     limits = [limit for limit in state.policy.limits if limit.value is not None]
     told: list[str] = []
-    for unit, text in _unlimited(state, running, uncounted).items():
+    unlimited = _unlimited(state, running, uncounted)
+    for unit in LimitUnit:
         limited = [_against(limit, state, running) for limit in limits if limit.unit is unit]
-        told += limited or ([text] if text else [])
+        told += limited or ([unlimited[unit]] if unlimited.get(unit) else [])
     return told
 
 
 def _unlimited(state: RunState, running: int, uncounted: int) -> Mapping[LimitUnit, str]:
-    """Return the usage text for each unit without a limit."""
+    """Return the usage text for units that are shown without a limit, too."""
     own = state.spent
     uncounted += own.count(Cause.UNKNOWN, Unknown.UNCOUNTED)
     tokens, cost = known.tokens(own.usage), known.cost(own)
@@ -197,7 +198,6 @@ def _unlimited(state: RunState, running: int, uncounted: int) -> Mapping[LimitUn
     return {
         LimitUnit.STEPS: f"step {own.steps}",
         LimitUnit.TOKENS: tokens_,
-        LimitUnit.MESSAGES: "",
         LimitUnit.NANO_USD: cost_,
         LimitUnit.NANOSECONDS: seconds(passed) if state.at else "time unknown",
     }

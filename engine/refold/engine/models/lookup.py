@@ -7,6 +7,9 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
 
 LOCAL = "local"
+IN_PROCESS = frozenset({LOCAL})
+"""Providers whose models run in this process: without an address, a price and a connection."""
+
 BASE_URL = "REFOLD_BASE_URL"
 """The environment variable with the address of a run's model, where no `base_url` is given."""
 
@@ -34,7 +37,7 @@ def base_url_of(name: str, asked: str | None) -> str | None:
     A model that runs in this process is at no address: for it the variable, which may be there for others, is
     not read.
     """
-    if asked or name.startswith(f"{LOCAL}:"):
+    if asked or name.partition(":")[0] in IN_PROCESS:
         return asked
     value = os.environ.get(BASE_URL, "")
     if clean(value) != value:
@@ -65,7 +68,7 @@ def model_at(
         raise WrongUse(
             f"model {name!r}: expected provider:model, as in openai:gpt-5-mini or local:smollm2-135m"
         )
-    if provider == LOCAL:
+    if provider in IN_PROCESS:
         for what, given in {"base_url": base_url, "price": price, "timeout": timeout}.items():
             if given is not None:
                 raise WrongUse(

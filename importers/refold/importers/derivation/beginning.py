@@ -5,8 +5,8 @@ from itertools import chain
 
 import msgspec
 
-from refold.importers.derivation.gap import is_persons
-from refold.importers.derivation.units import Unit, align, key_of, said_message, units_of
+from refold.importers.derivation.gap import is_from_user
+from refold.importers.derivation.units import Unit, align, build_message, key_of, units_of
 from refold.importers.items import Item, Prompted, Remarked, Returned, RunBegan, Said, Unread, message_of
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Role
@@ -49,10 +49,10 @@ def derive_window(items: Sequence[Item]) -> FirstWindow:
             case _:
                 pass
     units = units_of(shown)
-    lawful = tuple(chain.from_iterable(unit.lawful() for unit in units))
+    messages = tuple(chain.from_iterable(unit.valid_messages() for unit in units))
     return FirstWindow(
-        messages=lawful,
-        task=_place_of_task(items, lawful),
+        messages=messages,
+        task=_place_of_task(items, messages),
         hidden=tuple(_find_hidden(units_of(said), units)),
         halves=tuple(unit for unit in units if not unit.whole),
         orphans=tuple(orphans),
@@ -62,10 +62,9 @@ def derive_window(items: Sequence[Item]) -> FirstWindow:
 def find_start_time(items: Sequence[Item], asked: Item | None) -> int:
     """Return when the run began in nanoseconds since the epoch, 0 if unknown.
 
-    That is the time of the first user message, because entries of the harness before it may be minutes older,
-    when no model was asked yet. Without one, it is the time of the first message; without messages, of the
-    first remark. The earliest candidate counts, because the header of a file may be written after what
-    follows it.
+    This is the time of the first user message, because earlier entries of the harness may be minutes older
+    than the first request. Without one, it is the time of the first message; without messages, of the first
+    remark. The earliest candidate counts, because the header of a file may be written later than other rows.
     """
     answer = [asked] if asked else []
     prompts = [item for item in items if _is_task(item)]
@@ -78,7 +77,7 @@ def find_start_time(items: Sequence[Item], asked: Item | None) -> int:
 
 
 def _is_task(item: Item) -> bool:
-    return isinstance(item, Said) and is_persons(item) and item.role is Role.USER
+    return isinstance(item, Said) and is_from_user(item) and item.role is Role.USER
 
 
 def _gives_task(item: Item) -> bool:
@@ -100,13 +99,13 @@ def _awaits_result(shown: Sequence[Message]) -> bool:
 
 def _message(item: Said | Returned) -> Message:
     if isinstance(item, Said):
-        return said_message(item)
+        return build_message(item)
     return msgspec.structs.replace(message_of(item), name=item.name or None)
 
 
 def _place_of_task(items: Sequence[Item], messages: Sequence[Message]) -> int | None:
     task = next((item for item in items if isinstance(item, Said) and _is_task(item)), None)
-    wanted = None if task is None else key_of(said_message(task))
+    wanted = None if task is None else key_of(build_message(task))
     return next((place for place, message in enumerate(messages) if key_of(message) == wanted), None)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from refold.importers.derivation import facts
 from refold.importers.derivation.beginning import FirstWindow, derive_window, find_start_time
 from refold.importers.derivation.facts import describe_orphan, refused_calls
-from refold.importers.derivation.gap import PromptGap, Reply, beside, is_persons, write_gap
+from refold.importers.derivation.gap import PromptGap, Reply, is_from_user, record_beside, write_gap
 from refold.importers.derivation.log import (
     Derived,
     ImportProblem,
@@ -134,7 +134,7 @@ class Derivation:
             case RunEnded():
                 self._end(item)
             case Remarked() | Unread() if self._log.state.seq and full:
-                beside(self._log, item)
+                record_beside(self._log, item)
             case _:
                 self._gap.append(item)
         if self._held is not None and _is_over(self._held):
@@ -158,7 +158,7 @@ class Derivation:
             facts.write_response(self._log, held, stopped=stopped and not held.calls, refused=refused)
 
     def _advance(self, asked: Reply | None, cancel: Cancelled | None = None) -> None:
-        """Advance to the request that `asked` answers, or to the end of the source."""
+        """Advance to the request that `asked` replies to, or to the end of the source."""
         items, self._gap = self._gap, []
         if not self._log.state.seq:
             self._begin(items, asked, unasked=asked is None and cancel is None)
@@ -221,7 +221,7 @@ class Derivation:
                 self._log.record(item, seq, f"{item.why}:first")
                 self.fit = self.fit.plus(Fit(first=int(asked is not None and item.why == "prompt")))
             case _:
-                beside(self._log, item)
+                record_beside(self._log, item)
 
     def _diagnose_beginning(self, start: FirstWindow, began: RunBegan, seq: int) -> None:
         for unit in start.hidden:
@@ -292,7 +292,7 @@ def _is_irrelevant(item: Item) -> bool:
 
     The harness may add its message before an interruption by the user.
     """
-    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_persons(item))
+    return isinstance(item, Remarked | Unread) or (isinstance(item, Said) and not is_from_user(item))
 
 
 def _find_final_cancellation(items: list[Item]) -> Cancelled | None:
@@ -300,6 +300,6 @@ def _find_final_cancellation(items: list[Item]) -> Cancelled | None:
     for item in reversed(items):
         if isinstance(item, Cancelled):
             return item
-        if isinstance(item, Returned | Prompted) or is_persons(item):
+        if isinstance(item, Returned | Prompted) or is_from_user(item):
             return None
     return None

@@ -7,7 +7,7 @@ import msgspec
 
 from refold.importers.content import UnreadCall, is_known
 from refold.importers.derivation.log import Writer
-from refold.importers.derivation.units import WindowChange, said_message
+from refold.importers.derivation.units import WindowChange, build_message
 from refold.importers.fields import json_text
 from refold.importers.items import (
     UNKNOWN_PART,
@@ -289,7 +289,7 @@ def write_messages(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked
 
     `goes_on`: a request followed them, or, if `unasked`, was about to follow.
     """
-    messages = [said_message(item) for item in items]
+    messages = [build_message(item) for item in items]
     why = " ".join(dict.fromkeys(item.by for item in items))
     seq = log.write_fact(
         lambda state, at, salt: observed(
@@ -330,7 +330,7 @@ def write_change(
 
 
 def write_retry(log: Writer, item: Item) -> None:
-    """Write that the model was asked again without a new message."""
+    """Write a repeated request without a new message."""
     seq = log.write_fact(
         lambda state, at, salt: observed(state, ev.ContextObserved(at=at, goes_on=True), (), salt), item
     )
@@ -338,7 +338,7 @@ def write_retry(log: Writer, item: Item) -> None:
 
 
 def write_backoff(log: Writer, item: Item) -> None:
-    """Write that the model was asked again after a failure."""
+    """Write the end of the backoff before the request that follows a failure."""
     backoff = log.state.backoff
     if backoff is not None:
         until = backoff.event.until

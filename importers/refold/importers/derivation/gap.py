@@ -27,7 +27,7 @@ from refold.importers.items import (
     Unread,
     message_of,
 )
-from refold.importers.session_rows import BEGINNING, Cut, Forked, answering
+from refold.importers.session_rows import BEGINNING, Cut, Forked, drop_orphan_results
 from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Ranges, Role
 
@@ -35,7 +35,7 @@ Reply = Answered | RequestFailed
 
 
 class PromptGap:
-    """The items between two responses. `asked` answers the next request; None at the end of the source.
+    """The items between two responses. `asked` is the reply to the next request; None at the source's end.
 
     `cancel`: the user interrupted the run at the end. The first `before` of `said` precede the last `prompt`.
     `under_way`: results follow it.
@@ -59,28 +59,29 @@ class PromptGap:
         stops = [
             place for place, item in enumerate(self.items[behind:], behind) if isinstance(item, Cancelled)
         ]
-        said = [place for place, item in enumerate(self.items[behind:], behind) if is_persons(item)]
+        said = [place for place, item in enumerate(self.items[behind:], behind) if is_from_user(item)]
         return min(stops if missing and stops else [*stops, *said], default=None)
 
     @property
     def unasked(self) -> bool:
-        """Whether the source ends here, and neither answer, failure nor interruption shows that the model was
-        asked.
+        """Return whether the source ends here without evidence of a request to the model.
+
+        Evidence is a response, a failure or an interruption.
         """
         return self.asked is None and self.cancel is None
 
     @property
-    def wants(self) -> bool:
-        """Whether the model was asked, or was going to be when the source ends."""
-        return self.asked is not None or any(map(is_persons, self.said))
+    def awaits_reply(self) -> bool:
+        """Return whether a request to the model follows, or was due when the source ends."""
+        return self.asked is not None or any(map(is_from_user, self.said))
 
 
 class Results(msgspec.Struct, frozen=True):
     """Results of the open batch: the call of each result by its index; `missing` calls have none.
 
-    After the last result of a batch, the model is asked. So that result, at index `held`, is written last,
-    after messages that joined meanwhile. If the user interrupted the batch or wrote a message, at index
-    `parted`, earlier results are written before that and no request follows; other results are missing.
+    The last result of a batch triggers a request. So that result, at index `held`, is written last, after
+    messages that joined meanwhile. If the user interrupted the batch or wrote a message, at index `parted`,
+    earlier results are written before that and no request follows; other results are missing.
     """
 
     pairs: dict[int, Paired]
@@ -91,12 +92,10 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def write_gap(log: Writer, gap: PromptGap) -> WindowPlan:
-    """Write a gap. Afterwards, the request that `gap.asked` answers is open; at the end of the source, none
-    is.
-    """
-    results = _results(log, gap)
+    """Write a gap. Afterwards, the request that `gap.asked` replies to is open (not at the source's end)."""
+    results = _pair_results(log, gap)
     _write_beside(log, gap, results)
-    plan = _plan(log, gap, results)
+    plan = _plan_prompt(log, gap, results)
     missing = results.missing if results.parted is None else ()
     # An interruption that ends the run also cancels calls in progress.
     before = 0 if gap.cancel is not None else max(0, len(missing) - 1)
@@ -123,7 +122,7 @@ def _write_missing(log: Writer, gap: PromptGap, calls: Iterable[str]) -> None:
             facts.write_missing_result(log, call, by)
 
 
-def _results(log: Writer, gap: PromptGap) -> Results:
+def _pair_results(log: Writer, gap: PromptGap) -> Results:
     calls = log.state.batch.calls if log.state.batch is not None else ()
     waiting = [Open(call.id, call.name, log.provider_ids.get(call.id, "")) for call in calls]
     returned = {place: item for place, item in enumerate(gap.items) if isinstance(item, Returned)}
@@ -164,10 +163,10 @@ def _write_beside(log: Writer, gap: PromptGap, results: Results) -> None:
                 if item is not gap.prompt:
                     log.record(item, what=f"{item.why}:superseded")
             case _:
-                beside(log, item)
+                record_beside(log, item)
 
 
-def beside(log: Writer, item: Item) -> None:
+def record_beside(log: Writer, item: Item) -> None:
     """Record an item that is not a fact: a decision of the source, unread data, or a passing interruption."""
     match item:
         case Remarked():
@@ -180,12 +179,12 @@ def beside(log: Writer, item: Item) -> None:
             log.record(item, what="out_of_place")
 
 
-def is_persons(item: Item) -> bool:
+def is_from_user(item: Item) -> bool:
     """Return whether the item is a message by a user."""
     return isinstance(item, Said) and item.by == "user"
 
 
-def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
+def _plan_prompt(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
     state = log.state
     keys = {
         pair.call: key_of(Message(role=Role.TOOL, text=item.output))
@@ -207,8 +206,8 @@ def _plan(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
 
 
 def _is_awaited(log: Writer, gap: PromptGap) -> bool:
-    """Return whether the run awaits a user, and the model was asked or was about to be."""
-    return log.state.agent_state.awaits_operator and gap.wants
+    """Return whether the run awaits a user, and a request to the model follows or was due."""
+    return log.state.agent_state.awaits_operator and gap.awaits_reply
 
 
 def _write_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:
@@ -275,7 +274,7 @@ class _MatchedConversation:
     def add(self, item: Said | Answered | Returned) -> None:
         """Add a message."""
         if self._cuts != 0:
-            self._said.append(_make_spoken(item))
+            self._said.append(_make_window_message(item))
 
     def replace(self, prompt: Prompted) -> None:
         """Replace the messages by a recorded prompt, which the next cut starts from."""
@@ -299,7 +298,7 @@ class _MatchedConversation:
         parts = [_select(said, cut.head), _select(said, cut.tail, between=cut.between)]
         gone = _result_ids(self._said) - _result_ids(chain(*parts))
         head, tail = ([_apply_cut(each, gone, cut.cleared) for each in part] for part in parts)
-        kept = [*head, *map(_make_spoken, cut.joins), *tail]
+        kept = [*head, *map(_make_window_message, cut.joins), *tail]
         if not cut.cleared or kept != self._said:
             yield Prompted(cut.position, cut.at, cut.rest, cut.counts, messages=_messages(kept), why=cut.why)
         self._count_cut(kept)
@@ -316,8 +315,8 @@ class _MatchedConversation:
         self._said = said if self._cuts != 0 else []
 
 
-def _make_spoken(item: Said | Answered | Returned) -> SpokenMessage:
-    return SpokenMessage(item.row, message_of(item), is_persons(item))
+def _make_window_message(item: Said | Answered | Returned) -> SpokenMessage:
+    return SpokenMessage(item.row, message_of(item), is_from_user(item))
 
 
 def _select(
@@ -351,4 +350,4 @@ def _apply_cut(
 
 
 def _messages(said: Iterable[SpokenMessage]) -> tuple[Message, ...]:
-    return answering(each.message for each in said)
+    return drop_orphan_results(each.message for each in said)

@@ -192,9 +192,9 @@ class Writer:
                 self._copy_event(each)
 
     def _find_same_end(self, what: str, text: str) -> bool:
-        """Return whether the source already came to this end, so that later notes belong to no other run.
+        """Return whether the log already has this end of the source.
 
-        Other earlier ends are copied.
+        Earlier events that are not from the source are copied; notes after this end are not.
         """
         while self.state.seq in self._between:
             ended, *noted = self._between[self.state.seq]

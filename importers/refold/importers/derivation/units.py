@@ -28,7 +28,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 class Unit(msgspec.Struct, frozen=True, gc=False):
     """Messages that belong together. `whole`: every call has its result, and every result its call.
 
-    `rest`: JSON text of the part of half a pair that `lawful` leaves out.
+    `rest`: JSON text of the part of half a pair that `valid_messages` leaves out.
     """
 
     messages: tuple[Message, ...]
@@ -36,7 +36,7 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     whole: bool = True
     rest: str = ""
 
-    def lawful(self) -> tuple[Message, ...]:
+    def valid_messages(self) -> tuple[Message, ...]:
         """Return the messages that a window may hold: only the valid part of half a pair.
 
         A result without its call becomes a user message.
@@ -86,7 +86,7 @@ def align(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
     places: dict[Keys, list[int]] = {}
     for place in range(head, len(old)):
         places.setdefault(old[place], []).append(place)
-    front, back = _forwards(places, new, head), _backwards(places, new, head, len(old))
+    front, back = _align_forwards(places, new, head), _align_backwards(places, new, head, len(old))
     weights = [
         sum(len(keys) for keys, at in zip(new[head:], way, strict=True) if at is not None)
         for way in (front, back)
@@ -94,7 +94,7 @@ def align(old: Sequence[Keys], new: Sequence[Keys]) -> list[int | None]:
     return [*range(head), *(front if weights[0] > weights[1] else back)]
 
 
-def _forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int) -> list[int | None]:
+def _align_forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int) -> list[int | None]:
     found: list[int | None] = []
     following = head
     for keys in new[head:]:
@@ -105,7 +105,7 @@ def _forwards(places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: i
     return found
 
 
-def _backwards(
+def _align_backwards(
     places: Mapping[Keys, Sequence[int]], new: Sequence[Keys], head: int, upto: int
 ) -> list[int | None]:
     found: list[int | None] = []
@@ -154,7 +154,7 @@ def _plain(call: MessageCall) -> dict[str, JSON]:
 def _results(
     messages: Sequence[Message], place: int, first: Message
 ) -> tuple[list[Message | None] | None, int]:
-    """The results right behind a reply, in call order (None: there is none), and the place behind them."""
+    """Return the results directly after a reply, in call order (None if missing), and the next index."""
     if first.role is not Role.ASSISTANT or not first.calls:
         return None, place
     found: list[Message | None] = [None] * len(first.calls)
@@ -184,7 +184,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
-    """A unit in the window, with open calls counted as answered: its messages' numbers and keys."""
+    """A unit in the window, as if open calls had results: its messages' numbers and keys."""
 
     numbers: tuple[int, ...]
     keys: Keys
@@ -230,7 +230,7 @@ def plan_window(
     """
     if prompt is None:
         return _plan_unrecorded(said, wanted=wanted)
-    spoken = [Unit((message,), (key_of(message),)) for message in map(said_message, said)]
+    spoken = [Unit((message,), (key_of(message),)) for message in map(build_message, said)]
     units = units_of(prompt.messages)
     target = [*(_complete_last(units, window) if under_way else units), *spoken[after:]]
     found = align(_keys((*window, *spoken)), _keys(target))
@@ -258,7 +258,7 @@ def _keys(units: Iterable[Unit | Standing]) -> list[Keys]:
     return [unit.keys for unit in units]
 
 
-def said_message(said: Said) -> Message:
+def build_message(said: Said) -> Message:
     """Return the item as a message.
 
     If its role is that of a result, it becomes a user message, because no call waits for it.
@@ -316,7 +316,7 @@ def _change(
         if place is not None:
             last = numbered[place][-1]
             continue
-        for message in unit.lawful():
+        for message in unit.valid_messages():
             joined.append((message, last))
             last = messages + len(joined)
     return _make_change(joined, ranges_of(kept) if leaves else None)

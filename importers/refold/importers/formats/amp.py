@@ -1,12 +1,11 @@
-"""Threads of Amp: one document `{v, id, messages}`, whose messages have numbers and blocks, and whose results
-say how they ran.
+"""Threads of Amp: one document `{v, id, messages}` of numbered messages with content blocks.
 
-A result is a block of a message on the user's side: `run` has its status, and its result or its error. What
-the model was shown of a result that is no text is not in the file: the JSON text of the result stands here.
-What a person typed has a time, and so has each answer that tells its usage; results have none.
+A result is a block of a user message: `run` has its status, and its result or error. The file does not record
+the text that the model received for a result that is not text; JSON text of the result is used instead. User
+input has a time, and so does a response with usage; results do not.
 
-Counted: messages by their role, those with results as such; tokens as the answers tell them, where the input
-leaves out what was cached.
+Counts: messages by role, with messages that hold results as results; tokens as recorded in the responses,
+whose input excludes cached tokens.
 """
 
 from collections.abc import Iterator
@@ -71,24 +70,22 @@ class Amp:
     name = "amp"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the id of a thread, or by messages with numbers whose results name their calls as only Amp
-        does.
-        """
+        """Match the id of a thread, or numbered messages with keys that only Amp uses."""
         head = source.head()
         found = beginning(source) if b'"messages"' in head else None
         if text(found, "id").startswith("T-") and (
             "messageId" in table(found, "messages", 0) or "v" in table(found)
         ):
-            return FormatMatch(96, "a thread, by its id T-…")
+            return FormatMatch(96, "a thread with an id T-…")
         if "messageId" in table(found, "messages", 0) and (b'"toolUseID"' in head or b'"agentMode"' in head):
-            return FormatMatch(90, "messages with messageId, as Amp numbers them")
+            return FormatMatch(90, "messages numbered by messageId")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the document."""
+        """Yield the items of the document's only run."""
         read = document(source, ("messages",), ("messages", ANY, "content"))
         if not isinstance(at(read.value, "messages"), list):
-            raise BadTranscript(source.name, "$", "no thread with messages in it")
+            raise BadTranscript(source.name, "$", "no list of messages")
         thread = _Thread(read.value)
         yield from thread.items()
         yield from read.cut()
@@ -101,7 +98,7 @@ AMP = Amp()
 
 
 class _Thread:
-    """One thread, and what is open in it."""
+    """A reader of one thread."""
 
     def __init__(self, value: JSON) -> None:
         self.value, self.messages = value, take_rows(value, "messages")
@@ -109,7 +106,7 @@ class _Thread:
         self.ending = Ending(rule=self._end_of_answer)
 
     def items(self) -> Iterator[Item]:
-        """All of it but its end."""
+        """Yield all items except the end."""
         models = (text(message, "usage", "model") for message in self.messages)
         labels = {name: label for name in _LABELS if (label := take_text(self.value, name))}
         labels |= {"version": version} if (version := text(self.value, *_VERSION)) else {}
@@ -123,7 +120,7 @@ class _Thread:
                 yield item
 
     def _take_moment(self, message: JSON) -> int | None:
-        """When a message was, by the first of the paths that says so."""
+        """Take the time of a message from the first path that has one."""
         moment = next((path for path in _MOMENTS if instant(at(message, *path)) is not None), ())
         self.times.see(at(message, *moment) if moment else None, instant(at(message, *moment)))
         return take_time(message, *moment) if moment else None
@@ -158,21 +155,21 @@ class _Thread:
             yield Place(place.position, place.at).cancellation()
 
     def _user(self, message: JSON, place: Place) -> Iterator[Item]:
-        """The results in a message of the user's side, then what was typed with them."""
+        """Yield the results in a user message, then the text typed with them."""
         results: list[Item] = []
         for block in take_each(message, "content"):
             if text(block, "type") == "tool_result":
                 results += self._result(block, place.with_counts(Counted(results=1)) if results else place)
-        said = take_words(message, "content", beside=frozenset({"tool_result"}))
+        content = take_words(message, "content", beside=frozenset({"tool_result"}))
         take_if(message, "role", "user")
         yield from results
-        if said or not results:
-            yield (place.with_counts(UNCOUNTED) if results else place).message(said, rest=rest(message))
+        if content or not results:
+            yield (place.with_counts(UNCOUNTED) if results else place).message(content, rest=rest(message))
         elif left := rest(message):
             yield Place(place.position, place.at).remark("unmapped", rest=left)
 
     def _result(self, block: JSON, place: Place) -> Iterator[Item]:
-        """A result, by its status; a call that was under way when the thread was written has none."""
+        """Yield a result according to its status; a call still in progress becomes a remark."""
         status, call = text(block, "run", "status"), text(block, "toolUseID")
         if status in _UNDER_WAY:
             yield Place(place.position, place.at).remark("unmapped", block)
@@ -180,7 +177,7 @@ class _Thread:
             table(block).clear()
             return
         if "result" not in table(block, "run") and status not in ("done", "error", *_STOPPED):
-            yield place.problem(UNKNOWN_PART, "a result without a run of a known status")
+            yield place.problem(UNKNOWN_PART, "a result without a known run status")
             return
         take_text(block, "toolUseID")
         take_if(block, "type", "tool_result")
@@ -198,7 +195,7 @@ class _Thread:
         table(block).clear()
 
     def _end_of_answer(self, item: Item | Noise) -> End | None:
-        """What the state of an answer says: only a complete one may have ended the thread."""
+        """Return the end by the state of the last response; only `complete` may end a thread normally."""
         if not isinstance(item, Answered | RequestFailed):
             return None
         if end := _ENDS.get(self.state):
@@ -211,8 +208,9 @@ _MOMENTS = (("usage", "timestamp"), ("meta", "sentAt"))
 
 
 def _failure(status: str, result: JSON) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it: by its status, and where that is `done` by its exit
-    code and its own word for it.
+    """Return whether or how a call failed, or who refused it, by its status.
+
+    For the status `done`, the exit code and `success` of the result decide.
     """
     match status:
         case "error":
@@ -228,7 +226,7 @@ def _failure(status: str, result: JSON) -> ToolError | Refuser | bool | None:
 
 
 def _take_words(block: JSON) -> str:
-    """What the model is shown of a run: its result, or why there is none."""
+    """Take the text of a run for the model: its result, or the reason why it has none."""
     for path in (("run", "result"), ("run", "error", "message"), ("run", "reason")):
         found = at(block, *path)
         if found is not None:

@@ -1,17 +1,16 @@
-"""GitHub Copilot CLI sessions: events of a type with `data`, a line each, as the runtime wrote them when they
-happened.
+"""GitHub Copilot CLI sessions: one typed event with `data` per line, written by the runtime as it happens.
 
-An answer may be several rows, a row a call or a piece: they are one where nothing came back between them, and
-where no other `apiCallId` says that they are two; nor, in a file that tells of no turn, another `messageId`.
-Calls stand in the answer (`toolRequests`) and again where they begin; what the model is shown of a result is
-its `content`, of a failed one the error's message. Of what a person said it is shown `transformedContent`.
-Sub-agents write into the same file: their rows name the agent, or the call that began it. A compaction runs
-beside the conversation: its summary stands for what was there when it began. The first system prompt is the
-run's; each turn writes it anew.
+A response may have several rows, one for each call or piece of text. They are one response if no result is
+between them and `apiCallId` is the same; in a file without turn events, `messageId` must be the same, too.
+Calls are in the response (`toolRequests`) and again where they start. The model receives the `content` of a
+result, the error message of a failed one, and the `transformedContent` of a user message. Subagents write to
+the same file: their rows name the agent, or the call that started it. A compaction runs concurrently: its
+summary replaces the messages from before its start. The run's system prompt is the first one; each turn
+repeats it.
 
-Counted: the rows of the main agent. An answer tells its output tokens only; those of the input stand in
-`session.shutdown`, sub-agents included, for the time since the start or the last resumption: they hold where
-there was but one such time, and the file ends with it.
+Counts: the rows of the main agent. A response records only its output tokens. Input tokens are in
+`session.shutdown`, including those of subagents, since the start or the last resumption. They are used only
+if there was one such period and it ends the file.
 """
 
 from collections.abc import Iterator
@@ -57,8 +56,7 @@ _TURNS = frozenset({
     "assistant.usage", "tool.execution_complete", "tool.execution_partial_result", "tool.execution_progress",
     "tool.execution_start", "tool.user_requested"
 })  # fmt: skip
-"""Events of the groups in which calls stand: another one of them may be a call of a kind that is not known.
-"""
+"""Known events of the groups that hold calls. An unknown event of these groups may be a call."""
 _REMARKS = {
     "permission.requested": "approval",
     "permission.completed": "approval",
@@ -66,7 +64,7 @@ _REMARKS = {
     "session.mode_changed": "permission_mode",
     "session.truncation": "trim",
 }
-_SPEAKS = (
+_PAUSING_EVENTS = (
     "user.message", "system.notification", "tool.execution_complete", "session.error", "abort", "session.compaction_start",
     "session.compaction_complete"
 )  # fmt: skip
@@ -74,27 +72,27 @@ _USED = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 
 class _Answer(Draft):
-    """An answer of which rows may follow, and the rows without meaning between them."""
+    """An unfinished response; `between` holds the other rows from between its rows."""
 
     def __init__(self, first: Row) -> None:
         super().__init__(first)
-        self.api, self.model, self.response, self.named = "", "", "", ""
+        self.api, self.model, self.response, self.message_id = "", "", "", ""
         self.hosted: JSON = None
         self.between: list[Item | Noise] = []
 
     def add(self, row: Row) -> None:
-        """Take one more row in."""
+        """Add a row to the response."""
         data = at(row.value, "data")
         self.hosted = self.hosted or at(data, "serverTools")
-        self.texts += [said] if (said := take_text(data, "content")) else []
+        self.texts += [content] if (content := take_text(data, "content")) else []
         self.thoughts.append(take_text(data, "reasoningText"))
         self.calls += take_calls(data, "toolRequests")
         self.api, self.model = self.api or text(data, "apiCallId"), self.model or text(data, "model")
-        self.named = self.named or text(data, "messageId")
+        self.message_id = self.message_id or text(data, "messageId")
         self.response = self.response or self.api or take_text(data, "messageId")
         take_if(data, "apiCallId", self.response)
         take_if(data, "model", self.model)
-        if (got := take_number(data, "outputTokens")) is not None:  # each piece tells those of all
+        if (got := take_number(data, "outputTokens")) is not None:  # each piece has the total
             self.usage = Usage(output=max(got, self.usage.output if self.usage else 0))
         self.grow(row, row.rest())
 
@@ -112,7 +110,7 @@ class _CopilotCli(Session):
         self.metrics = self._metrics()
 
     def _metrics(self) -> list[JSON]:
-        """What each model used, where one shutdown at the end sums up all of it."""
+        """Return the usage of each model if one shutdown at the end covers the whole session."""
         sums = self.periods == 1 and text(self.last, "type") == "session.shutdown"
         return [*table(self.last, "data", "modelMetrics").values()] if sums else []
 
@@ -120,8 +118,9 @@ class _CopilotCli(Session):
         return text(row.value, "type") == "session.start"
 
     def look(self, row: Row) -> None:
-        """The first system prompt, whether turns are told, and the last row: a shutdown may sum up all of the
-        tokens.
+        """Record the first system prompt, whether there are turn events, and the last row.
+
+        The last row may be a shutdown with the total tokens.
         """
         self.last, kind = row.value, text(row.value, "type")
         self.periods += kind in ("session.shutdown", "session.resume")
@@ -153,16 +152,16 @@ class _CopilotCli(Session):
         if ours and kind == "assistant.message":
             yield from self._answer(row)
             return
-        if ours and kind in _SPEAKS:
+        if ours and kind in _PAUSING_EVENTS:
             yield from self.pause()
-        told = self._told(row, kind, ours=ours)
+        found_items = self._read_row(row, kind, ours=ours)
         if self.draft is not None:
-            self.draft.between += told
+            self.draft.between += found_items
         else:
-            yield from told
+            yield from found_items
 
     def beside(self, noise: Noise) -> Iterator[Item | Noise]:
-        """A line that is no row parts no answer."""
+        """Hold back a line that is not a row: it does not end a response."""
         if self.draft is not None:
             self.draft.between.append(noise)
         else:
@@ -194,24 +193,23 @@ class _CopilotCli(Session):
         self.draft.add(row)
 
     def _is_another(self, draft: _Answer, row: JSON) -> bool:
-        """Whether a row is of another answer than the draft: by the id of its call, else by its message's,
-        where turns are told.
+        """Return whether a row belongs to another response than the draft.
 
-        Where turns begin, pieces of one answer may have messages of their own; where none does, each message
-        is an answer.
+        `apiCallId` decides if both have one. Otherwise, in a file without turn events, each `messageId` is a
+        response. With turn events, pieces of one response may have different message ids.
         """
         api, message = text(row, "data", "apiCallId"), text(row, "data", "messageId")
         if api and draft.api:
             return api != draft.api
-        return not self.turns and bool(message and draft.named) and message != draft.named
+        return not self.turns and bool(message and draft.message_id) and message != draft.message_id
 
-    def _told(self, row: Row, kind: str, *, ours: bool) -> Iterator[Item | Noise]:
+    def _read_row(self, row: Row, kind: str, *, ours: bool) -> Iterator[Item | Noise]:
         data = at(row.value, "data")
         if ours:
             self.model = text(data, "newModel") or self.model
             yield from self._event(row, kind, data)
         else:
-            yield row.noise("subagent", apart=_apart(kind, data))
+            yield row.noise("subagent", apart=_count_activity(kind, data))
 
     def _event(self, row: Row, kind: str, data: JSON) -> Iterator[Item | Noise]:
         match kind:
@@ -224,7 +222,7 @@ class _CopilotCli(Session):
             case "tool.execution_complete" if at(data, "isUserRequested") is not True:
                 yield self._result(row, data)
             case "session.error":
-                yield self._failed(row, data)
+                yield self._read_error(row, data)
             case "abort":
                 yield row.place.cancellation(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
@@ -235,7 +233,7 @@ class _CopilotCli(Session):
                 yield self._other(row, kind, data)
 
     def _other(self, row: Row, kind: str, data: JSON) -> Noise:
-        """A row that is no event of the run."""
+        """Return noise for a row that is not an event of the run."""
         if kind == "tool.execution_start":
             self.names[text(data, "toolCallId")] = text(data, "toolName")
         elif kind == "session.compaction_start":
@@ -251,10 +249,10 @@ class _CopilotCli(Session):
         failed = _ERRORS.get(code, ToolError.RAISED) if broke else None if success is None else False
         return row.place.result(call, output, name=name, failed=failed, rest=row.rest())
 
-    def _failed(self, row: Row, data: JSON) -> Item | Noise:
-        """A failed request.
+    def _read_error(self, row: Row, data: JSON) -> Item | Noise:
+        """Return a failed request.
 
-        None was made while calls are open; and what tells that all attempts failed is no other.
+        An error while calls are open is not one, nor is the report after one that all attempts failed.
         """
         if self.ending.open or (self.failing and text(data, "errorType") != "model_call"):
             return row.noise("error")
@@ -263,14 +261,14 @@ class _CopilotCli(Session):
         return row.place.failure(problem, status=status, rest=row.rest())
 
     def ends(self, item: Item | Noise) -> End | None:
-        """An error that is no request of its own is one all the same."""
+        """Return the end `error` for an error row, even if it is not a failed request."""
         return ("error", "last request failed") if isinstance(item, Noise) and item.what == "error" else None
 
     def end(self, place: Place) -> RunEnded:
-        return place.end(self.ending.end(), self.times.edges(), self._used())
+        return place.end(self.ending.end(), self.times.edges(), self._read_tokens())
 
-    def _used(self) -> Tokens | None:
-        """The tokens as its shutdowns sum them up."""
+    def _read_tokens(self) -> Tokens | None:
+        """Return the total tokens that the shutdown records."""
         if not self.metrics:
             return None
         used = [at(each, "usage") for each in self.metrics]
@@ -278,8 +276,8 @@ class _CopilotCli(Session):
         return sent, read, written, got
 
 
-def _apart(kind: str, data: JSON) -> Counted | None:
-    """What an event of a subagent holds of what its model did."""
+def _count_activity(kind: str, data: JSON) -> Counted | None:
+    """Return the responses, calls and results in an event of a subagent."""
     match kind:
         case "assistant.message":
             return Counted(assistant=1, calls=len(rows(data, "toolRequests")))
@@ -294,13 +292,13 @@ def _is_main(row: Row) -> bool:
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By its header, or by events of its types that hold data."""
+    """Match the header, or events of known types with data."""
     if any(text(row, "data", "producer") == "copilot-agent" for row in found):
-        return FormatMatch(98, "a session.start of copilot-agent")
+        return FormatMatch(98, "a session.start event of copilot-agent")
     if any(
         text(row, "type") in _EVENTS and isinstance(row.get("data"), dict) and "id" in row for row in found
     ):
-        return FormatMatch(85, "events with data, as assistant.message")
+        return FormatMatch(85, "events with data, such as assistant.message")
     return None
 
 

@@ -1,12 +1,10 @@
-"""Droid sessions, as Factory's command line keeps them: a header, messages of content blocks, and what it
-notes beside.
+"""Droid sessions of Factory's command line: a header, messages with content blocks, and metadata rows.
 
-An answer is one message, with its thoughts and calls; results come in a message of the person's side, before
-what the person or the harness said with them. A message in which all is in `<system-` tags is the harness's.
-A compaction names the last message that its summary stands for. Tokens are in no row: a file beside the
-session sums them up.
+A response is one message with reasoning and calls. Results are in a user message, before the text by the user
+or the harness. A message that consists of `<system-` tags is by the harness. A compaction names the last
+message that its summary replaces. Rows have no tokens: a separate file has their totals.
 
-Counted: messages by their role, those with results as such.
+Counts: messages by role, with messages that hold results as results.
 """
 
 from collections.abc import Iterator
@@ -67,7 +65,7 @@ class _Droid(Session):
             case "message":
                 yield from self._message(row, row.value.get("message"))
             case "compaction_state":
-                yield from self._compacted(row)
+                yield from self._read_compaction(row)
             case kind:
                 yield row.noise(known=kind in _KINDS)
 
@@ -87,7 +85,7 @@ class _Droid(Session):
         return row.place.reply(answer_of(read), stop=read.stop, model=model, rest=row.rest())
 
     def _user(self, row: Row, message: JSON) -> Iterator[Item]:
-        """The results in a message of the person's side, then what was said with them."""
+        """Yield the results in a user message, then the text with them."""
         blocks = [block for block in rows(message, "content") if text(block, "type") != "tool_result"]
         tagged = all(text(block, "text").startswith("<system-") for block in blocks) and bool(blocks)
         listed = bool(rows(message, "content"))
@@ -96,17 +94,17 @@ class _Droid(Session):
             for block in take_each(message, "content")
             if text(block, "type") == "tool_result"
         ]
-        said = take_words(message, "content", beside=frozenset({"tool_result"}))
+        content = take_words(message, "content", beside=frozenset({"tool_result"}))
         take_if(message, "role", "user")
         rest = row.rest()
         for call, output, failed in results:
             name = self.ending.open.get(call, "")
             yield row.place.result(call, output, name=name, failed=failed, rest=rest)
-        if said or not listed:
-            yield row.place.message(said, "harness" if tagged else "user", rest=rest)
+        if content or not listed:
+            yield row.place.message(content, "harness" if tagged else "user", rest=rest)
 
-    def _compacted(self, row: Row) -> Iterator[Item]:
-        """Later requests show the summary, and what was said behind the message that it names."""
+    def _read_compaction(self, row: Row) -> Iterator[Item]:
+        """Yield a compaction: the summary, then the messages after the one that it names."""
         yield row.remark("compaction")
         anchor = self.numbers.get(text(row.value, "anchorMessage", "id"))
         if summary := text(row.value, "summaryText"):
@@ -114,20 +112,20 @@ class _Droid(Session):
 
 
 def _take_result(block: JSON) -> tuple[str, str, bool]:
-    """The call that a result is of, what it showed the model, and whether it failed."""
-    failed = take_flag(block, "is_error") is True  # a block of results says so only of those that failed
+    """Take the call id of a result, its text for the model, and whether it failed."""
+    failed = take_flag(block, "is_error") is True  # only written for failed results
     take_if(block, "type", "tool_result")
     return take_text(block, "tool_use_id"), take_words(block, "content"), failed
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By its header, or by what it notes beside its messages."""
+    """Match the header, or metadata rows beside messages."""
     heads = (row for row in found if text(row, "type") == "session_start" and text(row, "id"))
     if any({"cwd", "owner", "title", "sessionTitle"} & row.keys() for row in heads):
-        return FormatMatch(92, "a session_start with its folder or title")
+        return FormatMatch(92, "a row session_start with a folder or title")
     noted = any(text(row, "type") in ("todo_state", "compaction_state") for row in found)
     spoke = any(isinstance(at(row, "message", "content"), list) for row in found)
-    return FormatMatch(82, "messages beside the state of a list of to-dos") if noted and spoke else None
+    return FormatMatch(82, "messages, and rows todo_state or compaction_state") if noted and spoke else None
 
 
 DROID = SessionFormat("droid", _Droid, _match)

@@ -1,12 +1,11 @@
-"""Grok CLI's `chat_history.jsonl`: what the model is shown, a row a message, a thought or a result; no times,
-no usage.
+"""Grok CLI's `chat_history.jsonl`: the prompt, one row per message, reasoning or result.
 
-An answer is a row `assistant`, with the thoughts in the rows before it, or in its own `reasoning`. Calls that
-the provider answered itself stand in rows of their own, `backend_tool_call`. A person's row says that the
-turn before it was interrupted; `synthetic_reason` names what the harness put in. No result is marked as
-failed.
+Rows have no times and no usage. A response is a row `assistant`, with the reasoning in the rows before it or
+in its own `reasoning`. Rows `backend_tool_call` are provider-hosted calls. A user row records that the turn
+before it was interrupted; `synthetic_reason` marks messages by the harness. The status of results is not
+recorded.
 
-Counted: messages by their role; thoughts that no answer followed are an answer, too.
+Counts: messages by role; reasoning without a following response counts as a response.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ class _GrokCli(Session):
         self.hosted: list[JSON] = []
 
     def begins(self, row: Row) -> bool:
-        """Its first row, if that is a system prompt."""
+        """Return whether it is the first row, and a system prompt."""
         return not self.started and text(row.value, "type") == "system"
 
     def look(self, row: Row) -> None:
@@ -42,12 +41,12 @@ class _GrokCli(Session):
         self.model = self.model or text(row.value, "model_id")
 
     def begin(self) -> RunBegan:
-        said = take_words(self.head.value, "content") if self.head else ""
+        content = take_words(self.head.value, "content") if self.head else ""
         return RunBegan(
             self.head.position if self.head else "line 1",
             rest=self.head.rest() if self.head else "",
             key="session",
-            messages=(Message(role=Role.SYSTEM, text=said),) if self.head else (),
+            messages=(Message(role=Role.SYSTEM, text=content),) if self.head else (),
             model=self.model,
             agent="grok-cli",
             unsaid=("tool_errors",),
@@ -66,7 +65,7 @@ class _GrokCli(Session):
             case "tool_result":
                 yield self._result(row)
             case "user" | "system" as role:
-                yield from self._said(row, role)
+                yield from self._read_message(row, role)
             case _:
                 yield row.noise(known=False)
 
@@ -78,7 +77,7 @@ class _GrokCli(Session):
                     take_if(part, "type", "summary_text")
             case "assistant":
                 draft.thoughts.append(take_text(row.value, "reasoning", "text"))
-                draft.texts += [said] if (said := take_words(row.value, "content")) else []
+                draft.texts += [content] if (content := take_words(row.value, "content")) else []
                 draft.calls += take_calls(row.value)
                 take_if(row.value, "model_id", self.model)
             case _:
@@ -96,26 +95,22 @@ class _GrokCli(Session):
         self.hosted = []
 
     def _result(self, row: Row) -> Item:
-        call, said = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
-        return row.place.result(call, said, name=self.ending.open.get(call), rest=row.rest())
+        call, content = take_text(row.value, "tool_call_id"), take_words(row.value, "content")
+        return row.place.result(call, content, name=self.ending.open.get(call), rest=row.rest())
 
-    def _said(self, row: Row, role: str) -> Iterator[Item]:
+    def _read_message(self, row: Row, role: str) -> Iterator[Item]:
         if stopped := take_text(row.value, "prior_turn_interrupt"):
             yield row.place.cancellation(stopped)
         by = "harness" if role == "system" or row.value.get("synthetic_reason") else "user"
-        said = take_words(row.value, "content")
-        yield row.place.message(said, by, role=Role(role), rest=row.rest())
+        content = take_words(row.value, "content")
+        yield row.place.message(content, by, role=Role(role), rest=row.rest())
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By what no other format's rows have: the model's id in an answer, why a message was put in, its
-    prompt's number.
-    """
+    """Match keys that only this format has: a model id, `synthetic_reason`, the number of a prompt."""
     typed = [row for row in found if text(row, "type") in ("user", "assistant") and "content" in row]
     if any(name in row for row in typed for name in _OWN):
-        return FormatMatch(
-            85, "rows of type user or assistant with content, and a prompt's number or a model's id"
-        )
+        return FormatMatch(85, "rows of type user or assistant with content, and prompt_index or model_id")
     return None
 
 

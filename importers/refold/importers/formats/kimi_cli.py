@@ -1,20 +1,19 @@
-"""Kimi CLI sessions: `wire.jsonl`, which tells what happened, or `context.jsonl`, which is what the model is
-shown.
+"""Kimi CLI sessions: `wire.jsonl` (the events of the session) or `context.jsonl` (the prompt).
 
-On the wire a step is one response: its parts and its calls, then its usage; results may come before that, and
-stand behind the answer here. Why a step was interrupted, by a person or by an error, is not said. What a
-compaction left is not on the wire. A context has neither times nor usage, and no mark of a failed result; it
-is written anew by a compaction.
+In a wire file, a step is one response: its parts and calls, then its usage. Results may precede the usage;
+they are yielded after the response. The file does not record whether a user or an error interrupted a step,
+nor the messages that remain after a compaction. A context file has no times, no usage, and no status of
+results. A compaction rewrites it.
 
-Counted: on the wire turns and what was typed meanwhile, steps that brought something, and results; in a
-context messages by their role. The input there leaves out what was cached.
+Counts: in a wire file, turns and the input typed meanwhile, steps with content, and results; in a context
+file, messages by role. Input tokens exclude cached ones.
 """
 
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from refold.importers.content import calling, take_call, take_calls
+from refold.importers.content import find_call_mark, take_call, take_calls
 from refold.importers.fields import (
     JSON,
     at,
@@ -50,9 +49,9 @@ _TOKENS = UsageNames(
 )
 _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _ROLES = ("user", "system", "assistant", "tool")
-_TOLD = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
-"""Kinds of rows that their items say by what they are."""
-_STOPPED = "unknown", "last step was interrupted, by a user or an error"
+_IMPLIED_TYPES = ("ContentPart", "ToolCall", "ToolCallPart", "StatusUpdate", "ToolResult", "TurnBegin")
+"""Row types that follow from the type of the item."""
+_STOPPED = "unknown", "last step was interrupted by a user or an error"
 _INTERRUPTED = "interrupted by a user or an error; the source does not record which"
 _REMARKS = {
     "ApprovalRequest": "approval",
@@ -71,41 +70,43 @@ _KINDS = frozenset({
 
 
 class _KimiStep(Draft):
-    """A step of which rows may follow, and what came between them: results, remarks."""
+    """An unfinished step; `between` holds results and remarks from between its rows."""
 
     def __init__(self, first: Row) -> None:
         super().__init__(first)
         self.response, self.between = "", list[Item | Noise]()
-        self.said = first
+        self.last_part = first
 
-    def add(self, row: Row, kind: str, said: JSON) -> None:
-        """Take one more row in."""
+    def add(self, row: Row, kind: str, payload: JSON) -> None:
+        """Add a row to the step."""
         match kind:
-            case "ContentPart" if text(said, "type") == "think":
-                self.thoughts.append(_take_thought(said))
+            case "ContentPart" if text(payload, "type") == "think":
+                self.thoughts.append(_take_thought(payload))
             case "ContentPart":
-                self.texts.append(take_part(said))
+                self.texts.append(take_part(payload))
             case "ToolCall":
-                self.calls.append(take_call(said))
+                self.calls.append(take_call(payload))
             case "ToolCallPart" if self.calls:
                 last = self.calls[-1]
-                self.calls[-1] = replace(last, arguments=last.arguments + take_text(said, "arguments_part"))
+                self.calls[-1] = replace(
+                    last, arguments=last.arguments + take_text(payload, "arguments_part")
+                )
             case _:
-                self.usage = _TOKENS.take(said, "token_usage")
-                self.response = take_text(said, "message_id")
-                self.grow(row, _left_of(row))
+                self.usage = _TOKENS.take(payload, "token_usage")
+                self.response = take_text(payload, "message_id")
+                self.grow(row, _encode_rest(row))
                 return
-        self.grow(row, _left_of(row))
-        self.said = row
+        self.grow(row, _encode_rest(row))
+        self.last_part = row
 
     @property
     def place(self) -> Place:
-        """Where it stands, and when its last part came: its usage may come behind results."""
-        return Place(lines(self.first.line, self.last.line), self.said.at)
+        """Return its position, and the time of its last part: the usage may follow later results."""
+        return Place(lines(self.first.line, self.last.line), self.last_part.at)
 
 
 class _KimiCli(Session):
-    """One reading of either file."""
+    """A reader of both files."""
 
     id = ""
 
@@ -137,14 +138,14 @@ class _KimiCli(Session):
 
     def main(self, row: Row) -> Iterator[Item | Noise]:
         if "role" in row.value:
-            yield from self._said(row)
+            yield from self._read_context_row(row)
         else:
-            yield from self._event(
+            yield from self._read_wire_row(
                 row, text(row.value, "message", "type"), at(row.value, "message", "payload")
             )
 
     def ends(self, item: Item | Noise) -> End | None:
-        """A step that was retried is under way; nobody knows how one that was interrupted ended."""
+        """Return `open` for a step that was retried, and `unknown` for one that was interrupted."""
         match item:
             case Noise(what="interrupted"):
                 return _STOPPED
@@ -159,13 +160,13 @@ class _KimiCli(Session):
         edges = (str(self.moments[0]), str(self.moments[-1])) if self.moments else None
         return place.end(self.ending.end(), edges)
 
-    def _said(self, row: Row) -> Iterator[Item | Noise]:
-        """A row of a context."""
+    def _read_context_row(self, row: Row) -> Iterator[Item | Noise]:
+        """Yield the items of a row of a context file."""
         role = text(row.value, "role")
         if role not in _ROLES:
             yield row.noise(known=role in _MARKS)
             return
-        said = take_words(row.value, "content", beside=frozenset({"think"}))
+        content = take_words(row.value, "content", beside=frozenset({"think"}))
         take(row.value, "role")
         match role:
             case "assistant":
@@ -173,53 +174,53 @@ class _KimiCli(Session):
                 calls = take_calls(row.value)
                 self.names |= {call.id: call.name for call in calls}
                 thought = "\n".join(filter(None, thoughts))
-                answer = Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls)
+                answer = Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls)
                 yield row.place.reply(answer, rest=rest(row.value))
             case "tool":
-                yield self._result(row, take_text(row.value, "tool_call_id"), said)
+                yield self._make_result(row, take_text(row.value, "tool_call_id"), content)
             case _:
-                by = "harness" if role == "system" or said.startswith("<system") else "user"
-                yield row.place.message(said, by, role=Role(role), rest=rest(row.value))
+                by = "harness" if role == "system" or content.startswith("<system") else "user"
+                yield row.place.message(content, by, role=Role(role), rest=rest(row.value))
 
-    def _event(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
-        """A row of the wire."""
+    def _read_wire_row(self, row: Row, kind: str, payload: JSON) -> Iterator[Item | Noise]:
+        """Yield the items of a row of a wire file."""
         self._see_moment(row)
         match kind:
             case "ContentPart" | "ToolCall" | "ToolCallPart":
                 self.step = self.step or _KimiStep(row)
-                self.step.add(row, kind, said)
+                self.step.add(row, kind, payload)
                 self.names |= {call.id: call.name for call in self.step.calls[-1:]}
-            case "StatusUpdate" if table(said, "token_usage"):
+            case "StatusUpdate" if table(payload, "token_usage"):
                 self.step = self.step or _KimiStep(row)
-                self.step.add(row, kind, said)
+                self.step.add(row, kind, payload)
             case "ToolResult":
-                yield from self.beside(self._returned(row, said))
+                yield from self.beside(self._read_result(row, payload))
             case "TurnBegin" | "SteerInput":
                 yield from self.pause()
-                yield row.place.message(take_words(said, "user_input"), rest=_left_of(row))
+                yield row.place.message(take_words(payload, "user_input"), rest=_encode_rest(row))
             case "StepInterrupted":
-                yield from self._interrupted(row)
+                yield from self._read_interruption(row)
             case "StepRetry":
                 yield from self.pause()
-                problem, status = take_text(said, "error_type"), take_number(said, "status_code")
-                yield row.place.failure(problem, status=status, rest=_left_of(row))
+                problem, status = take_text(payload, "error_type"), take_number(payload, "status_code")
+                yield row.place.failure(problem, status=status, rest=_encode_rest(row))
             case _:
-                yield from self._other(row, kind, said)
+                yield from self._other(row, kind, payload)
 
     def _see_moment(self, row: Row) -> None:
         if row.at is not None and isinstance(written := row.value.get("timestamp"), int | float):
             self.moments = [min([*self.moments, written]), max([*self.moments, written])]
 
-    def _other(self, row: Row, kind: str, said: JSON) -> Iterator[Item | Noise]:
-        """A row of the wire that is no event of the run."""
+    def _other(self, row: Row, kind: str, payload: JSON) -> Iterator[Item | Noise]:
+        """Yield noise for a row of a wire file that is not an event of the run."""
         if kind in ("StepBegin", "TurnEnd"):
             yield from self.pause()
         known = kind in _KINDS or text(row.value, "type") == "metadata"
-        apart = Counted(calls=1) if kind == "SubagentEvent" and calling(at(said, "event")) else None
+        apart = Counted(calls=1) if kind == "SubagentEvent" and find_call_mark(at(payload, "event")) else None
         yield from self.beside(row.noise(_REMARKS.get(kind, "unmapped"), known=known, apart=apart))
 
     def beside(self, noise: Item | Noise) -> Iterator[Item | Noise]:
-        """What stands between the rows of a step comes behind it."""
+        """Hold back items from between the rows of a step until after the step."""
         if self.step is None:
             yield noise
         else:
@@ -234,8 +235,8 @@ class _KimiCli(Session):
         yield step.place.reply(step.message(), step.usage, response=step.response, rest=step.rest)
         yield from step.between
 
-    def _interrupted(self, row: Row) -> Iterator[Item | Noise]:
-        """A step that broke off: with calls it is an answer, for they were asked."""
+    def _read_interruption(self, row: Row) -> Iterator[Item | Noise]:
+        """Yield an interrupted step: a response if it has calls or usage, otherwise a failed request."""
         step = self.step
         if step is not None and (step.calls or step.usage):
             yield from self.pause()
@@ -246,24 +247,24 @@ class _KimiCli(Session):
             partial, between = (step.message().text, step.between) if step else ("", ())
             step = step or _KimiStep(row)
             step.left += [json_text({"think": thought}) for thought in step.thoughts]
-            step.grow(row, _left_of(row))
+            step.grow(row, _encode_rest(row))
             yield where.failure(_INTERRUPTED, FailureClass.OTHER, partial=partial, rest=step.rest)
             yield from between
 
-    def _returned(self, row: Row, said: JSON) -> Item:
-        failed, call = take_flag(said, "return_value", "is_error"), take_text(said, "tool_call_id")
-        return self._result(row, call, _take_shown(said, failed=failed is True), failed=failed)
+    def _read_result(self, row: Row, payload: JSON) -> Item:
+        failed, call = take_flag(payload, "return_value", "is_error"), take_text(payload, "tool_call_id")
+        return self._make_result(row, call, _take_result_text(payload, failed=failed is True), failed=failed)
 
-    def _result(self, row: Row, call: str, said: str, *, failed: bool | None = None) -> Item:
+    def _make_result(self, row: Row, call: str, content: str, *, failed: bool | None = None) -> Item:
         name = self.names.get(call, "")
-        return row.place.result(call, said, name=name, failed=failed, rest=_left_of(row))
+        return row.place.result(call, content, name=name, failed=failed, rest=_encode_rest(row))
 
 
-def _left_of(row: Row) -> str:
-    """JSON text of what is left of a row beside its time, and its kind where its item is what it says."""
+def _encode_rest(row: Row) -> str:
+    """Return JSON text of the remaining fields of a row, without its time and implied types."""
     message = row.value.get("message")
     take_time(row.value, "timestamp")
-    take_if(message, "type", *_TOLD)
+    take_if(message, "type", *_IMPLIED_TYPES)
     take_if(message, "payload", {})
     return rest(row.value)
 
@@ -275,21 +276,26 @@ def _take_thought(part: JSON) -> str:
     return take_text(part, "think")
 
 
-def _take_shown(said: JSON, *, failed: bool) -> str:
-    """What the model is shown of a result: the tool's remark on it in a tag, then the output."""
-    remark, output = take_text(said, "return_value", "message"), take_words(said, "return_value", "output")
-    told = f"ERROR: {remark}" if failed else remark
-    return "\n".join([*([f"<system>{told}</system>"] if told else []), *([output] if output else [])])
+def _take_result_text(payload: JSON, *, failed: bool) -> str:
+    """Take a result's text as the model received it: the tool's message in a tag, then the output."""
+    remark, output = (
+        take_text(payload, "return_value", "message"),
+        take_words(payload, "return_value", "output"),
+    )
+    remark_text = f"ERROR: {remark}" if failed else remark
+    return "\n".join(
+        [*([f"<system>{remark_text}</system>"] if remark_text else []), *([output] if output else [])]
+    )
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By messages of the wire, or by the marks of a context."""
+    """Match messages of a wire file, or the special roles of a context file."""
     if any({"type", "payload"} <= table(row, "message").keys() and "timestamp" in row for row in found):
-        return FormatMatch(95, "messages of the wire")
+        return FormatMatch(95, "messages of a wire file")
     if any(text(row, "role") in _MARKS for row in found):
-        return FormatMatch(95, "a context with checkpoints")
+        return FormatMatch(95, "rows of a context file")
     bare = len(found) == 1 and found[0].keys() == {"type", "protocol_version"}
-    return FormatMatch(60, "the header of the wire") if bare else None
+    return FormatMatch(60, "the header of a wire file") if bare else None
 
 
 KIMI_CLI = SessionFormat("kimi_cli", _KimiCli, _match)

@@ -1,9 +1,10 @@
-"""Langfuse traces: `{trace, observations}`. A trace is a run, its GENERATIONs are the answers, in each
-framework's own shape.
+"""Langfuse traces: `{trace, observations}`.
 
-Counted: responses are the GENERATIONs, tokens their `usageDetails` (an AGENT above may carry their sum),
-failed calls the TOOLs at level ERROR. No common rule tells calls, and no end is recorded: only a level ERROR
-says that something went wrong.
+A trace is a run. Its GENERATIONs are the responses, each in the shape of its framework. The end is not
+recorded; only a level ERROR shows a failure.
+
+Counts: responses = GENERATIONs; tokens = their `usageDetails` (an AGENT above may have the sum of them);
+failed calls = TOOLs at level ERROR. Calls are not counted, because frameworks record them differently.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
     Times,
+    add_prefix,
     at,
     instant,
     json_text,
@@ -25,7 +27,6 @@ from refold.importers.fields import (
     left,
     nano_usd,
     number,
-    prefixed,
     rest,
     rows,
     table,
@@ -36,7 +37,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import UNCOUNTED, Counted, Item, Place, RunBegan, Unread
-from refold.importers.message_shapes import Read, instructed, take_messages
+from refold.importers.message_shapes import Read, add_instructions, take_messages
 from refold.importers.registry import FormatMatch
 from refold.importers.source import BadTranscript, Source
 from refold.importers.traces import Trace, TraceStep, answer_of, time_of
@@ -68,42 +69,42 @@ _UNSAID = (
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
-    """One observation and where it stands."""
+    """An observation with its position."""
 
     position: str
     row: JSON
 
     @property
     def kind(self) -> str:
-        """`GENERATION`, `TOOL`, `AGENT`, …"""
+        """Return its type: `GENERATION`, `TOOL`, `AGENT`, …"""
         return text(self.row, "type")
 
     @property
     def failed(self) -> bool:
-        """Whether it is at level ERROR."""
+        """Return whether it is at level ERROR."""
         return text(self.row, "level") == "ERROR"
 
     @property
     def attributes(self) -> dict[str, JSON]:
-        """The span's attributes, where the trace came by OpenTelemetry."""
+        """Return the span's attributes, if the trace came from OpenTelemetry."""
         return table(self.row, "metadata", "attributes")
 
     def start(self) -> int:
-        """When it began, or ended where nothing says more."""
+        """Return its start in nanoseconds, else its end, else 0."""
         return self.moment("startTime") or self.moment("endTime") or 0
 
     def moment(self, name: str) -> int | None:
-        """One of its times, in nanoseconds since the Unix epoch."""
+        """Return one of its times, in nanoseconds since the Unix epoch."""
         return instant(at(self.row, name))
 
 
 class Langfuse:
-    """A trace with its observations: one document, a list of them, or one a line."""
+    """The importer for traces with observations: one document, a list of them, or one per line."""
 
     name = "langfuse"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the names that observations have and nothing else has."""
+        """Match keys that only traces and observations have."""
         head = source.head()
         if b'"observations"' in head and b'"trace"' in head:
             return FormatMatch(95, "a trace with observations")
@@ -114,7 +115,7 @@ class Langfuse:
         )
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a trace."""
+        """Yield one run per trace."""
         keys: set[str] = set()
         loose: dict[str, list[Observation]] = {}
         for value in values(source, (), ("observations",), (ANY, "observations")):
@@ -129,18 +130,18 @@ class Langfuse:
                 own = loose.setdefault(text(value.value, "traceId"), [])
                 own.append(Observation(value.position, value.value))
             else:
-                yield value.place.problem("no_trace", "no trace with observations", value.value)
+                yield value.place.problem("no_trace", "not a trace with observations", value.value)
         for trace, own in loose.items():
             yield from _TraceRun(own, JsonValue(own[0].position, {"trace": {"id": trace}}), keys).items()
         if not keys:
-            raise BadTranscript(source.name, "", "no trace with observations in it")
+            raise BadTranscript(source.name, "", "no trace with observations")
 
 
 LANGFUSE = Langfuse()
 
 
 class _TraceRun:
-    """One trace, told by the starts of its observations."""
+    """A reader of one trace; its observations are ordered by start."""
 
     def __init__(self, listed: Sequence[Observation], value: JsonValue, keys: set[str]) -> None:
         self.position = value.position
@@ -150,56 +151,56 @@ class _TraceRun:
         self.key = key if key not in keys else f"{key}#{len(keys) + 1}"
         keys.add(self.key)
         self.odd: list[Item] = []
-        self.all = self._told(listed)
+        self.all = self._deduplicate(listed)
         self.all.sort(key=Observation.start)
         self.answers = [one for one in self.all if one.kind == "GENERATION"]
         self._by_id = {text(one.row, "id"): one for one in self.all}
-        self.copies = self._copies()
+        self.copies = self._compare_copies()
         for one in self.all:
             unwrap(one.row, "metadata")
-        self.left = set[str]()
+        self.known_rests = set[str]()
         self.prompts = {id(one): self._prompt(one) for one in self.answers}
 
-    def _told(self, listed: Sequence[Observation]) -> list[Observation]:
-        """Those that are told: each object once, by its id."""
+    def _deduplicate(self, listed: Sequence[Observation]) -> list[Observation]:
+        """Return the observations to import: each once, by its id. Others become problems."""
         seen: dict[str, JSON] = {}
-        told: list[Observation] = []
+        unique: list[Observation] = []
         for one in listed:
             name = text(one.row, "id")
             if not isinstance(one.row, dict) or (name and name in seen):
                 same = "repeated" if seen.get(name) == one.row else "other_span"
                 code = same if isinstance(one.row, dict) else "no_observation"
-                self.odd.append(Place(one.position).problem(code, "not told", one.row))
+                self.odd.append(Place(one.position).problem(code, "not imported", one.row))
                 continue
             seen[name] = one.row
-            told.append(one)
-        return told
+            unique.append(one)
+        return unique
 
     def _prompt(self, one: Observation) -> Read:
-        """The prompt of a request.
+        """Return the prompt of a request.
 
-        OpenTelemetry has the instructions in an attribute, its own or that of an agent above.
+        With OpenTelemetry, the instructions are in an attribute of the span, or of an agent above it.
         """
-        given, around, seen = take_messages(one.row, "input", told=self.left), one, set[str]()
+        given, around, seen = take_messages(one.row, "input", known_rests=self.known_rests), one, set[str]()
         while not (system := around.attributes.get(_SYSTEM)):
             above = text(around.row, "parentObservationId")
             if above in seen or above not in self._by_id:
                 return given
             seen.add(above)
             around = self._by_id[above]
-        # An agent's are those of each of its requests: they stay with it.
-        shown = instructed({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
-        return replace(given, messages=shown)
+        # Not taken out, because an agent's instructions apply to all of its requests.
+        messages = add_instructions({_SYSTEM: system}, _SYSTEM, given.messages) if given.messages else ()
+        return replace(given, messages=messages)
 
     def items(self) -> Iterator[Item]:
-        """Beginning, what happened, end."""
+        """Yield the start, the steps, and the end."""
         trace = Trace([self._step(one) for one in self.all])
         agent = next((one for one in self.all if one.kind == "AGENT"), None)
         labels = {"session": take_text(self.trace, "sessionId"), "user": take_text(self.trace, "userId")}
         labels |= {
             name: take_text(self.trace, name) for name in ("name", "environment", "release", "version")
         }
-        beside = [*self._beside()]
+        beside = [*self._read_scores()]
         yield RunBegan(
             position=f"{self.position}.trace",
             at=take_time(self.trace, "timestamp"),
@@ -219,23 +220,23 @@ class _TraceRun:
         yield Place(self.position).end(self._end(), self._times())
 
     def _tools(self, one: Observation) -> tuple[Manifest, ...]:
-        """The tools that a request offered, by the first of four places that has any."""
+        """Return the tools that a request offered, from the first of four places that has any."""
         unread = list(self.prompts[id(one)].unknown)
-        asked = unread or at(one.row, "input", "tools")
-        named = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), asked)
-        return next((tools for value in named if (tools := manifests(value))), ())
+        offered = unread or at(one.row, "input", "tools")
+        definitions = (at(one.row, "toolDefinitions"), one.attributes.get("gen_ai.tool.definitions"), offered)
+        return next((tools for value in definitions if (tools := manifests(value))), ())
 
-    def _beside(self) -> Iterator[Item]:
-        """Scores, and the trace's own copy of its observations, which says nothing new."""
+    def _read_scores(self) -> Iterator[Item]:
+        """Yield the scores, and the trace's copy of its observations."""
         place = f"{self.position}.trace"
         for index, score in enumerate(take_rows(self.trace, "scores")):
             where = Place(f"{place}.scores[{index}]", instant(at(score, "timestamp")))
-            yield where.remark(prefixed("score", text(score, "name") or "score"), score)
+            yield where.remark(add_prefix("score", text(score, "name") or "score"), score)
         if self.copies:
             yield Place(f"{place}.observations").remark("repeated", self.copies)
 
-    def _copies(self) -> dict[str, JSON]:
-        """The trace's own copy of its observations, as far as those do not say the same."""
+    def _compare_copies(self) -> dict[str, JSON]:
+        """Return what differs in the trace's copy of its observations."""
         copied = take_rows(self.trace, "observations")
         for row in copied:
             own = self._by_id.get(text(row, "id"))
@@ -268,10 +269,12 @@ class _TraceRun:
         place, whole = place.with_counts(counts), rest(one.row) if one.failed else ""
         failure = place.failure(text(one.row, "statusMessage"), rest=whole) if one.failed else None
         output = take_messages(one.row, "output", role=Role.ASSISTANT)
-        answer = answer_of(Read(tuple(said for said in output.messages if said.role is Role.ASSISTANT)))
-        beside = [to_builtins(said) for said in output.messages if said.role is not Role.ASSISTANT]
-        told = place.reply(
-            answer if answer.calls else replace(answer, calls=_listed_calls(one)),
+        answer = answer_of(
+            Read(tuple(message for message in output.messages if message.role is Role.ASSISTANT))
+        )
+        beside = [to_builtins(message) for message in output.messages if message.role is not Role.ASSISTANT]
+        response = place.reply(
+            answer if answer.calls else replace(answer, calls=_read_listed_calls(one)),
             counts.usage,
             quality="reported" if number(one.row, "usageDetails", "input") is not None else "",
             stop=output.stop,
@@ -281,7 +284,7 @@ class _TraceRun:
             rest=rest({**table(one.row), "beside": beside}),
         )
         prompt = self.prompts[id(one)].messages
-        return TraceStep(place=start, prompt=prompt, answer=told, failure=failure, unknown=output.unknown)
+        return TraceStep(place=start, prompt=prompt, answer=response, failure=failure, unknown=output.unknown)
 
     def _end(self) -> tuple[str, str]:
         failed = next((one for one in self.all if one.failed), None)
@@ -293,8 +296,8 @@ class _TraceRun:
         return Times(at(one.row, name) for one in self.all for name in ("startTime", "endTime")).edges()
 
 
-def _listed_calls(one: Observation) -> tuple[MessageCall, ...]:
-    """`toolCalls` of an observation: JSON texts of calls, their names in a list beside them."""
+def _read_listed_calls(one: Observation) -> tuple[MessageCall, ...]:
+    """Return the calls in `toolCalls` (JSON texts) of an observation; `toolCallNames` lists their names."""
     found = [unwrapped(call) for call in rows(one.row, "toolCalls")]
     names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)
     return tuple(call_of(call, name) for call, name in zip(found, names, strict=False))

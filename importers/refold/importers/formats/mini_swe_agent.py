@@ -1,18 +1,18 @@
 """mini-swe-agent trajectories (`.traj.json`): a message list, since 1.0 inside `{info, messages,
 trajectory_format}`.
 
-Version 1 asks for one fenced shell command an answer; the observation comes back as a user's message that
-begins with `<returncode>`. Version 2 writes the commands beside the answer (`extra.actions`), and may let the
-model call a function `bash` instead; its last message has the role `exit`. Each command becomes a call of
-`bash`, what came back its result, though most models were shown it as a user's message.
+Version 1 expects one fenced shell command per response. The observation is a user message that begins with
+`<returncode>`. Version 2 records the commands with the response (`extra.actions`), and may offer a function
+`bash` instead; its last message has the role `exit`. Each command becomes a call of `bash`, and the
+observation its result, although most models received it as a user message.
 
-An answer without exactly one command gets a reminder, and no call; version 2 keeps one that it could not use
-beside the message that it sent instead: it cost what it cost, none of its calls ran, and no later prompt has
-it; a command that submits gets no result, and the message behind it is the submission. Raw answers of the
-provider (`extra.response`) have usage, cost and time.
+A response without exactly one command is followed by a reminder, and has no call. Version 2 records a
+response that it rejected in the message that it sent instead: the response has a cost, none of its calls ran,
+and no later prompt has it. A command that submits has no result; the message after it is the submission. Raw
+responses of the provider (`extra.response`) have usage, cost and time.
 
-Counted: messages by role as they stand, without `exit`; calls = commands; results = messages with a return
-code or a timeout; errors = those whose code is not zero, and timeouts; tokens from the raw answers.
+Counts: messages by role, without `exit`; calls = commands; results = messages with a return code or a
+timeout; errors = results with a return code other than 0, and timeouts; tokens from the raw responses.
 """
 
 import re
@@ -54,19 +54,17 @@ from refold.reducers.source_marks import CALL_UNREAD
 from refold.reducers.vocabulary import Refuser, Role, StopReason, ToolError
 
 SHELL = "bash"
-"""The tool of every command."""
+"""Tool name of all commands."""
 
 _FENCE = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
-"""Version 1's default pattern: what it ran is the one block of the answer."""
+"""Version 1's default pattern for the command, which is the only block of a response."""
 
 _CODE = re.compile(r"\s*(?:<exception>.*?</exception>\s*)?<returncode>\s*(-?\d+)\s*</returncode>", re.DOTALL)
 _TIMED_OUT = re.compile(r"\s*The last command <command>.*</command> timed out", re.DOTALL)
 
 
 def role_of(row: JSON) -> str:
-    """`system`, `user`, `assistant`, `tool` or `exit`; the messages of the Responses API have none of their
-    own.
-    """
+    """Return `system`, `user`, `assistant`, `tool` or `exit`. Messages of the Responses API have no role."""
     if text(row, "object") == "response":
         return "assistant"
     if text(row, "type") == "function_call_output":
@@ -76,12 +74,12 @@ def role_of(row: JSON) -> str:
 
 
 def is_known(row: JSON) -> bool:
-    """Whether a message is of a role, or a kind, that is known."""
+    """Return whether the role or type of a message is known."""
     return role_of(row) != "user" or text(row, "role") == "user"
 
 
 def output_of(row: JSON) -> str:
-    """What a message says."""
+    """Return the text of a message."""
     if text(row, "object") == "response":
         return "\n".join(
             words(at(part, "content")) for part in rows(row, "output") if text(part, "type") == "message"
@@ -90,16 +88,14 @@ def output_of(row: JSON) -> str:
 
 
 def take_output(row: JSON) -> str:
-    """The same, taken out of the message where it is all of its text."""
+    """Return the same, and take it out of the message, except for messages of the Responses API."""
     if text(row, "object") == "response":
         return output_of(row)
     return take_words(row, "output" if text(row, "type") == "function_call_output" else "content")
 
 
-def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
-    """The commands of an answer: those that version 2 recorded, taken out of it, else the one fenced block of
-    the text.
-    """
+def take_commands(row: JSON, place: int) -> tuple[MessageCall, ...]:
+    """Take the commands of a response: those that version 2 recorded, else the only fenced block."""
     recorded = at(row, "extra", "actions")
     if isinstance(recorded, list):
         ids = [call.id for call in calls_of(row)]
@@ -119,7 +115,7 @@ def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
 
 
 def code_of(row: JSON) -> int | None:
-    """The return code of a result."""
+    """Return the return code of a result, None if it has none."""
     recorded = at(row, "extra", "returncode")
     if isinstance(recorded, int) and not isinstance(recorded, bool):
         return recorded
@@ -127,28 +123,26 @@ def code_of(row: JSON) -> int | None:
     return int(found[1]) if found else None
 
 
-def timed_out(row: JSON) -> bool:
-    """Whether a command was killed by its timeout: version 1 says so in words, version 2 names the
-    exception.
-    """
+def is_timeout(row: JSON) -> bool:
+    """Return whether a command timed out: version 1 writes a text, version 2 the exception's name."""
     return text(row, "extra", "exception_type") == "TimeoutExpired" or bool(_TIMED_OUT.match(output_of(row)))
 
 
 def is_result(row: JSON) -> bool:
-    """Whether a message is what a command gave back."""
+    """Return whether a message is the result of a command."""
     return role_of(row) in ("user", "tool") and (
-        role_of(row) == "tool" or code_of(row) is not None or timed_out(row)
+        role_of(row) == "tool" or code_of(row) is not None or is_timeout(row)
     )
 
 
 def is_rejected(row: JSON) -> bool:
-    """Whether a message stands for an answer that the agent could not use, which lies beside it whole."""
+    """Return whether a message replaces a rejected response, which it has in `extra.response`."""
     response = at(row, "extra", "response")
     return role_of(row) == "user" and bool(rows(response, "choices") or rows(response, "output"))
 
 
-def merged(messages: Sequence[Message]) -> Message:
-    """One answer of the pieces that a response has."""
+def merge_messages(messages: Sequence[Message]) -> Message:
+    """Return the messages of a response as one message."""
     return Message(
         role=Role.ASSISTANT,
         text="\n".join(filter(None, (each.text for each in messages))),
@@ -158,35 +152,33 @@ def merged(messages: Sequence[Message]) -> Message:
 
 
 def rejection_of(call: MessageCall) -> ToolError | Refuser:
-    """Why a call of a rejected answer did not run: another call of it was wrong, if nothing was wrong with
-    this one.
-    """
+    """Return why a call of a rejected response did not run; `HARNESS` if only another call was invalid."""
     if call.name != SHELL:
         return ToolError.UNKNOWN_TOOL
     command = at(unwrapped(call.arguments), "command")
     return Refuser.HARNESS if isinstance(command, str) else ToolError.BAD_ARGUMENTS
 
 
-def counted(row: JSON) -> Counted:
-    """As what a message that is no answer counts: by its role, with a code or a timeout as a result."""
+def count_message(row: JSON) -> Counted:
+    """Return the counts of a message that is not a response: by role, and as a result if it is one."""
     role, result = role_of(row), is_result(row)
     return Counted(
         user=int(role == "user"),
         tool=int(role == "tool"),
         results=int(result),
-        errors=int(result and bool(failed_of(row))),
+        errors=int(result and bool(find_failure(row))),
     )
 
 
-def failed_of(row: JSON) -> ToolError | bool | None:
-    """Whether a command failed, or how, by its timeout or its code; None: it has neither."""
-    if timed_out(row):
+def find_failure(row: JSON) -> ToolError | bool | None:
+    """Return whether or how a command failed, by its timeout or return code; None if it has neither."""
+    if is_timeout(row):
         return ToolError.TIMEOUT
     return None if (code := code_of(row)) is None else code != 0
 
 
 def take_moment(row: JSON) -> int | None:
-    """When: version 2's own time, else when the provider says that it answered."""
+    """Take the time of a message: version 2's own, else that of the provider's response."""
     return take_time(row, *_clock_path(row))
 
 
@@ -196,12 +188,12 @@ def _clock_path(row: JSON) -> tuple[str, ...]:
 
 
 def usage_path(row: JSON) -> tuple[str, ...]:
-    """Where the provider's count of the tokens of an answer stands."""
+    """Return the path of a response's token counts."""
     return ("usage",) if at(row, "extra", "response", "usage") is None else ("extra", "response", "usage")
 
 
-def left_of(row: JSON) -> str:
-    """JSON text of what is left of a message beside its role, which its item says."""
+def encode_rest(row: JSON) -> str:
+    """Return JSON text of the remaining fields of a message, without its role and type."""
     take_if(row, "role", role_of(row))
     take_if(row, "type", "function_call_output")
     take_if(row, "object", "response")
@@ -209,15 +201,15 @@ def left_of(row: JSON) -> str:
 
 
 def times_of(messages: Sequence[JSON]) -> tuple[str, str] | None:
-    """The first and the last time of a message list."""
+    """Return the first and the last time of a message list."""
     return Times(
-        _written(seconds)
+        _format_time(seconds)
         for row in messages
         if isinstance(seconds := at(row, *_clock_path(row)), int | float)
     ).edges()
 
 
-def _written(seconds: float) -> str | None:
+def _format_time(seconds: float) -> str | None:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (OverflowError, OSError, ValueError):
@@ -225,16 +217,16 @@ def _written(seconds: float) -> str | None:
 
 
 CUT_SHORT = (StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER)
-"""Stop reasons that say more of an answer than whether there is a command in it."""
+"""Stop reasons that are kept. Others only reflect whether the response has a command."""
 
 
 class MiniSweAgent(msgspec.Struct, frozen=True):
-    """The importer of `.traj.json` files."""
+    """The importer for `.traj.json` files."""
 
     name: str = "mini_swe_agent"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """Its own name in the document, or a bare message list whose answers are one fenced command."""
+        """Match the format's name, a bare message list with return codes, or characteristic keys."""
         found = beginning(source)
         if text(found, "trajectory_format").startswith("mini-swe-agent") or text(
             found, "info", "mini_version"
@@ -248,11 +240,11 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         if {"agent", "model", "environment"} <= table(found, "info", "config").keys():
             return FormatMatch(80, "info with the configuration of an agent, a model and an environment")
         if any({"response", "actions"} & table(row, "extra").keys() for row in rows(found, "messages")):
-            return FormatMatch(80, "messages whose answers carry extra.response or extra.actions")
+            return FormatMatch(80, "messages with extra.response or extra.actions")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
+        """Yield the items of the file's only run."""
         found = document(source, ("messages",), ())
         doc = found.value
         messages = rows(doc) if isinstance(doc, list) else rows(doc, "messages")
@@ -261,14 +253,14 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
         place = "$" if isinstance(doc, list) else "$.messages"
         rejected = sum(map(is_rejected, messages))
         begin = [*map(_is_answer, messages), True].index(True)
-        times, counts = times_of(messages), add_counts(map(counted, messages[:begin]))
+        times, counts = times_of(messages), add_counts(map(count_message, messages[:begin]))
         given = ((Role(role_of(row)), take_words(row, "content")) for row in messages[:begin])
         labels = {"instance": text(doc, "instance_id"), "version": text(doc, "info", "mini_version")}
         yield RunBegan(
             position=f"{place}[0:{begin}]",
             at=take_moment(messages[0]),
             key=text(doc, "instance_id") or "trajectory",
-            messages=tuple(Message(role=role, text=said) for role, said in given),
+            messages=tuple(Message(role=role, text=message) for role, message in given),
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
             labels=labels_of(labels),
@@ -284,21 +276,20 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
 
 
 def _is_answer(row: JSON) -> bool:
-    """Whether a message is an answer or stands for one, or comes behind one."""
+    """Return whether a message is a response, replaces one, or only occurs after one."""
     return is_rejected(row) or role_of(row) not in ("system", "user")
 
 
 MINI_SWE_AGENT = MiniSweAgent()
 
 ENDS = {"Submitted": "finished", "TimeExceeded": "limit:time", "UserInterruption": "cancelled"}
-"""Exit statuses that say how it ended. Any other is what went wrong: mostly the name of an exception's class.
-"""
+"""Ends by exit status. Any other status is an error: usually the name of an exception class."""
 
 
 def end_of(doc: JSON) -> tuple[str, str]:
-    """How a run ended, and where that stands.
+    """Return how a run ended, and where that is recorded.
 
-    `LimitsExceeded` names no limit: it was steps if those were used up.
+    `LimitsExceeded` does not name the limit: it is that of steps if all were used, else that of cost.
     """
     if "info" not in table(doc):
         return "unknown", "no info block"
@@ -315,85 +306,83 @@ def end_of(doc: JSON) -> tuple[str, str]:
 def _conversation(messages: Sequence[JSON], begin: int, position: str) -> Iterator[Item]:
     waiting: list[MessageCall] = []
     for index in range(begin):
-        if unsaid := left_of(messages[index]):
+        if remaining := encode_rest(messages[index]):
             known = is_known(messages[index])
-            yield Place(f"{position}[{index}]").remark("unmapped", rest=unsaid, known=known)
+            yield Place(f"{position}[{index}]").remark("unmapped", rest=remaining, known=known)
     for index in range(begin, len(messages)):
         row = messages[index]
         role, whole = role_of(row), rest(row) if role_of(row) == "exit" else ""
-        counts = None if role == "assistant" else counted(row)
+        counts = None if role == "assistant" else count_message(row)
         place = Place(f"{position}[{index}]", take_moment(row), counts, index + 1)
         if is_rejected(row):
             waiting = []
-            yield from _rejected(row, place)
+            yield from _read_rejection(row, place)
         elif role == "assistant":
             beside = [part for part in rows(row, "content") if at(part, "type") != "text"]
-            waiting = list(take_asked(row, index))
-            yield _answered(row, place, waiting)
+            waiting = list(take_commands(row, index))
+            yield _read_response(row, place, waiting)
             yield from place.hosted_calls(beside)
         elif role == "exit":
             if waiting and text(row, "extra", "exit_status") == "Submitted":
-                yield _returned(row, place, waiting)
+                yield _read_result(row, place, waiting)
             yield place.remark("exit", rest=whole)
         elif waiting and (is_result(row) or index == len(messages) - 1):
-            # What a submitting command gave back has no code around it: it is the last message, as it is.
-            yield _returned(row, place, waiting)
+            # The output of a submitting command has no return code; it is the last message.
+            yield _read_result(row, place, waiting)
         else:
-            yield from _said(row, place)
+            yield from _read_message(row, place)
 
 
-def _said(row: JSON, place: Place) -> Iterator[Item]:
+def _read_message(row: JSON, place: Place) -> Iterator[Item]:
     role = Role.SYSTEM if role_of(row) == "system" else Role.USER
     if not is_known(row):
         yield from place.unknown_calls(row)
     elif is_result(row):
-        yield place.oddity(CALL_UNREAD, "what a command gave back, behind an answer in which none is read")
-    yield place.message(take_words(row, "content"), "harness", role=role, rest=left_of(row))
+        yield place.oddity(CALL_UNREAD, "a command's result after a response without a readable command")
+    yield place.message(take_words(row, "content"), "harness", role=role, rest=encode_rest(row))
 
 
-def _answered(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
-    # Version 1 kept the whole answer of the provider beside the text that it took out of it.
+def _read_response(row: JSON, place: Place, calls: Sequence[MessageCall]) -> Item:
+    # Version 1 recorded the provider's complete response in addition to its text.
     raw = at(row, "extra", "response")
     choice, cost = at(raw, "choices", 0), take_cost(row, "extra", "cost")
     take_if(at(choice, "message"), "content", at(row, "content"))
     thought = take_text(choice, "message", "reasoning") or take_text(choice, "message", "reasoning_content")
-    said = Message(role=Role.ASSISTANT, text=take_output(row), reasoning=thought, calls=tuple(calls))
+    message = Message(role=Role.ASSISTANT, text=take_output(row), reasoning=thought, calls=tuple(calls))
     used = usage_path(row)
     answer = place.reply(
-        said,
+        message,
         cost=cost if cost is not None else take_cost(row, *used, "cost"),
         usage=CHAT_TOKENS.take(row, *used),
         stop=take_text(choice, "finish_reason"),
         model=take_text(raw, "model"),
         response=take_text(raw, "id"),
-        rest=left_of(row),
+        rest=encode_rest(row),
     )
-    # `stop` is what a text with a command in it ends with: of the provider's words only a cut tells more.
+    # A text with a command in it has the stop reason `stop`, which does not show that the run ended.
     return answer if answer.stop in CUT_SHORT else msgspec.structs.replace(answer, stop=None)
 
 
-def _rejected(row: JSON, place: Place) -> Iterator[Item]:
-    """An answer that the agent could not use, and what it told the model instead: the answer itself is never
-    sent back.
-    """
+def _read_rejection(row: JSON, place: Place) -> Iterator[Item]:
+    """Yield a rejected response, a cut that removes it from later prompts, and the message sent instead."""
     cost = take_cost(row, "extra", "cost")
     model, id_ = take_text(row, "extra", "response", "model"), take_text(row, "extra", "response", "id")
     used = CHAT_TOKENS.take(row, *usage_path(row))
     read = take_messages(row, "extra", "response", role=Role.ASSISTANT)
-    said = merged(read.messages)
-    yield place.with_counts(None).reply(said, used, stop=read.stop, cost=cost, model=model, response=id_)
-    for call in said.calls:
+    message = merge_messages(read.messages)
+    yield place.with_counts(None).reply(message, used, stop=read.stop, cost=cost, model=model, response=id_)
+    for call in message.calls:
         result = Counted(results=1, errors=1)
         yield place.with_counts(result).result(call.id, "", name=call.name, failed=rejection_of(call))
     yield Cut(*place.with_counts(UNCOUNTED).common(), why="rejected", head=((BEGINNING, place.row - 1),))
-    yield place.message(take_words(row, "content"), "harness", rest=left_of(row))
+    yield place.message(take_words(row, "content"), "harness", rest=encode_rest(row))
 
 
-def _returned(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
+def _read_result(row: JSON, place: Place, waiting: list[MessageCall]) -> Item:
     named = text(row, "tool_call_id") or text(row, "call_id")
     call = next((call for call in waiting if call.id == named), waiting[0])
     waiting.remove(call)
     take_if(row, "tool_call_id", call.id)
     take_if(row, "call_id", call.id)
-    failed, output = failed_of(row), take_output(row)
-    return place.result(call.id, output, name=call.name, failed=failed, rest=left_of(row))
+    failed, output = find_failure(row), take_output(row)
+    return place.result(call.id, output, name=call.name, failed=failed, rest=encode_rest(row))

@@ -1,9 +1,8 @@
-"""Traces of the OpenAI Agents SDK as its processors export them: rows `trace` and `trace.span`, a line each
-or in a list.
+"""Traces of the OpenAI Agents SDK as exported by its processors: rows `trace` and `trace.span`.
 
-A trace is a run. What the model said is in `generation` spans, where somebody recorded those; a `turn` span
-with usage shows that the model answered, and the functions under it what it asked for. Spans are written when
-they end: told by their start.
+Rows are one per line, or in a list. A trace is a run. Responses are in `generation` spans, if these were
+recorded. Otherwise, a `turn` span with usage shows that there was a response, and the function spans under it
+are its calls. Spans are written when they end; they are yielded by their start.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,7 @@ from refold.reducers.vocabulary import Role
 
 _ANSWERS = ("generation", "response")
 _STOPS = (("Guardrail tripwire triggered", "guardrail"), ("Max turns exceeded", "limit:turns"))
-"""How the error of a span begins by which a run was stopped, and its end."""
+"""Prefixes of span errors that stopped a run, and the run's end."""
 _UNSAID = ("user_messages", "tool_messages", "cache_read_tokens", "cache_write_tokens")
 _KINDS = frozenset({
     "agent", "custom", "function", "generation", "guardrail", "handoff", "mcp_tools", "response", "span",
@@ -55,53 +54,51 @@ _TOKENS = UsageNames(
 
 
 class AgentSpan(msgspec.Struct, frozen=True, gc=False):
-    """A span, where it stands, and what it is of: of the SDK's own `custom` spans what those are of (`turn`,
-    `task`).
-    """
+    """A span with its position. For the SDK's own `custom` spans, the inner kind counts (`turn`, `task`)."""
 
     position: str
     row: JSON
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """Return its type."""
         kind = text(self.data, "type")
         return text(self.data, "data", "sdk_span_type") or kind if kind == "custom" else kind
 
     @property
     def data(self) -> dict[str, JSON]:
-        """What the span is of."""
+        """Return its data."""
         return table(self.row, "span_data")
 
     @property
     def error(self) -> str:
-        """What went wrong in it, "" for nothing."""
+        """Return its error message, "" for none."""
         return text(self.row, "error", "message")
 
     @property
     def used(self) -> dict[str, JSON]:
-        """The usage of an answer's span, or of a turn's."""
+        """Return the usage of a response or turn."""
         return table(self.data, "usage") or table(self.data, "data", "usage")
 
     def moment(self, name: str) -> int | None:
-        """One of its times, in nanoseconds since the Unix epoch."""
+        """Return one of its times, in nanoseconds since the Unix epoch."""
         return instant(at(self.row, name))
 
 
 class OpenAIAgents:
-    """Rows of traces and spans."""
+    """The importer for rows of traces and spans."""
 
     name = "openai_agents"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the object names of its rows."""
+        """Match the object names of its rows."""
         head = source.head().replace(b'": "', b'":"')
         if b'"object":"trace' in head:
             return FormatMatch(95, 'rows of object "trace" and "trace.span"')
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a trace, in the order in which the traces begin."""
+        """Yield one run per trace, in the order in which traces first appear."""
         traces: dict[str, tuple[list[AgentSpan], list[AgentSpan]]] = {}
         seen: dict[str, JSON] = {}
         for position, row in _rows(source):
@@ -113,14 +110,14 @@ class OpenAIAgents:
                 mark = text(row, "id") if text(row, "ended_at") else json_text(row)
                 if mark and mark in seen:
                     code = "repeated" if seen[mark] == row else "other_span"
-                    yield Place(position).problem(code, f"span {mark[:80]} again", row)
+                    yield Place(position).problem(code, f"span {mark[:80]} occurs again", row)
                     continue
                 seen[mark] = row
                 traces.setdefault(text(row, "trace_id"), ([], []))[1].append(AgentSpan(position, row))
             else:
                 yield Place(position).problem("no_span", "neither a trace nor a span", row)
         if not traces:
-            raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK in it")
+            raise BadTranscript(source.name, "", "no traces of the OpenAI Agents SDK")
         for key, (heads, spans) in traces.items():
             yield from _run(key or "trace", heads, spans)
 
@@ -138,18 +135,24 @@ def _rows(source: Source) -> Iterator[tuple[str, JSON | Unread]]:
             place = f"{value.position}.data" if isinstance(value.value, dict) else value.position
             yield from ((f"{place}[{index}]", row) for index, row in enumerate(inner))
             if isinstance(value.value, dict) and (around := rest(value.value)):
-                yield value.position, value.place.problem("no_span", "beside the rows", rest=around)
+                yield value.position, value.place.problem("no_span", "data beside the rows", rest=around)
         else:
             yield value.position.removesuffix(" $"), value.value
 
 
 def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> Iterator[Item]:
-    """One trace, told by the starts of its spans; `heads` are its rows `trace`."""
-    spans, begun = _parted(every)
-    told = any(span.kind in _ANSWERS for span in spans)
-    left = set[str]()
-    trace = Trace([_step(span, left, told=told) for span in spans])
-    yield _began(key, heads[0] if heads else AgentSpan(spans[0].position, None), spans, trace, told=told)
+    """Yield the items of a trace, by the start times of its spans; `heads` are its rows `trace`."""
+    spans, begun = _split_spans(every)
+    has_responses = any(span.kind in _ANSWERS for span in spans)
+    known_rests = set[str]()
+    trace = Trace([_step(span, known_rests, has_responses=has_responses) for span in spans])
+    yield _begin(
+        key,
+        heads[0] if heads else AgentSpan(spans[0].position, None),
+        spans,
+        trace,
+        has_responses=has_responses,
+    )
     for span in begun:
         yield Place(span.position, span.moment("started_at")).remark("begun", span.row)
     yield from trace.items()
@@ -160,16 +163,16 @@ def _run(key: str, heads: Sequence[AgentSpan], every: Sequence[AgentSpan]) -> It
     yield Place(last.position).end(_end(spans), times)
 
 
-def _parted(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[AgentSpan]]:
-    """The spans by their starts, without the rows that say only that a span began of which another says all;
-    and those rows.
-    """
+def _split_spans(every: Sequence[AgentSpan]) -> tuple[list[AgentSpan], list[AgentSpan]]:
+    """Return the spans by start time, and separately the start rows of spans that have a complete row."""
     whole = {text(span.row, "id") for span in every if text(span.row, "ended_at")}
     begun = [span for span in every if not text(span.row, "ended_at") and text(span.row, "id") in whole]
     return sorted((span for span in every if span not in begun), key=_start), begun
 
 
-def _began(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, told: bool) -> RunBegan:
+def _begin(
+    key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace, *, has_responses: bool
+) -> RunBegan:
     agent = next((span.data for span in spans if span.kind == "agent"), None)
     labels = {"workflow": take_text(first.row, "workflow_name"), "group": take_text(first.row, "group_id")}
     take_if(first.row, "object", "trace")
@@ -185,7 +188,7 @@ def _began(key: str, first: AgentSpan, spans: Sequence[AgentSpan], trace: Trace,
         agent=text(agent, "name"),
         tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),
         labels=labels_of(labels),
-        unsaid=_UNSAID if told else (*_UNSAID, "assistant_messages"),
+        unsaid=_UNSAID if has_responses else (*_UNSAID, "assistant_messages"),
         counts=UNCOUNTED,
     )
 
@@ -194,14 +197,16 @@ def _start(span: AgentSpan) -> int:
     return span.moment("started_at") or span.moment("ended_at") or 0
 
 
-def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
-    """A span as a step; `told`: spans of their own have the answers, so turns are none.
+def _step(span: AgentSpan, known_rests: set[str], *, has_responses: bool) -> TraceStep:
+    """Return a span as a step. `has_responses`: separate spans record responses, so turns are not responses.
 
-    `left`: of the prompts before.
+    `known_rests`: state of `take_messages` from earlier prompts.
     """
     start = Place(span.position, span.moment("started_at"))
-    if span.kind in _ANSWERS or (span.kind == "turn" and not told and table(span.data, "data", "usage")):
-        return _answer(span, start, left, told=told)
+    if span.kind in _ANSWERS or (
+        span.kind == "turn" and not has_responses and table(span.data, "data", "usage")
+    ):
+        return _answer(span, start, known_rests, has_responses=has_responses)
     if span.kind == "function":
         return _tool(span, start)
     known = not span.kind or span.kind in _KINDS
@@ -209,23 +214,27 @@ def _step(span: AgentSpan, left: set[str], *, told: bool) -> TraceStep:
     return TraceStep(remark=remark, turn=span.kind == "turn")
 
 
-def _answer(span: AgentSpan, start: Place, left: set[str], *, told: bool) -> TraceStep:
+def _answer(span: AgentSpan, start: Place, known_rests: set[str], *, has_responses: bool) -> TraceStep:
     data, (done, took) = span.data, time_of(start.at, span.moment("ended_at"))
-    asked = take_messages(data, "input", told=left) if span.kind in _ANSWERS else Read()
-    said = take_messages(data, "output", role=Role.ASSISTANT)
+    prompt = take_messages(data, "input", known_rests=known_rests) if span.kind in _ANSWERS else Read()
+    output = take_messages(data, "output", role=Role.ASSISTANT)
     used = _TOKENS.of(span.used or None)
-    place = Place(span.position, done, Counted(assistant=1, usage=used) if told else UNCOUNTED)
+    place = Place(span.position, done, Counted(assistant=1, usage=used) if has_responses else UNCOUNTED)
     answer = place.reply(
-        answer_of(said),
+        answer_of(output),
         used,
         model=text(data, "model"),
         response=text(data, "response_id"),
         duration=took,
-        stop=said.stop,
+        stop=output.stop,
         rest=rest(span.row),
     )
     return TraceStep(
-        place=start, prompt=asked.messages, answer=answer, captured=bool(said.messages), unknown=said.unknown
+        place=start,
+        prompt=prompt.messages,
+        answer=answer,
+        captured=bool(output.messages),
+        unknown=output.unknown,
     )
 
 

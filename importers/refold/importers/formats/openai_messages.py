@@ -1,8 +1,6 @@
-"""Chat message lists as the OpenAI API takes them, told as a conversation: what was given, asked, answered,
-returned.
+"""Lists of chat messages as in the OpenAI API, read as a conversation.
 
-Such a list has no times, no usage and no prompts; a call's result stands behind it, and the id that it names
-may repeat.
+Such a list has no times, no usage and no prompts. A call's result follows it, and call ids may repeat.
 """
 
 import re
@@ -10,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import calling, take_tools
+from refold.importers.content import find_call_mark, take_tools
 from refold.importers.documents import ANY, JsonValue, beginning, values
 from refold.importers.fields import JSON, at, left, rest, rows, table, take_rows, take_text
 from refold.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
@@ -28,24 +26,24 @@ _OBJECT = re.compile(
 
 
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message of the list, read: where it stands, what it is, what of it no item says.
+    """A message of the list: its place, its content, and `rest` without a field in an item.
 
-    `lost` names what looks like a call or its result, in a form that these lists do not have.
+    `lost` names a key or type that suggests a call or result of an unknown form.
     """
 
     place: Place
-    said: tuple[Message, ...]
+    messages: tuple[Message, ...]
     rest: str = ""
     lost: str = ""
 
 
 def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
-    """The messages of a list that stands at `position`, taken out of it."""
+    """Return the messages of the list at `position`, and take them out of it."""
     found: list[ChatMessage] = []
     for index, row in enumerate(listed):
         said = take_messages(row)
         known = (*_READ, "tool_calls") if any(message.calls for message in said.messages) else _READ
-        lost = calling([left(said.left, *known), *said.unknown])
+        lost = find_call_mark([left(said.left, *known), *said.unknown])
         found.append(ChatMessage(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
     return found
 
@@ -53,19 +51,19 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
 def conversation(
     listed: Sequence[ChatMessage], began: RunBegan, odd: Sequence[Unread] = ()
 ) -> Iterator[Item]:
-    """The run `began`, with what stands before the first answer, then what happened.
+    """Yield the run `began`, with the messages before the first response, then the rest of the list.
 
-    `odd` is told at its beginning.
+    `odd` are warnings to yield at its beginning.
     """
-    answered = (n for n, row in enumerate(listed) if not all(map(_is_given, row.said)))
+    answered = (n for n, row in enumerate(listed) if not all(map(_is_initial, row.messages)))
     first = next(answered, len(listed))
-    given = tuple(message for row in listed[:first] for message in row.said)
+    given = tuple(message for row in listed[:first] for message in row.messages)
     where = f"{listed[0].place.position.rpartition('[')[0]}[0:{first}]" if first else began.position
     yield msgspec.structs.replace(began, position=where, messages=given)
     yield from odd
     for index, row in enumerate(listed):
         if row.lost:
-            problem = f"{row.lost!r} looks like a call or its result, in a form that is not known"
+            problem = f"{row.lost!r} may be a call or a result of an unknown form"
             yield row.place.problem(UNKNOWN_PART, problem)
         if index >= first:
             yield from _items(row)
@@ -74,13 +72,13 @@ def conversation(
 
 
 def _items(row: ChatMessage) -> Iterator[Item]:
-    for part, message in enumerate(row.said):
+    for part, message in enumerate(row.messages):
         yield _item(message, row.place, "" if part else row.rest)
-    if not row.said:
+    if not row.messages:
         yield row.place.problem("no_message", "not a message", rest=row.rest)
 
 
-def _is_given(message: Message) -> bool:
+def _is_initial(message: Message) -> bool:
     return message.role not in (Role.ASSISTANT, Role.TOOL)
 
 
@@ -96,12 +94,12 @@ def _item(message: Message, place: Place, rest: str) -> Item:
 
 
 class OpenAIMessages:
-    """A list of chat messages, an object with `messages`, or one of either a line."""
+    """The importer for a list of chat messages, an object with `messages`, or one of these per line."""
 
     name = "openai_messages"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """A weak sign: many formats are made of such messages, and know themselves better."""
+        """Match weakly: many formats consist of such messages, and match themselves with a higher score."""
         head = source.head()
         if b'"role"' not in head:
             return None
@@ -112,7 +110,7 @@ class OpenAIMessages:
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a list; a bare list of messages is one run."""
+        """Yield one run per list; messages outside of a list are one run together."""
         bare: list[JSON] = []
         count = 0
         for value in values(source, (), ("messages",), (ANY, "messages")):
@@ -124,18 +122,18 @@ class OpenAIMessages:
                 yield from _run(value, count)
                 count += 1
             else:
-                yield value.place.problem("no_messages", "no list of messages", value.value)
+                yield value.place.problem("no_messages", "not a list of messages", value.value)
         if bare:
             yield from _run(JsonValue("$", bare), count)
         if not bare and not count:
-            raise BadTranscript(source.name, "", "no list of messages in it")
+            raise BadTranscript(source.name, "", "no list of messages")
 
 
 OPENAI_MESSAGES = OpenAIMessages()
 
 
 def _is_request(value: JSON) -> bool:
-    """Whether it is an object around messages; one with `info` of the run is a format of its own."""
+    """Return whether it is an object with messages; one with `info` of the run is another format."""
     return {"role", "content"} <= table(value, "messages", 0).keys() and "info" not in table(value)
 
 
@@ -152,8 +150,8 @@ def _run(value: JsonValue, count: int) -> Iterator[Item]:
         rest=rest(around),
     )
     yield from conversation(found, head)
-    last = next((row.said[-1] for row in reversed(found) if row.said), None)
+    last = next((row.messages[-1] for row in reversed(found) if row.messages), None)
     done = last is not None and last.role is Role.ASSISTANT and not last.calls
-    end = ("finished", "last message is an answer without calls")
-    end = end if done else ("open", "last message is no answer, or asks for tools")
+    end = ("finished", "last message is a response without calls")
+    end = end if done else ("open", "last message is not a response, or has calls")
     yield found[-1].place.end(end)

@@ -1,11 +1,11 @@
-"""Pi sessions: one entry a line, from version 2 on a tree of which the last entry is the leaf.
+"""Pi sessions: one entry per line. Since version 2, entries form a tree whose current leaf is the last one.
 
-The texts around summaries and shell commands are Pi's own (its `messages.ts`), so that a view built from them
-is the model's.
+The texts around summaries and shell commands are copied from Pi (`messages.ts`), so that the prompt built
+from them equals the prompt that the model received.
 
-Who goes back to an earlier entry begins a new branch; the old one is kept as a remark, and what was done
-there is diagnosed. A compaction says which entry is the first that stays, so what the model was shown from
-there on is known exactly.
+Going back to an earlier entry begins a new branch. The old branch becomes remarks, with a warning if it has
+responses, calls or results. A compaction names the first entry that it keeps, so the prompt after it is known
+exactly.
 """
 
 import re
@@ -43,7 +43,7 @@ BRANCH = (
 )
 
 PARTS = frozenset({"text", "thinking", "toolCall", "image"})
-"""What the content of a message is made of."""
+"""Known types of parts in a message."""
 
 _BESIDE = frozenset({"thinking", "toolCall"})
 
@@ -56,35 +56,35 @@ TOKENS = UsageNames(
 )
 
 
-def asked(message: JSON) -> list[JSON]:
-    """The calls in a message, as they stand there."""
+def list_call_blocks(message: JSON) -> list[JSON]:
+    """Return the blocks of a message that are calls."""
     return [block for block in rows(message, "content") if text(block, "type") == "toolCall"]
 
 
 def is_cut(message: JSON) -> bool:
-    """Whether nothing shows that an answer came to its end: it has no call, and Pi counted no token of it.
+    """Return whether a response may be truncated: it has no call, and its token counts are zero.
 
-    Pi writes `stop` also where the stream broke off.
+    Pi writes the stop reason `stop` even if the stream broke off.
     """
     used = TOKENS.of(at(message, "usage"))
-    return used is not None and used == Usage() and not asked(message)
+    return used is not None and used == Usage() and not list_call_blocks(message)
 
 
-def error_of(name: str, said: str) -> ToolError | bool:
-    """How a call failed, by Pi's own words."""
-    if said == f"Tool {name} not found":
+def error_of(name: str, content: str) -> ToolError | bool:
+    """Return how a call failed, by the error text that Pi wrote."""
+    if content == f"Tool {name} not found":
         return ToolError.UNKNOWN_TOOL
-    return ToolError.BAD_ARGUMENTS if said.startswith(f'Validation failed for tool "{name}"') else True
+    return ToolError.BAD_ARGUMENTS if content.startswith(f'Validation failed for tool "{name}"') else True
 
 
-def take_spoken(message: JSON) -> str:
-    """What a message says, taken out of it; an image is named where it stood."""
+def take_message_text(message: JSON) -> str:
+    """Take the text of a message; an image becomes `[image]`."""
     return take_words(message, "content", beside=_BESIDE)
 
 
 def take_answer(message: JSON) -> Message:
-    """What the model said, thought and asked for, taken out of its message."""
-    said, calls, thoughts = take_spoken(message), list[MessageCall](), list[str]()
+    """Take the text, reasoning and calls of a response out of its row."""
+    content, calls, thoughts = take_message_text(message), list[MessageCall](), list[str]()
     for block in take_each(message, "content"):
         match text(block, "type"):
             case "toolCall":
@@ -95,18 +95,18 @@ def take_answer(message: JSON) -> Message:
                 take(block, "type")
             case _:
                 pass
-    return Message(role=Role.ASSISTANT, text=said, reasoning="\n".join(thoughts), calls=tuple(calls))
+    return Message(role=Role.ASSISTANT, text=content, reasoning="\n".join(thoughts), calls=tuple(calls))
 
 
 def take_shell(message: JSON) -> str:
-    """A shell command that the person ran, as the model is told of it, taken out of its message."""
+    """Take a shell command that the user ran, as the text that Pi sends to the model."""
     command, shown = take_text(message, "command"), take_text(message, "output")
-    said = f"Ran `{command}`\n" + (f"```\n{shown}\n```" if shown else "(no output)")
+    content = f"Ran `{command}`\n" + (f"```\n{shown}\n```" if shown else "(no output)")
     if take_flag(message, "cancelled"):
-        return f"{said}\n\n(command cancelled)"
+        return f"{content}\n\n(command cancelled)"
     if number(message, "exitCode"):
-        return f"{said}\n\nCommand exited with code {take_number(message, 'exitCode')}"
-    return said
+        return f"{content}\n\nCommand exited with code {take_number(message, 'exitCode')}"
+    return content
 
 
 _ENTRIES = (
@@ -122,8 +122,9 @@ _HEADER = re.compile(rb'\s*\{\s*"type"\s*:\s*"session"')
 
 
 class _Pi(Session):
-    """Words of Pi's own wait for no answer, and an answer of which nobody counted the tokens may have broken
-    off.
+    """A reader of one session.
+
+    Messages by Pi itself do not request a response. A response without a stop reason may be truncated.
     """
 
     harness_prompts = False
@@ -159,11 +160,11 @@ class _Pi(Session):
             case "message":
                 yield from self._message(row)
             case "compaction":
-                yield from self._compacted(row)
+                yield from self._read_compaction(row)
             case "branch_summary" | "branchSummary":
                 yield from self._branch(row)
             case "custom_message":
-                yield self._say(row, take_spoken(row.value), "harness")
+                yield self._say(row, take_message_text(row.value), "harness")
             case "model_change":
                 yield row.noise("model_change")
             case what:
@@ -176,29 +177,29 @@ class _Pi(Session):
         match text(message, "role"):
             case "user":
                 take(message, "role")
-                yield self._say(row, take_spoken(message), "user")
+                yield self._say(row, take_message_text(message), "user")
             case "assistant":
                 yield from self._answer(row, message)
             case "toolResult":
                 yield self._result(row, message)
             case "bashExecution" if at(message, "excludeFromContext") is not True:
-                # The model is told of it with the next prompt, and not asked for an answer to it.
+                # Sent to the model with the next prompt; it does not trigger a request.
                 yield self._say(row, take_shell(message), "shell")
             case "custom" | "hookMessage":
-                yield self._say(row, take_spoken(message), "harness")
+                yield self._say(row, take_message_text(message), "harness")
             case _:
                 yield row.noise()
 
-    def _say(self, row: Row, said: str, by: str) -> Said:
-        counts = None if by == "user" else UNCOUNTED  # Pi's own entries are none of its messages
-        return row.place.with_counts(counts).message(said, by, rest=row.rest())
+    def _say(self, row: Row, content: str, by: str) -> Said:
+        counts = None if by == "user" else UNCOUNTED  # Pi does not count its own entries as messages
+        return row.place.with_counts(counts).message(content, by, rest=row.rest())
 
     def _answer(self, row: Row, message: JSON) -> Iterator[Item]:
         self.requests += 1
         stop, problem = text(message, "stopReason"), take_text(message, "errorMessage")
         cut = is_cut(message)
-        if stop == "error" and not asked(message):
-            where, partial = row.place.with_counts(_one_answer(message)), take_spoken(message)
+        if stop == "error" and not list_call_blocks(message):
+            where, partial = row.place.with_counts(_count_answer(message)), take_message_text(message)
             yield where.failure(problem, partial=partial, rest=row.rest())
             return
         answer = take_answer(message)
@@ -215,28 +216,28 @@ class _Pi(Session):
                 rest=row.rest(),
             )
         if stop == "aborted":
-            where = row.place.with_counts(_one_answer(message) if silent else None)
+            where = row.place.with_counts(_count_answer(message) if silent else None)
             yield where.cancellation(problem, rest=row.rest() if silent else "")
         elif stop == "error":
             yield row.place.remark("error", {"errorMessage": problem})
 
     def _result(self, row: Row, message: JSON) -> Item:
         call, name = take_text(message, "toolCallId"), text(message, "toolName")
-        said, failed = take_spoken(message), take_flag(message, "isError")
+        content, failed = take_message_text(message), take_flag(message, "isError")
         take(message, "role")
         take_if(message, "toolName", self.ending.open.get(call))
-        how = error_of(name, said) if failed else failed
-        return row.place.result(call, said, name=name, failed=how, rest=row.rest())
+        how = error_of(name, content) if failed else failed
+        return row.place.result(call, content, name=name, failed=how, rest=row.rest())
 
     def _branch(self, row: Row) -> Iterator[Item]:
-        """What a branch that was left had come to: shown to the model, where it is an entry of Pi's own."""
+        """Yield the summary of an abandoned branch; Pi sends it to the model only from `branch_summary`."""
         if text(row.value, "type") == "branch_summary":
             yield self._say(row, BRANCH.format(take_text(row.value, "summary")), "harness")
         else:
             yield row.remark("subagent")
 
-    def _compacted(self, row: Row) -> Iterator[Item]:
-        """Keep the entries from the first that it names, the summary before them."""
+    def _read_compaction(self, row: Row) -> Iterator[Item]:
+        """Yield a compaction: the summary, then the entries from the first kept one on."""
         yield row.remark("compaction")
         first, index = text(row.value, "firstKeptEntryId"), number(row.value, "firstKeptEntryIndex")
         found = self.numbers.get(first, None if index is None else index + 1)
@@ -244,13 +245,13 @@ class _Pi(Session):
         yield cut_to_summary(row.place, SUMMARY.format(text(row.value, "summary")), tail=tail)
 
 
-def _one_answer(message: JSON) -> Counted:
-    """As what an answer without words counts."""
+def _count_answer(message: JSON) -> Counted:
+    """Return the counts of a response without text."""
     return Counted(assistant=1, usage=TOKENS.of(at(message, "usage")))
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By its header, or by its entries where the header is gone."""
+    """Match the header, or the entries of a file without one."""
     if any("payload" in row or "parentUuid" in row for row in found):
         return None
     roles = {text(row, "message", "role") for row in found if text(row, "type") == "message"}
@@ -263,8 +264,8 @@ def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
 
 
 def _match_head(head: bytes) -> FormatMatch | None:
-    """By the beginning of its header, where the file breaks off in it."""
-    return FormatMatch(25, "cut in its entry of type session") if _HEADER.match(head) else None
+    """Match the first bytes of a header that is truncated."""
+    return FormatMatch(25, "a truncated entry of type session") if _HEADER.match(head) else None
 
 
 PI = SessionFormat("pi", _Pi, _match, _match_head)

@@ -1,7 +1,7 @@
 """Message histories of Pydantic AI: `[{kind: request | response, parts: [{part_kind, …}], usage, …}]`.
 
-A request with results is a tool's message, one without a person's. A `retry-prompt` that names a tool is how
-a failed call came back; one that names none is the framework asking for another answer.
+A request with results counts as a tool message, any other as a user message. A `retry-prompt` with a tool is
+the result of a failed call; one without a tool is the framework's request for another response.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role, ToolError
 
 GIVEN = ("system-prompt", "user-prompt")
-"""Kinds of parts that begin a run."""
+"""Kinds of parts that are initial messages of a run."""
 
 TOKENS = UsageNames(
     input=("input_tokens", "request_tokens"),
@@ -44,21 +44,21 @@ TOKENS = UsageNames(
     cache_write=("cache_write_tokens",),
     reasoning=("output_reasoning_tokens", "details/reasoning_tokens"),
 )
-_TOLD = ("text", "thinking", "tool-call")
+_READ_KINDS = ("text", "thinking", "tool-call")
 _OUTCOMES: Mapping[str, ToolError | bool] = {
     "": False,
     "success": False,
     "failed": True,
     "denied": ToolError.CANCELLED,
 }
-"""What outcomes say.
+"""Status of a result by its `outcome`.
 
-A tool that asks to be called again (`retried`) may have done what it was called for, or not.
+`retried` is left out: a tool that asks to be called again may have done its work or not.
 """
 
 
 def take_opening(row: JSON) -> Iterator[Message]:
-    """What a request before the first answer gives the model."""
+    """Yield the initial messages in a request before the first response."""
     if instructions := take_text(row, "instructions"):
         yield Message(role=Role.SYSTEM, text=instructions)
     for part in rows(row, "parts"):
@@ -68,42 +68,42 @@ def take_opening(row: JSON) -> Iterator[Message]:
             )
 
 
-def asked_of(place: Place, part: JSON) -> Item:
-    """A part of a request."""
-    kind, failed, result = text(part, "part_kind"), failed_of(part), is_result(part)
+def read_request_part(place: Place, part: JSON) -> Item:
+    """Return the item for a part of a request."""
+    kind, failed, result = text(part, "part_kind"), find_failure(part), is_result(part)
     if not result and kind not in (*GIVEN, "retry-prompt"):
-        return place.problem("no_part", f"part_kind {kind[:40]!r}", part)
+        return place.problem("no_part", f"unknown part_kind {kind[:40]!r}", part)
     place = Place(place.position, take_time(part, "timestamp") or place.at, place.counts)
-    said = _take_content(part)
+    content = _take_content(part)
     if result:
         name, call = take_text(part, "tool_name"), take_text(part, "tool_call_id")
-        return place.result(call, said, name=name, failed=failed, rest=left_of(part, kind))
+        return place.result(call, content, name=name, failed=failed, rest=encode_rest(part, kind))
     role = Role.SYSTEM if kind == "system-prompt" else Role.USER
     by = "user" if kind == "user-prompt" else "harness"
-    return place.message(said, by, role=role, rest=left_of(part, kind))
+    return place.message(content, by, role=role, rest=encode_rest(part, kind))
 
 
-def answered(place: Place, row: JSON) -> Item:
-    """A response as the answer that it is."""
-    said: dict[str, list[str]] = {"text": [], "thinking": []}
+def read_response(place: Place, row: JSON) -> Item:
+    """Return a response as an item."""
+    pieces: dict[str, list[str]] = {"text": [], "thinking": []}
     calls: list[MessageCall] = []
     for part in take_each(row, "parts"):
         kind = text(part, "part_kind")
         if kind == "tool-call":
             calls.append(take_call(part))
-        elif kind in said:
-            said[kind].append(_take_content(part))
-        if kind in _TOLD and not _beside(part).keys() - {"part_kind"}:
+        elif kind in pieces:
+            pieces[kind].append(_take_content(part))
+        if kind in _READ_KINDS and not _drop_nulls(part).keys() - {"part_kind"}:
             table(part).clear()
     cost, used = take_cost(row, "usage", "cost"), TOKENS.take(row, "usage") if at(row, "usage") else None
-    # Of a kind of tokens that was not used its item says nothing, nor does a count of none.
+    # Counts of zero have no field in the item, so they are dropped.
     if isinstance(row, dict) and not any(table(row, "usage").values()):
         take(row, "usage")
     return place.reply(
         Message(
             role=Role.ASSISTANT,
-            text="\n".join(said["text"]),
-            reasoning="\n".join(said["thinking"]),
+            text="\n".join(pieces["text"]),
+            reasoning="\n".join(pieces["thinking"]),
             calls=tuple(calls),
         ),
         used,
@@ -111,29 +111,29 @@ def answered(place: Place, row: JSON) -> Item:
         cost=cost,
         model=take_text(row, "model_name"),
         response=take_text(row, "provider_response_id"),
-        rest=left_of(row, "response"),
+        rest=encode_rest(row, "response"),
     )
 
 
-def untold(row: JSON) -> list[JSON]:
-    """The parts of a response of which its answer says nothing."""
-    return [part for part in rows(row, "parts") if text(part, "part_kind") not in _TOLD]
+def list_other_parts(row: JSON) -> list[JSON]:
+    """Return the parts of a response that its item does not include."""
+    return [part for part in rows(row, "parts") if text(part, "part_kind") not in _READ_KINDS]
 
 
 def is_result(part: JSON) -> bool:
-    """Whether a part answers a call."""
+    """Return whether a part is the result of a call."""
     kind = text(part, "part_kind")
     return kind == "tool-return" or (kind == "retry-prompt" and bool(text(part, "tool_name")))
 
 
-def failed_of(part: JSON) -> ToolError | bool | None:
-    """How the format marks a result: by its kind, or by its outcome; None: that tells neither.
+def find_failure(part: JSON) -> ToolError | bool | None:
+    """Return the status of a result by its kind, or by its outcome; None if not recorded.
 
-    Before there were outcomes a result of the other kind did well.
+    In versions without outcomes, every `tool-return` succeeded.
     """
     retried = text(part, "part_kind") == "retry-prompt"
     failed = True if retried else _OUTCOMES.get(text(part, "outcome"))
-    # The validator's list of complaints: the arguments did not fit.
+    # A list is the validator's errors: the arguments were invalid.
     complaints = failed is True and isinstance(table(part).get("content"), list)
     return ToolError.BAD_ARGUMENTS if complaints else failed
 
@@ -151,37 +151,37 @@ def _take_content(part: JSON) -> str:
     return content if isinstance(content, str) else "" if content is None else json_text(content)
 
 
-def left_of(value: JSON, *kinds: str) -> str:
-    """JSON text of what is left of a message or a part of one of these kinds; nulls say nothing."""
+def encode_rest(value: JSON, *kinds: str) -> str:
+    """Return JSON text of the remaining fields of a message or part of these kinds, without nulls."""
     take_if(value, "kind", *kinds)
     take_if(value, "part_kind", *kinds)
-    return rest(_beside(value))
+    return rest(_drop_nulls(value))
 
 
-def _beside(value: JSON) -> dict[str, JSON]:
+def _drop_nulls(value: JSON) -> dict[str, JSON]:
     return {name: inner for name, inner in table(value).items() if inner is not None}
 
 
 _LISTS = ("messages", "all_messages", "message_history")
 _ENDS = ("tool-call", "tool-return")
-_OUTPUT = "Final result processed."  # what the framework returns for a call of an output tool: the run's end
+_OUTPUT = "Final result processed."  # the framework's result for a call of an output tool, which ends the run
 _IDS = ("conversation_id", "run_id")
 
 
 class PydanticAI:
-    """A list of the messages of one conversation, alone or in an object, or a message a line."""
+    """The importer for messages of a conversation: a list, an object with a list, or one per line."""
 
     name = "pydantic_ai"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the discriminators of messages and parts."""
+        """Match the discriminators of messages and parts."""
         head = source.head()
         if b'"part_kind"' in head and b'"parts"' in head:
-            return FormatMatch(95, "messages with parts of a part_kind")
+            return FormatMatch(95, "messages with parts that have a part_kind")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a list of messages."""
+        """Yield one run per list of messages."""
         loose: list[tuple[str, JSON]] = []
         runs = 0
         for value in values(source, (), *((name,) for name in _LISTS), (ANY,)):
@@ -194,20 +194,21 @@ class PydanticAI:
                     yield from _MessageHistory(listed, key or str(runs), around).items()
                     runs += 1
             else:
-                yield value.place.problem("no_message", "no message", value.value)
+                yield value.place.problem("no_message", "not a message", value.value)
         if loose:
             yield from _MessageHistory(loose, str(runs)).items()
         elif not runs:
-            raise BadTranscript(source.name, "", "no messages of Pydantic AI in it")
+            raise BadTranscript(source.name, "", "no messages of Pydantic AI")
 
 
 PYDANTIC_AI = PydanticAI()
 
 
 def _conversations(value: JsonValue) -> Iterator[tuple[list[tuple[str, JSON]], str, str]]:
-    """The conversations of a value, each with its name and what stands around it.
+    """Yield the conversations of a value, each with its id and JSON text of the fields around it.
 
-    They are its own messages, or those of the runs that it lists; a run without any is told with the first.
+    They are its own messages, and those of the runs that it lists. Runs without messages are left in the
+    fields around the first conversation.
     """
     around = table(value.value)
     listed = _take_listed(value.value, value.position)
@@ -235,45 +236,45 @@ def _take_listed(value: JSON, position: str) -> list[tuple[str, JSON]]:
 
 
 class _MessageHistory:
-    """One conversation: its messages with their places.
+    """A reader of one conversation.
 
-    Each repeats the ids of the first, which are told once.
+    Every message repeats the ids of the first one; they are imported once.
     """
 
     def __init__(self, listed: Sequence[tuple[str, JSON]], key: str, around: str = "") -> None:
         first = table(listed[0][1])
-        told = {name: first.get(name) for name in _IDS if isinstance(first.get(name), str | None)}
-        told["state"] = "complete"
+        shared = {name: first.get(name) for name in _IDS if isinstance(first.get(name), str | None)}
+        shared["state"] = "complete"
         for _, row in listed:
-            for name, value in told.items():
+            for name, value in shared.items():
                 take_if(row, name, value)
         self.listed, self.key, self.around = listed, key, around
-        self.labels = {name: label for name in _IDS if (label := text(told, name))}
+        self.labels = {name: label for name in _IDS if (label := text(shared, name))}
         answers = (index for index, (_, row) in enumerate(listed) if text(row, "kind") == "response")
         self.first = next(answers, len(listed))
 
     def items(self) -> Iterator[Item]:
-        """Beginning, what happened, end."""
+        """Yield the start, the messages, and the end."""
         head = [row for _, row in self.listed]
         end, times, counts = self._end(), self._times(), add_counts(map(_message, head[: self.first]))
-        yield self._began(head, counts)
+        yield self._begin(head, counts)
         for index, (position, row) in enumerate(self.listed):
             given = index < self.first
-            # What the run began with has one time, that of the first.
+            # All initial messages have the time of the first.
             place = Place(
                 position, instant(at(row, "timestamp")) if given and index else take_time(row, "timestamp")
             )
             if text(row, "kind") == "request" or given:
                 yield from self._request(place, row, given=given)
             elif text(row, "kind") == "response":
-                kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in untold(row)]
-                yield answered(place, row)
+                kinds: list[JSON] = [{"type": text(part, "part_kind")} for part in list_other_parts(row)]
+                yield read_response(place, row)
                 yield from place.hosted_calls(kinds)
             else:
-                yield place.problem("no_message", f"kind {text(row, 'kind')[:40]!r}", row)
+                yield place.problem("no_message", f"unknown kind {text(row, 'kind')[:40]!r}", row)
         yield Place(self.listed[-1][0]).end(end, times)
 
-    def _began(self, head: Sequence[JSON], counts: Counted | None) -> RunBegan:
+    def _begin(self, head: Sequence[JSON], counts: Counted | None) -> RunBegan:
         return RunBegan(
             position=self.listed[0][0],
             at=instant(at(head[0], "timestamp")),
@@ -287,22 +288,23 @@ class _MessageHistory:
         )
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:
-        """A request; `given`: it stands before the first answer, so its prompts and instructions begin the
-        run.
+        """Yield the items of a request.
+
+        `given`: it is before the first response, so its prompts and instructions are initial messages.
         """
         message = _message(row)
         for index, part in enumerate(take_rows(row, "parts")):
             where = Place(f"{place.position}.parts[{index}]", None if given else place.at)
             if not given or text(part, "part_kind") not in GIVEN:
                 own = Counted(
-                    results=int(is_result(part)), errors=int(is_result(part) and bool(failed_of(part)))
+                    results=int(is_result(part)), errors=int(is_result(part) and bool(find_failure(part)))
                 )
                 whole = [own] if given or index else [own, message]
-                yield asked_of(where.with_counts(add_counts(whole)), part)
-            elif unsaid := left_of(part, *GIVEN):
-                yield where.remark("unmapped", rest=unsaid)
-        if unsaid := left_of(row, "request"):
-            yield place.remark("unmapped", rest=unsaid)
+                yield read_request_part(where.with_counts(add_counts(whole)), part)
+            elif remaining := encode_rest(part, *GIVEN):
+                yield where.remark("unmapped", rest=remaining)
+        if remaining := encode_rest(row, "request"):
+            yield place.remark("unmapped", rest=remaining)
 
     def _end(self) -> tuple[str, str]:
         row = self.listed[-1][1]
@@ -310,12 +312,12 @@ class _MessageHistory:
             kind: [part for part in rows(row, "parts") if text(part, "part_kind") == kind] for kind in _ENDS
         }
         if text(row, "kind") == "response" and not parts["tool-call"]:
-            finish = text(row, "finish_reason")  # of older versions no response has one
-            said = f", finish_reason={finish}" if finish else ""
-            return end_of(finish or "stop"), f"last message is a response without tool call{said}"
+            finish = text(row, "finish_reason")  # missing in older versions
+            suffix = f", finish_reason={finish}" if finish else ""
+            return end_of(finish or "stop"), f"last message is a response without tool call{suffix}"
         if any(text(part, "content") == _OUTPUT for part in parts["tool-return"]):
             return "finished", "last message is the result of an output tool"
-        return "open", "last message is a request or asks for tools"
+        return "open", "last message is a request, or has calls"
 
     def _times(self) -> tuple[str, str] | None:
         messages = [row for _, row in self.listed]
@@ -324,6 +326,6 @@ class _MessageHistory:
 
 
 def _message(row: JSON) -> Counted:
-    """As what message a request counts: a tool's if it has results, else a person's."""
+    """Return the count of a request: a tool message if it has results, else a user message."""
     results = any(is_result(part) for part in rows(row, "parts"))
     return Counted(user=int(not results), tool=int(results)) if text(row, "kind") == "request" else UNCOUNTED

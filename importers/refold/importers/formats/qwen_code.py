@@ -1,18 +1,18 @@
-"""Qwen Code sessions: rows that form a tree, each with the content that went to the model or came from it.
+"""Qwen Code sessions: rows that form a tree, each with content sent to the model or received from it.
 
-A row is of the person, of the model, a tool's result, or the system's: telemetry, compressions, commands. A
-request that failed stands in the telemetry only (`api_error`), with those of sub-agents, which are told by
-their prompt's id. Up to 0.13 a call that the person declined has no result. What a compression left the model
-with stands in its row whole. Two processes may write one file: then the one that wrote last is the session,
-and the other a branch.
+A row is a user message, a response, a result, or a system row: telemetry, compressions, commands. A failed
+request is only in the telemetry (`api_error`), together with those of subagents, which the prompt id
+distinguishes. Up to 0.13, a call that the user declined has no result. A compression row has the complete
+prompt after it. Two processes may write to one file: then the last writer is the session, and the other is a
+branch.
 
-An answer that Qwen Code could not use is dropped from its history and asked for again, but its row stays:
-another row of the model follows it, and no result and no prompt between. Its calls may have run all the same;
-their results come later in the file, and the model is shown neither. A stream that broke off leaves an answer
-without `usageMetadata`.
+If Qwen Code cannot use a response, it drops it from its history and repeats the request, but the row stays:
+another response follows, with no result or user message between. The calls of such a withdrawn response may
+have run; their results are later in the file. No later request contains the response or the results. A stream
+that broke off leaves a response without `usageMetadata`.
 
-Counted: rows of each kind that the path and its branches hold, calls and results once; tokens as the answers
-tell them. The thoughts are among the candidates' tokens but where the total says that they stand beside.
+Counts: rows of each type on the path and its branches, calls and results once; tokens as recorded in the
+responses. Reasoning tokens are included in the candidates' tokens, unless the total shows that they are not.
 """
 
 import re
@@ -55,17 +55,16 @@ _TOKENS = UsageNames(
 )
 _FAILED: Mapping[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
 _LABELS = ("sessionId", "version", "cwd", "gitBranch")
-"""What rows repeat of the first one."""
+"""Keys whose values every row repeats."""
 _PARTS = ("text", "thought", "functionCall", "functionResponse", "inlineData", "fileData", "thoughtSignature")
-_SPOKE = ("user", "assistant", "tool_result")
+_CONVERSATION_TYPES = ("user", "assistant", "tool_result")
 _MAIN = "########"
-"""Stood in the ids of a session's own prompts up to 0.13. Those of sub-agents have their names behind a `#`.
-"""
+"""Part of the ids of the main agent's prompts up to 0.13. Those of subagents have `#` and their name."""
 _ERRORS: Mapping[str, ToolError] = {
     "tool_not_registered": ToolError.UNKNOWN_TOOL,
     "invalid_tool_params": ToolError.BAD_ARGUMENTS,
 }
-# An `execution_denied` with other words may be a hook's that spoke after the call had run.
+# `execution_denied` with another text may come from a hook that ran after the call.
 _DENIED: tuple[tuple[re.Pattern[str], Refuser], ...] = (
     (re.compile(r"Qwen Code requires permission to use "), Refuser.RULE),
     (re.compile(r"Tool \"[^\"\n]{1,200}\" (?:is denied|requires permission, but)"), Refuser.RULE),
@@ -75,7 +74,7 @@ _DENIED: tuple[tuple[re.Pattern[str], Refuser], ...] = (
 
 
 class _QwenCode(Session):
-    """`late`: the rows that have results of calls in answers that were withdrawn, by these calls."""
+    """A reader of one session. `late` maps calls of withdrawn responses to the rows with their results."""
 
     id, parent = "uuid", "parentUuid"
 
@@ -84,7 +83,7 @@ class _QwenCode(Session):
         self.alone = True
         super().__init__(source)
         self.withdrawn, self.late = dict[int, tuple[str, ...]](), dict[str, Row]()
-        self.told = set[str]()
+        self.known_rests = set[str]()
         first = self.first.value if self.first else None
         self.labels = {name: label for name in _LABELS if (label := text(first, name))}
         self._find_withdrawn(self.left)
@@ -95,29 +94,27 @@ class _QwenCode(Session):
         self.alone = self.alone and (_is_side(row.value) or not self.speaks(row))
 
     def speaks(self, row: Row) -> bool:
-        return text(row.value, "type") in _SPOKE
+        return text(row.value, "type") in _CONVERSATION_TYPES
 
     def says(self, value: JSON) -> JSON:
         return [at(value, name) for name in ("type", "subtype", "message", "systemPayload")]
 
     def ends(self, item: Item | Noise) -> End | None:
         if isinstance(item, Answered) and item.quality == "":
-            return "unknown", "last response has no call and no usage: its stream may have broken off"
+            return "unknown", "last response has no call and no usage: it may be truncated"
         return None
 
     def _find_withdrawn(self, left: frozenset[str]) -> None:
-        """The numbers of answers that another follows at once, each with its calls, and the rows that have
-        their results.
-        """
+        """Find the responses that another one follows directly, and the rows with results of their calls."""
         last: Row | None = None
         calls = set[str]()
         ours = (row for row in self.rows if isinstance(row, Row) and self._is_ours(row, left))
         for row in ours:
             if text(row.value, "type") == "tool_result":
-                named = [call for call in _responses(row.value) if call in calls]
-                for call in named:
+                ids = [call for call in _list_result_ids(row.value) if call in calls]
+                for call in ids:
                     self.late.setdefault(call, row)
-                last = None if len(named) < len(_responses(row.value)) else last
+                last = None if len(ids) < len(_list_result_ids(row.value)) else last
             elif text(row.value, "type") == "user":
                 last = None
             else:
@@ -125,18 +122,21 @@ class _QwenCode(Session):
                 last = row
 
     def _is_ours(self, row: Row, left: frozenset[str]) -> bool:
-        """Whether a row says something on the path of this conversation."""
-        spoke = text(row.value, "type") in _SPOKE and text(row.value, "uuid") not in left
+        """Return whether a row is part of this conversation."""
+        spoke = text(row.value, "type") in _CONVERSATION_TYPES and text(row.value, "uuid") not in left
         return spoke and (self.alone or not _is_side(row.value))
 
     def _withdraw(self, answer: Row, following: Row) -> tuple[str, ...]:
-        """Note an answer that another follows at once; its calls."""
-        # A row that repeats the id of the one before it is a part of that answer.
-        asked, part = _called(answer.value), text(answer.value, "uuid") == text(following.value, "uuid")
-        if part or not (asked or "usageMetadata" not in answer.value):
+        """Record a response that another one follows directly, and return its calls."""
+        # A row with the same id as the previous row is part of the same response.
+        calls, part = (
+            _list_call_ids(answer.value),
+            text(answer.value, "uuid") == text(following.value, "uuid"),
+        )
+        if part or not (calls or "usageMetadata" not in answer.value):
             return ()
-        self.withdrawn[answer.number] = asked
-        return asked
+        self.withdrawn[answer.number] = calls
+        return calls
 
     def begin(self) -> RunBegan:
         place = self.first.place if self.first else Place("line 1")
@@ -155,23 +155,23 @@ class _QwenCode(Session):
         if _is_side(row.value) and not self.alone:
             noise = row.noise("subagent")  # encoded before anything is taken from it
             yield replace(
-                noise, apart=count_items(each for each in self._said(row) if not isinstance(each, Noise))
+                noise, apart=count_items(each for each in self._read_row(row) if not isinstance(each, Noise))
             )
         else:
-            yield from self._said(row)
+            yield from self._read_row(row)
 
-    def _said(self, row: Row) -> Iterator[Item | Noise]:
+    def _read_row(self, row: Row) -> Iterator[Item | Noise]:
         message, kind = row.value.get("message"), text(row.value, "type")
-        if kind in _SPOKE:
+        if kind in _CONVERSATION_TYPES:
             keys = (key for part in rows(message, "parts") for key in table(part))
             yield from unread_parts(row, message, ("parts",), keys, _PARTS)
         match kind:
             case "user":
-                yield self._typed(row)
+                yield self._read_user_message(row)
             case "assistant":
                 yield self._answer(row)
                 if row.number in self.withdrawn:
-                    yield from self._withdrawn(row)
+                    yield from self._read_withdrawal(row)
             case "tool_result" if self._is_late(row):
                 yield row.noise("late_result")
             case "tool_result":
@@ -181,32 +181,30 @@ class _QwenCode(Session):
             case _:
                 yield row.noise(known=False)
 
-    def _typed(self, row: Row) -> Item:
+    def _read_user_message(self, row: Row) -> Item:
         by = "user" if text(row.value, "subtype") in ("", "mid_turn_user_message") else "harness"
         said = "\n".join(each.text for each in take_messages(row.value, "message").messages)
-        return row.place.message(said, by, rest=self._left_of(row))
+        return row.place.message(said, by, rest=self._encode_rest(row))
 
-    def _left_of(self, row: Row) -> str:
-        """JSON text of what is left of a row beside what each row says of the session."""
+    def _encode_rest(self, row: Row) -> str:
+        """Return JSON text of the remaining fields of a row, without those that every row repeats."""
         for name, label in self.labels.items():
             take_if(row.value, name, label)
         return row.rest()
 
     def _answer(self, row: Row) -> Item:
         answer, used, model = _take_answer(row.value), _take_usage(row.value), take_text(row.value, "model")
-        return row.place.reply(answer, used, model=model, rest=self._left_of(row))
+        return row.place.reply(answer, used, model=model, rest=self._encode_rest(row))
 
     def _is_late(self, row: Row) -> bool:
-        """Whether all results of a row are of answers that were withdrawn: they were told with those."""
-        named = _responses(row.value)
-        return bool(named) and all(
-            self.late.get(call) is not None and self.late[call].number == row.number for call in named
+        """Return whether all results of a row were already yielded with withdrawn responses."""
+        ids = _list_result_ids(row.value)
+        return bool(ids) and all(
+            self.late.get(call) is not None and self.late[call].number == row.number for call in ids
         )
 
-    def _withdrawn(self, row: Row) -> Iterator[Item]:
-        """What became of the calls of an answer that was withdrawn, and that no later request shows any of
-        it.
-        """
+    def _read_withdrawal(self, row: Row) -> Iterator[Item]:
+        """Yield the results of a withdrawn response, and a cut that removes all of it from the prompt."""
         for call in self.withdrawn[row.number]:
             if (late := self.late.get(call)) is not None and self._is_late(late):
                 value = deepcopy(late.value)
@@ -215,7 +213,7 @@ class _QwenCode(Session):
                     for each in rows(value, "message", "parts")
                     if text(each, "functionResponse", "id") == call
                 )
-                # When it came is known, but the next answer came before that: the log cannot have both.
+                # Without its time: that is later than the next response, which follows in the log.
                 place = Place(late.position, row=row.number)
                 yield self._result(Row(late.line, value, None, late.size, row.number), part, place)
         yield Cut(row.position, why="withdrawn", head=((BEGINNING, row.number - 1),), row=row.number)
@@ -223,46 +221,48 @@ class _QwenCode(Session):
     def _results(self, row: Row, message: JSON) -> Iterator[Item | Noise]:
         lost = [*row.place.subagent_calls(at(row.value, "toolCallResult", "resultDisplay"))]
         listed = take_each(message, "parts")
-        told = [self._result(row, part) for part in listed if table(part, "functionResponse")]
-        if not told:
+        results = [self._result(row, part) for part in listed if table(part, "functionResponse")]
+        if not results:
             yield row.noise(known=False)
         take_if(message, "role", "user", "tool")
-        for index, result in enumerate(told):
-            yield result if index else replace(result, rest=self._left_of(row))
+        for index, result in enumerate(results):
+            yield result if index else replace(result, rest=self._encode_rest(row))
         yield from lost
 
     def _result(self, row: Row, part: JSON, place: Place | None = None) -> Item:
         call, name = take_text(part, "functionResponse", "id"), text(part, "functionResponse", "name")
         take_if(at(part, "functionResponse"), "name", self.ending.open.get(call))
         output = _take_output(part)
-        failed = _failed_of(row.value, name, output)
+        failed = _find_failure(row.value, name, output)
         return (place or row.place).result(call, output, name=name, failed=failed)
 
     def _system(self, row: Row) -> Item | Noise:
         event = at(row.value, "systemPayload", "uiEvent")
         if text(row.value, "subtype") == "chat_compression":
-            shown = take_messages(row.value, "systemPayload", "compressedHistory", told=self.told).messages
-            return row.place.prompt(shown, "compaction", rest=self._left_of(row))
+            messages = take_messages(
+                row.value, "systemPayload", "compressedHistory", known_rests=self.known_rests
+            ).messages
+            return row.place.prompt(messages, "compaction", rest=self._encode_rest(row))
         if not text(event, "event.name").endswith(".api_error") or not _is_main(event):
             return row.noise()
         problem = take_first(event, "error_message", "error")
         if "Abort" in text(event, "error_type"):
-            return row.place.cancellation(problem, rest=self._left_of(row))
-        return row.place.failure(problem, status=number(event, "status_code"), rest=self._left_of(row))
+            return row.place.cancellation(problem, rest=self._encode_rest(row))
+        return row.place.failure(problem, status=number(event, "status_code"), rest=self._encode_rest(row))
 
 
 def _is_main(event: JSON) -> bool:
-    """Whether telemetry is of a request of the session's own."""
+    """Return whether a telemetry event is about a request of the main agent."""
     prompt = text(event, "prompt_id")
     return (_MAIN in prompt or "#" not in prompt) and not text(event, "subagent_name")
 
 
-def _called(row: JSON) -> tuple[str, ...]:
+def _list_call_ids(row: JSON) -> tuple[str, ...]:
     calls = (table(part, "functionCall") for part in rows(row, "message", "parts"))
     return tuple(id_ for call in calls if (id_ := text(call, "id")))
 
 
-def _responses(row: JSON) -> list[str]:
+def _list_result_ids(row: JSON) -> list[str]:
     return [
         text(part, "functionResponse", "id")
         for part in rows(row, "message", "parts")
@@ -270,10 +270,10 @@ def _responses(row: JSON) -> list[str]:
     ]
 
 
-def _failed_of(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it; None: nothing says so.
+def _find_failure(row: JSON, name: str, output: str) -> ToolError | Refuser | bool | None:
+    """Return whether or how a call failed, or who refused it; None if not recorded.
 
-    A command that fails has the status `success`.
+    A failed shell command has the status `success`, so its output decides.
     """
     failed = _FAILED.get(text(row, "toolCallResult", "status"))
     if failed is False and name == TOOL:
@@ -301,7 +301,7 @@ def _take_usage(row: JSON) -> Usage | None:
 
 
 def _take_output(part: JSON) -> str:
-    """What the model is shown of a result."""
+    """Take the text of a result that the model received."""
     response = table(part, "functionResponse", "response")
     inner = [name for name in ("output", "error") if name in response][:1]
     said = take(part, "functionResponse", "response", *inner)
@@ -310,7 +310,7 @@ def _take_output(part: JSON) -> str:
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By rows of a tree whose messages have parts, or that have a payload of the system's."""
+    """Match rows of a tree that have messages with parts, or a system payload."""
     linked = [row for row in found if {"uuid", "parentUuid", "sessionId"} <= row.keys()]
     if any(isinstance(at(row, "message", "parts"), list) or "systemPayload" in row for row in linked):
         return FormatMatch(95, "rows with parentUuid whose messages have parts")

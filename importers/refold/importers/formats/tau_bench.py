@@ -1,8 +1,8 @@
-"""tau-bench runs: `{task_id, trial, reward, info, traj}`, one or a list, and the few-shot files' display
-text.
+"""tau-bench runs (`{task_id, trial, reward, info, traj}`, one or a list), and display text of few-shot files.
 
-Call ids are not unique, not even within a run, so results find their calls by adjacency. The end is what the
-simulated person says (`###STOP###`), a transfer to a human, or 30 answers, which is the benchmark's limit.
+Call ids may repeat even within a run, so a result belongs to the preceding call. A run ends when the
+simulated user writes `###STOP###`, with a transfer to a human, or after 30 responses, the limit of the
+benchmark.
 """
 
 import re
@@ -21,12 +21,12 @@ from refold.reducers.source_marks import INFERRED, UNNAMED
 from refold.reducers.vocabulary import Role
 
 MOST_ANSWERS = 30
-"""Answers of a run, `max_num_steps` in the benchmark's agents."""
+"""Maximum number of responses in a run, `max_num_steps` in the benchmark's agents."""
 
 NOT_RECORDED = "not_recorded"
-"""The only argument of such a call: its number in the run, from 1.
+"""The only argument of a call without recorded arguments: its number in the run, from 1.
 
-Nobody knows that two of them are the same call, so no two are.
+The number makes such calls distinct, because they are not known to be the same.
 """
 
 _STOP = "###STOP###"
@@ -35,36 +35,36 @@ _DISPLAYED = re.compile(r"^(system|user|assistant|tool): ", re.MULTILINE)
 
 
 class TauBench:
-    """Runs of tau-bench, and its few-shot files."""
+    """The importer for runs of tau-bench, and its few-shot files."""
 
     name = "tau_bench"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By a run's keys, or the few-shot files' only one."""
+        """Match the keys of a run, or the only key of few-shot files."""
         head = source.head()
         if b'"messages_display"' in head:
             return FormatMatch(95, "messages_display")
         if b'"traj"' in head and (b'"task_id"' in head or b'"reward"' in head):
             return FormatMatch(95, "task_id, reward and traj")
-        # A task's description may be longer than the head.
+        # `traj` may be after the searched bytes, because a task's description can be long.
         return FormatMatch(60, "task_id and reward") if b'"task_id"' in head and b'"reward"' in head else None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run after the other."""
+        """Yield one run after the other."""
         keys: set[str] = set()
         for value in values(source, (), ("traj",), (ANY, "traj")):
             if isinstance(value, Unread):
                 yield value
             elif isinstance(at(value.value, "messages_display"), str):
                 keys.add(key := str(len(keys)))
-                yield from _displayed(value, key)
+                yield from _read_display(value, key)
             elif "traj" in table(value.value):
                 keys.add(key := _key(value.value, keys))
                 yield from _run(value, key)
             else:
-                yield value.place.problem("no_run", "no traj in it", value.value)
+                yield value.place.problem("no_run", "no traj", value.value)
         if not keys:
-            raise BadTranscript(source.name, "", "no run of tau-bench in it")
+            raise BadTranscript(source.name, "", "no run of tau-bench")
 
 
 TAU_BENCH = TauBench()
@@ -85,54 +85,58 @@ def _run(value: JsonValue, key: str) -> Iterator[Item]:
     yield from conversation(listed, head)
     reward = {"reward": take(value.value, "reward")}
     yield Place(f"{value.position}.reward").remark("score:reward", reward)
-    # The task holds the simulated person's instructions: no message, but what the run is judged by.
+    # The task has the instructions of the simulated user: not a message, but needed to judge the run.
     yield value.place.remark("unmapped", rest=rest(value.value))
     last = listed[-1].place if listed else value.place
-    yield last.end(_end([each for row in listed for each in row.said], value.value))
+    yield last.end(_end([each for row in listed for each in row.messages], value.value))
 
 
-def _end(said: Sequence[Message], run: JSON) -> tuple[str, str]:
-    last = said[-1] if said else None
+def _end(messages: Sequence[Message], run: JSON) -> tuple[str, str]:
+    last = messages[-1] if messages else None
     if last is not None and last.role is Role.USER and _STOP in last.text:
         return "finished", "last message ###STOP###"
-    if last is not None and last.role is Role.TOOL and _named(said) == _TRANSFER:
+    if last is not None and last.role is Role.TOOL and _find_last_tool(messages) == _TRANSFER:
         return "finished", f"last message is the result of {_TRANSFER}"
-    if sum(message.role is Role.ASSISTANT for message in said) >= MOST_ANSWERS:
+    if sum(message.role is Role.ASSISTANT for message in messages) >= MOST_ANSWERS:
         return "limit:steps", f"{MOST_ANSWERS} assistant messages"
     if text(run, "info", "error"):
         return "error", "info.error"
-    return "open", "the last message is no end"
+    return "open", "the last message does not end the run"
 
 
-def _named(said: Sequence[Message]) -> str:
-    """The tool whose result comes last: by its own name, else by the call before it."""
-    asked = next((message.calls for message in reversed(said) if message.calls), ())
-    return said[-1].name or (asked[-1].name if asked else "")
+def _find_last_tool(messages: Sequence[Message]) -> str:
+    """Return the tool of the last result: by its own name, else by the call before it."""
+    calls = next((message.calls for message in reversed(messages) if message.calls), ())
+    return messages[-1].name or (calls[-1].name if calls else "")
 
 
-def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
-    """Display text: a line that begins with `role: ` begins a message. Calls are known by their results
-    only.
+def _read_display(value: JsonValue, key: str) -> Iterator[Item]:
+    """Yield the items of display text, in which each message begins with a line `role: …`.
+
+    Calls are inferred from their results.
     """
     parts = _DISPLAYED.split(take_text(value.value, "messages_display"))
-    said = [
-        _shown(role, words.removesuffix("\n")) for role, words in zip(parts[1::2], parts[2::2], strict=True)
+    messages = [
+        _make_message(role, words.removesuffix("\n"))
+        for role, words in zip(parts[1::2], parts[2::2], strict=True)
     ]
     inferred = 0
-    for index, message in enumerate(said):
+    for index, message in enumerate(messages):
         if message.role is Role.TOOL:
-            answer = next((back for back in range(index, -1, -1) if said[back].role is not Role.TOOL), index)
-            if said[answer].role is Role.ASSISTANT:
+            answer = next(
+                (back for back in range(index, -1, -1) if messages[back].role is not Role.TOOL), index
+            )
+            if messages[answer].role is Role.ASSISTANT:
                 inferred += 1
                 call = MessageCall("", UNNAMED, json_text({NOT_RECORDED: inferred}))
-                said[answer] = replace(said[answer], calls=(*said[answer].calls, call))
+                messages[answer] = replace(messages[answer], calls=(*messages[answer].calls, call))
     place = Place(f"{value.position}.messages_display")
     listed = [
-        ChatMessage(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(said)
+        ChatMessage(Place(f"{place.position}[{index}]"), (message,)) for index, message in enumerate(messages)
     ]
     odd = [place.problem("no_role", "text before the first role", parts[0])] if parts[0].strip() else []
     if inferred:
-        problem = f"{inferred} calls have neither name, id nor arguments: known by their results only"
+        problem = f"{inferred} calls have no name, id or arguments: they are inferred from their results"
         odd.append(place.problem(INFERRED, problem))
     head = RunBegan(
         place.position,
@@ -145,6 +149,6 @@ def _displayed(value: JsonValue, key: str) -> Iterator[Item]:
     yield place.end(("unknown", "few-shot text: no outcome"))
 
 
-def _shown(role: str, said: str) -> Message:
-    # Python's `None` is how a message without text was displayed.
-    return Message(role=Role(role), text="" if role == "assistant" and said == "None" else said)
+def _make_message(role: str, content: str) -> Message:
+    # A message without text was displayed as Python's `None`.
+    return Message(role=Role(role), text="" if role == "assistant" and content == "None" else content)

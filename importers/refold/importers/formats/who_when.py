@@ -1,13 +1,13 @@
-"""Failures of teams of agents as Who&When has them: `{question, history, mistake_agent, mistake_step, …}`,
-one or a list.
+"""Failures of multi-agent teams from the Who&When dataset.
 
-`history` is the team's chat, in which each message names its speaker: by `name`, where the chat was AG2's,
-else by `role`, as Magentic-One's. What opens it is the task; the rest was said by models, but for what a
-terminal printed and what ended the chat. Who failed, where and why was found by people: it stands as a score
-at that step, which is an index of the history.
+A document is `{question, history, mistake_agent, mistake_step, …}`, or a list of these. `history` is the
+team's chat. Each message names its speaker: by `name` in chats of AG2, by `role` in those of Magentic-One.
+The first message is the task. The others are responses, except terminal output and the message that ended the
+chat. Human annotators recorded which agent failed, where and why. This becomes a score at that step, an
+index into the history.
 
-Calls are words of the messages here: that something ran is known by what tells of it. There are no times, no
-usage and no prompts. Counted: messages, an answer each.
+Calls are only in the text of messages; the reports of their output show that something ran. There are no
+times, no usage and no prompts. Counts: messages, each a response.
 """
 
 import re
@@ -38,7 +38,7 @@ from refold.reducers.vocabulary import Role
 
 _TERMINALS = frozenset({"Computer_terminal", "ComputerTerminal"})
 _ACTING = _TERMINALS | {"FileSurfer", "WebSurfer"}
-"""Who tells what came of calls that are in no message."""
+"""Speakers that report the output of calls that are not recorded."""
 _ENDING = "Orchestrator (termination condition)"
 _FOUND = (
     "mistake_agent",
@@ -59,23 +59,24 @@ _ENDS = (
 
 
 class WhoWhen:
-    """The importer of Who&When's documents."""
+    """The importer for documents of Who&When."""
 
     name = "who_when"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By what was found of the failure, beside a history."""
+        """Match a history with annotations of the failure."""
         head = beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         named = table(found).keys()
         if "history" in named and ("mistake_agent" in named or {"question", "ground_truth"} <= named):
-            return FormatMatch(95, "a history and the question that it is about")
+            return FormatMatch(95, "a history with mistake_agent, or question and ground_truth")
         if any(text(message, "role").startswith("Orchestrator (") for message in rows(found, "history")):
-            return FormatMatch(85, "a history in which an orchestrator speaks")  # its question comes later
+            # The other keys may be after the searched bytes.
+            return FormatMatch(85, "a history with messages of an orchestrator")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """One run a document."""
+        """Yield one run per document."""
         count = 0
         for value in values(source, ("history",), (ANY, "history")):
             if isinstance(value, Unread):
@@ -84,9 +85,9 @@ class WhoWhen:
                 count += 1
                 yield from _run(value)
             else:
-                yield value.place.problem("no_history", "no history in it", value.value)
+                yield value.place.problem("no_history", "no history", value.value)
         if not count:
-            raise BadTranscript(source.name, "$", "no history in it")
+            raise BadTranscript(source.name, "$", "no history")
 
 
 WHO_WHEN = WhoWhen()
@@ -94,7 +95,7 @@ WHO_WHEN = WhoWhen()
 
 def _run(value: JsonValue) -> Iterator[Item]:
     listed, place = take_rows(value.value, "history"), f"{value.position}.history"
-    end, failed = _end(listed[-1] if listed else None), _index(value.value)
+    end, failed = _end(listed[-1] if listed else None), _find_mistake(value.value)
     places = [Place(f"{place}[{index}]") for index in range(len(listed))]
     given = tuple(Message(role=Role.USER, text=take_words(task, "content")) for task in listed[:1])
     level = table(value.value).get("level")
@@ -110,7 +111,7 @@ def _run(value: JsonValue) -> Iterator[Item]:
         unsaid=("tool_messages", "tool_calls", "tool_results", "tool_errors"),
     )
     for index, (message, where) in enumerate(zip(listed, places, strict=True)):
-        yield from _told(message, where) if index else _left(message, where)
+        yield from _read_message(message, where) if index else _report_rest(message, where)
         if index == failed:
             yield where.remark("score:mistake", {**found})
     if found and failed not in range(len(listed)):
@@ -118,21 +119,21 @@ def _run(value: JsonValue) -> Iterator[Item]:
     yield (places[-1] if places else value.place).end(end)
 
 
-def _left(task: JSON, where: Place) -> Iterator[Item]:
-    """What is left of the task."""
+def _report_rest(task: JSON, where: Place) -> Iterator[Item]:
+    """Yield a remark with the remaining fields of the task."""
     take_if(task, "role", "human", "user")
     if left := rest(task):
         yield where.remark("unmapped", rest=left)
 
 
-def _told(message: JSON, where: Place) -> Iterator[Item]:
+def _read_message(message: JSON, where: Place) -> Iterator[Item]:
     yield _message(message, where)
     if _speaker(message) in _ACTING:
         yield where.remark(UNCALLED)
 
 
-def _index(value: JSON) -> int | None:
-    """The step that is said to be the mistake: a number, or its text."""
+def _find_mistake(value: JSON) -> int | None:
+    """Return the step annotated as the mistake: a number, possibly written as text."""
     step = table(value).get("mistake_step")
     return (
         int(step)
@@ -148,18 +149,18 @@ def _speaker(message: JSON) -> str:
 def _message(message: JSON, where: Place) -> Item:
     if not isinstance(message, dict) or "content" not in message:
         return where.problem("no_message", "not a message", message)
-    speaker, said = _speaker(message), take_words(message, "content")
+    speaker, content = _speaker(message), take_words(message, "content")
     if speaker == "human":
-        return where.message(said, rest=rest(message))
+        return where.message(content, rest=rest(message))
     if speaker in _TERMINALS or speaker == _ENDING:
-        return where.message(said, "harness", rest=rest(message))
-    return where.reply(Message(role=Role.ASSISTANT, text=said), rest=rest(message))
+        return where.message(content, "harness", rest=rest(message))
+    return where.reply(Message(role=Role.ASSISTANT, text=content), rest=rest(message))
 
 
 def _end(last: JSON) -> tuple[str, str]:
-    """How the chat ended, by its last message."""
-    said = words(table(last).get("content"))
+    """Return how the chat ended, by its last message."""
+    content = words(table(last).get("content"))
     for pattern, end in _ENDS:
-        if found := pattern.search(said):
-            return end, f"last message: {said[found.start() : found.start() + 40].splitlines()[0]}"
-    return "unknown", "the last message does not say that it is the last"
+        if found := pattern.search(content):
+            return end, f"last message: {content[found.start() : found.start() + 40].splitlines()[0]}"
+    return "unknown", "the last message does not record an end"

@@ -1,5 +1,15 @@
 """All kinds of events. `Event` is any event; unions group the facts, decisions and annotations."""
 
+from refold.reducers.events.annotations import (
+    ANNOTATIONS,
+    ContentErased,
+    Diagnosed,
+    LateResult,
+    NoteAdded,
+    Remark,
+    SourceRecorded,
+    UnknownAnnotation,
+)
 from refold.reducers.events.decisions import (
     DECISIONS,
     AnswerDiscarded,
@@ -25,7 +35,6 @@ from refold.reducers.events.decisions import (
     ToolsDispatched,
 )
 from refold.reducers.events.facts import (
-    ANNOTATIONS,
     FACTS,
     FORMAT,
     RESULTS,
@@ -33,25 +42,18 @@ from refold.reducers.events.facts import (
     CancelRequested,
     ChildEnded,
     ClockRead,
-    ContentErased,
     ContextObserved,
-    Diagnosed,
     DoubtResolved,
     InputReceived,
-    LateResult,
     ModelFailed,
     ModelResponded,
-    NoteAdded,
     PolicyAmended,
-    Remark,
     Result,
     RunForked,
     RunResumed,
     RunStarted,
-    SourceRecorded,
     SummaryReturned,
     ToolReturned,
-    UnknownAnnotation,
 )
 from refold.reducers.events.kinds import KINDS, differing, kind_of, named_in, sizes_of, wordless
 from refold.reducers.events.parts import (

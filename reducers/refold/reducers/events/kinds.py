@@ -1,12 +1,14 @@
 """All kinds of events by name, and the sizes in their bodies."""
 
+from refold.reducers.events.annotations import (
+    ANNOTATIONS,
+    LateResult,
+)
 from refold.reducers.events.decisions import DECISIONS, CallRefused, MessageInjected
 from refold.reducers.events.facts import (
-    ANNOTATIONS,
     FACTS,
     ContextObserved,
     InputReceived,
-    LateResult,
     ModelFailed,
     ModelResponded,
     RunForked,

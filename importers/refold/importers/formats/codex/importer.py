@@ -1,10 +1,9 @@
-"""Codex rollouts: what the model said and saw (`response_item`), between what the screen showed
-(`event_msg`).
+"""Codex rollouts: conversation items (`response_item`) and events of the user interface (`event_msg`).
 
-Everything visible is there twice; the items count, the events tell what items lack: tokens, aborts, policies,
-roll-backs. A response has no row of its own: it is the model's items up to the next thing from outside, and
-the growth of the token counter that follows is its usage. So an answer waits for its usage until the next one
-begins.
+Both record everything visible. Items are read as the conversation; events add what items lack: tokens,
+aborts, policies, rollbacks. A response has no row of its own: it consists of the model's items up to the next
+input, and its usage is the growth of the token counter after it. So a response waits for its usage until the
+next one begins.
 """
 
 import re
@@ -13,27 +12,27 @@ from collections.abc import Iterator
 
 from refold.importers.fields import JSON, at, json_text, labels_of, number, rows, table, take_text, text
 from refold.importers.formats.codex.items import (
+    CONTENT_FIELDS,
     ITEMS,
-    SAYS,
     TASK_EVENTS,
     Kind,
     Meter,
-    as_told,
-    by,
+    author_of,
     call_of,
+    encode_rest,
     end_of,
-    failed_of,
     failure,
+    find_failure,
+    is_from_user,
     is_known,
-    is_users,
     item,
     kind,
-    left_of,
     output,
+    read_history_item,
+    read_text,
     role_of,
-    said,
     take_call,
-    take_said,
+    take_message_text,
     take_thought,
 )
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, RunEnded
@@ -47,28 +46,28 @@ from refold.reducers.vocabulary import Role
 
 
 class CodexResponse(Draft):
-    """A response of which items may follow, or its usage. `asked`: calls of it that count."""
+    """An unfinished response: items or its usage may follow. `counted_calls`: number of its new calls."""
 
     def __init__(self, first: Row, model: str) -> None:
         super().__init__(first)
         self.model, self.closed = model, False
-        self.asked = 0
+        self.counted_calls = 0
 
     def add(self, row: Row, found: JSON) -> None:
-        """Take one more item in."""
+        """Add an item to the response."""
         match kind(found):
             case "answer":
-                self.texts.append(take_said(found))
+                self.texts.append(take_message_text(found))
             case "reasoning":
                 self.thoughts.append(take_thought(found))
             case _:
                 self.calls.append(take_call(found))
-        self.grow(row, left_of(row, found))
+        self.grow(row, encode_rest(row, found))
 
-    def answered(self) -> Answered:
-        """The answer as it stands."""
-        # A message is a row of text, and a response may have none of them, or several.
-        counts = Counted(assistant=len(self.texts), calls=self.asked, usage=self.usage)
+    def to_item(self) -> Answered:
+        """Return the response with its items so far."""
+        # Each text row counts as a message; a response may have none, or several.
+        counts = Counted(assistant=len(self.texts), calls=self.counted_calls, usage=self.usage)
         place = self.place.with_counts(counts)
         return place.reply(self.message(), self.usage, model=self.model, rest=self.rest)
 
@@ -86,11 +85,11 @@ _HEADER = re.compile(rb'^\s*\{[^{}]*"type"\s*:\s*"session_meta"')
 _ROWS = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
 """Types of rows that are neither items nor events."""
 _LOOK_AHEAD = 1000
-"""Rows in which the session's header and its first turn must stand to be known from the beginning."""
+"""Number of first rows that are searched for the session's header and its first turn."""
 
 
 class _Codex(Session):
-    """One reading of a rollout. `task` is the last event of a task: it says how the run ended."""
+    """A reader of one rollout. `task` is the last task event, from which the end of the run follows."""
 
     id = ""
     looked = _LOOK_AHEAD
@@ -103,8 +102,8 @@ class _Codex(Session):
         self.draft: CodexResponse | None = None
         self.meter = Meter()
         self.task: JSON = None
-        self.named: dict[Kind, set[str]] = {"call": set(), "result": set()}
-        self.called = set[str]()
+        self.seen_ids: dict[Kind, set[str]] = {"call": set(), "result": set()}
+        self.seen_calls = set[str]()
         self.names: dict[str, str] = {}
         self.latest: CodexResponse | None = None
 
@@ -153,10 +152,10 @@ class _Codex(Session):
         )
 
     def _ready(self) -> Iterator[Item | Noise]:
-        """What need not wait: nothing behind an answer that still waits for its usage."""
+        """Yield the queue up to the response that still waits for its usage."""
         while self.queue and self.queue[0] is not self.draft:
             first = self.queue.popleft()
-            yield first.answered() if isinstance(first, CodexResponse) else first
+            yield first.to_item() if isinstance(first, CodexResponse) else first
 
     def _note(self, row: Row) -> None:
         if (found := item(row.value)) is not None:
@@ -169,7 +168,7 @@ class _Codex(Session):
                 self.model = text(row.value, "payload", "model") or self.model
                 self.queue.append(row.remark("policy"))
             case "compacted":
-                self._compacted(row)
+                self._queue_compaction(row)
             case "session_meta":
                 self.queue.append(row.remark("session"))
             case what:
@@ -177,8 +176,8 @@ class _Codex(Session):
 
     def _item(self, row: Row, found: JSON) -> None:
         what = kind(found)
-        if what in SAYS:
-            self.queue.extend(unread_parts(row, found, SAYS[what]))
+        if what in CONTENT_FIELDS:
+            self.queue.extend(unread_parts(row, found, CONTENT_FIELDS[what]))
         match what:
             case "answer" | "reasoning" | "call":
                 self._answer(row, found)
@@ -198,18 +197,18 @@ class _Codex(Session):
             self.queue.append(self.draft)
         self.latest = self.draft
         if kind(found) == "call":
-            self.draft.asked += self._is_new("call", found)
+            self.draft.counted_calls += self._is_new("call", found)
             name = text(found, "namespace") + text(found, "name")
             self.names[text(found, "call_id") or text(found, "id")] = name
         self.draft.add(row, found)
         fits(self.source.name, row.position, self.draft.size)
 
     def _is_new(self, what: Kind, found: JSON) -> bool:
-        """Whether a call, or a result, is of an id that none had before: only then it counts."""
-        name, before = text(found, "call_id") or text(found, "id"), self.named[what]
+        """Return whether a call or result has a new id; only then it counts."""
+        name, before = text(found, "call_id") or text(found, "id"), self.seen_ids[what]
         new = not name or name not in before
         before.add(name)
-        self.called.add(name)
+        self.seen_calls.add(name)
         return new
 
     def _close(self) -> None:
@@ -218,22 +217,22 @@ class _Codex(Session):
 
     def _message(self, row: Row, found: JSON) -> None:
         self._close()
-        role, who = role_of(found), by(found)
-        approved = said(found).startswith("Approved command prefix") and role is Role.SYSTEM
+        role, who = role_of(found), author_of(found)
+        approved = read_text(found).startswith("Approved command prefix") and role is Role.SYSTEM
         approval = row.remark("approval:approved") if approved else None
-        shown = take_said(found)
-        self.queue.append(row.place.message(shown, who, role=role, rest=left_of(row, found)))
+        content = take_message_text(found)
+        self.queue.append(row.place.message(content, who, role=role, rest=encode_rest(row, found)))
         if approval is not None:
             self.queue.append(approval)
 
     def _result(self, row: Row, found: JSON) -> None:
         self._close()
         counts = None if self._is_new("result", found) else UNCOUNTED
-        shown = output(found)
-        failed = failed_of(found, self.names.get(text(found, "call_id"), ""))
-        asked, _ = take_text(found, "call_id"), take_text(found, "output")
+        content = output(found)
+        failed = find_failure(found, self.names.get(text(found, "call_id"), ""))
+        call_id, _ = take_text(found, "call_id"), take_text(found, "output")
         place = row.place.with_counts(counts)
-        self.queue.append(place.result(asked, shown, failed=failed, rest=left_of(row, found)))
+        self.queue.append(place.result(call_id, content, failed=failed, rest=encode_rest(row, found)))
 
     def _event(self, row: Row) -> None:
         payload = at(row.value, "payload")
@@ -249,16 +248,16 @@ class _Codex(Session):
                 failed, _, message = failure(payload)
                 self.queue.append(row.place.failure(message, failed, rest=json_text(row.value)))
             case "thread_rolled_back":
-                self._rolled_back(row, number(payload, "num_turns") or 0)
+                self._queue_rollback(row, number(payload, "num_turns") or 0)
             case what:
                 called = call_of(payload)
                 self.queue.append(
                     row.noise(_EVENTS.get(what, "unmapped"), known=bool(called) or is_known(what))
                 )
-                if called and called not in self.called and not is_users(payload):
-                    self.called.add(called)
+                if called and called not in self.seen_calls and not is_from_user(payload):
+                    self.seen_calls.add(called)
                     self.queue.append(
-                        row.place.oddity(CALL_UNREAD, f"{what[:40]} of a call that no item has")
+                        row.place.oddity(CALL_UNREAD, f"event {what[:40]} of a call without an item")
                     )
 
     def _tokens(self, row: Row, payload: JSON) -> None:
@@ -268,13 +267,13 @@ class _Codex(Session):
             self.draft = None
         self.queue.append(row.noise(counts=Counted(usage=grown)))
 
-    def _compacted(self, row: Row) -> None:
-        """What a compaction left: recorded as such, or in old versions its summary only."""
+    def _queue_compaction(self, row: Row) -> None:
+        """Queue a compaction: the recorded history after it, or only the summary in old versions."""
         self._close()
         history, place = rows(row.value, "payload", "replacement_history"), Place(row.position)
         summary = text(row.value, "payload", "message")
         alone = [place.message(summary, "harness")] if summary and not history else []
-        joins = (*alone, *(told for part in history if (told := as_told(part, place)) is not None))
+        joins = (*alone, *(told for part in history if (told := read_history_item(part, place)) is not None))
         self.queue.append(row.remark("compaction"))
         if history and not summary:
             self.queue.append(row.place.remark(NO_SUMMARY))
@@ -282,8 +281,8 @@ class _Codex(Session):
             self.queue.append(row.place.remark(ASKED_FOR_SUMMARY))
         self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
 
-    def _rolled_back(self, row: Row, turns: int) -> None:
-        """The last turns of the person were taken back, with all that followed."""
+    def _queue_rollback(self, row: Row, turns: int) -> None:
+        """Queue a rollback of the last user turns and everything after them."""
         self._close()
         self.queue.append(row.remark("rollback"))
         if turns:
@@ -291,25 +290,25 @@ class _Codex(Session):
 
 
 def _is_bare_header(row: JSON) -> bool:
-    """Whether a row is the first one of the oldest versions, which has no type."""
+    """Return whether a row is the header of the oldest versions, which has no type."""
     return {"id", "timestamp", "instructions"} <= table(row).keys() and "type" not in table(row)
 
 
 def _match(found: list[dict[str, JSON]]) -> FormatMatch | None:
-    """By rows with an envelope, or by the bare items of old versions."""
+    """Match rows with an envelope, or the bare items of old versions."""
     kinds = {text(row, "type") for row in found if isinstance(at(row, "payload"), dict)}
     if "session_meta" in kinds:
         return FormatMatch(95, "a row session_meta with a payload")
     if kinds & {"response_item", "event_msg", "turn_context", "compacted", "world_state"}:
-        return FormatMatch(85, "rows with type and payload, as response_item")
+        return FormatMatch(85, "rows with type and payload, such as response_item")
     if any(item(row) is not None for row in found) and "parentUuid" not in found[0]:
         return FormatMatch(45, "bare response items")
     return FormatMatch(25, "the bare header of an old rollout") if _is_bare_header(found[0]) else None
 
 
 def _match_head(head: bytes) -> FormatMatch | None:
-    """By the beginning of its header, where the file breaks off in it."""
-    return FormatMatch(25, "cut in its row session_meta") if _HEADER.search(head) else None
+    """Match the first bytes of a header that is truncated."""
+    return FormatMatch(25, "a truncated row session_meta") if _HEADER.search(head) else None
 
 
 CODEX = SessionFormat("codex", _Codex, _match, _match_head, rows=40)

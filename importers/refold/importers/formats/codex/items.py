@@ -1,9 +1,8 @@
-"""Rows of a Codex rollout: what the model said and saw in each, and what the events beside them say.
-Remembers nothing.
+"""Stateless readers for rows of a Codex rollout: items of the conversation, and events.
 
-A row is `{timestamp, type, payload}`; the oldest versions wrote the payload bare. Failure has no field: an
-output says in its own head that it failed, in one of three wordings, or in JSON; one without an exit code
-says neither.
+A row is `{timestamp, type, payload}`; the oldest versions wrote the payload bare. Results have no field for
+failure: the exit code is in the first lines of the output, in one of three wordings, or in JSON. Without an
+exit code, the status is not recorded.
 """
 
 import re
@@ -33,26 +32,26 @@ from refold.reducers.messages import Message, MessageCall, Usage
 from refold.reducers.vocabulary import FailureClass, Refuser, Role, ToolError
 
 Kind = Literal["message", "answer", "reasoning", "call", "hosted", "result", "other"]
-"""A message from outside, the model's text, its thoughts, its calls, a call that the provider ran itself, a
-result.
+"""`message` is input to the model. `answer`, `reasoning` and `call` are parts of a response; `hosted` is a
+call that the provider ran.
 """
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 _BESIDE = ("metadata", "execution", "internal_chat_message_metadata_passthrough")
-"""Keys of a call that hold no arguments, in this format alone."""
+"""Keys of a call that hold no arguments in this format."""
 RESULTS = ("function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output")
 
-SAYS: Mapping[Kind, Sequence[str]] = MappingProxyType(
+CONTENT_FIELDS: Mapping[Kind, Sequence[str]] = MappingProxyType(
     {
         "message": ("content",),
         "answer": ("content",),
         "reasoning": ("summary", "content", "encrypted_content"),
     }
 )
-"""The fields in which an item says something."""
+"""Fields with the content of an item; one must be present."""
 
 ITEMS = ("agent_message", "compaction", "context_compaction", "ghost_snapshot")
-"""Types of items that are none of the conversation."""
+"""Known types of items that are not part of the conversation."""
 
 _BARE = ("message", "reasoning", *CALLS, *RESULTS)
 _HARNESS = (
@@ -77,12 +76,12 @@ _FIXED: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
     (re.compile(r"(?:Command|Tool call) blocked by PreToolUse hook: "), Refuser.HOOK),
     (re.compile(r"(?:exec command|patch) rejected by user\Z"), Refuser.USER),
 )
-"""Codex's own words in place of an output, whole or at its beginning."""
+"""Texts that Codex writes instead of an output, or at its beginning."""
 _FAILED = re.compile(r"\s*(?:execution error: |exec_command failed|apply_patch verification failed)")
 
 
 def item(row: JSON) -> JSON:
-    """The response item of a row, bare or in its envelope, None for any other row."""
+    """Return the response item of a row, bare or in its envelope; None for other rows."""
     if text(row, "type") == "response_item":
         return at(row, "payload")
     bare = at(row, "payload") is None and text(row, "type") in _BARE
@@ -91,7 +90,7 @@ def item(row: JSON) -> JSON:
 
 
 def kind(found: JSON) -> Kind:
-    """What a response item is."""
+    """Return the kind of a response item."""
     match text(found, "type"):
         case "message":
             return "answer" if text(found, "role") == "assistant" else "message"
@@ -107,24 +106,24 @@ def kind(found: JSON) -> Kind:
             return "other"
 
 
-def said(found: JSON) -> str:
-    """The text of a message; an image is named where it stood."""
+def read_text(found: JSON) -> str:
+    """Return the text of a message; an image becomes `[image]`."""
     content = at(found, "content")
     if isinstance(content, str):
         return content
     return "\n".join(part for block in rows(content) if (part := _part(block)))
 
 
-def take_said(found: JSON) -> str:
-    """The same, taken out of the item with whose message it is."""
-    shown = said(found)
+def take_message_text(found: JSON) -> str:
+    """Return the same, and take the text and the role out of the item."""
+    content = read_text(found)
     take_texts(found, "content")
     take_if(found, "role", "user", "assistant", "system", "developer")
-    return shown
+    return content
 
 
 def take_texts(found: JSON, name: str) -> None:
-    """Take the texts of a list out of it, or the text that stands in its place."""
+    """Take the texts of the list under `name`, or the single text there."""
     for block in take_each(found, name):
         if take_text(block, "text"):
             take_if(block, "type", "input_text", "output_text", "text", "summary_text", "reasoning_text")
@@ -139,7 +138,7 @@ def _part(block: JSON) -> str:
 
 
 def take_thought(found: JSON) -> str:
-    """What can be read of a reasoning item, taken out of it; most of it is encrypted."""
+    """Take the readable text of a reasoning item; most of it is encrypted."""
     parts = [*rows(found, "summary"), *rows(found, "content")]
     thought = "\n".join(part for block in parts if (part := text(block, "text")))
     take_texts(found, "summary")
@@ -148,7 +147,7 @@ def take_thought(found: JSON) -> str:
 
 
 def take_call(found: JSON) -> MessageCall:
-    """A call, taken out of its item. A custom tool's input is no JSON, so it is put into some."""
+    """Take a call out of its item. A custom tool's input is not JSON, so it becomes `{"input": …}`."""
     what = text(found, "type")
     name = take_text(found, "name")
     if what in ("local_shell_call", "tool_search_call"):
@@ -167,7 +166,7 @@ def take_call(found: JSON) -> MessageCall:
 
 
 def output(found: JSON) -> str:
-    """What the model was shown of a result: text, parts, or an object around them."""
+    """Return a result's text for the model, from text, parts, or an object with these."""
     given = at(found, "output")
     if given is None:
         return json_text(at(found, "tools")) if at(found, "tools") is not None else ""
@@ -179,13 +178,14 @@ def output(found: JSON) -> str:
     return given if isinstance(given, str) else json_text(given)
 
 
-def failed_of(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
-    """Whether a result of the tool `name` says that it failed: Codex's own words, a code other than 0, an
-    execution error, `success: false`; None: it says nothing. A tool of another server, `server__tool`, may
-    say what it likes.
+def find_failure(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
+    """Return whether or how a result of the tool `name` failed; None if not recorded.
+
+    A failure is one of Codex's fixed texts, an exit code other than 0, an execution error, or
+    `success: false`. The fixed texts are ignored in output of MCP tools (`server__tool`).
     """
     words = output(found)
-    if "__" not in name and (fixed := next((what for said, what in _FIXED if said.match(words)), None)):
+    if "__" not in name and (fixed := next((what for pattern, what in _FIXED if pattern.match(words)), None)):
         return fixed
     given = unwrapped(at(found, "output"))
     success, code = at(given, "success"), at(given, "metadata", "exit_code")
@@ -203,34 +203,34 @@ def failed_of(found: JSON, name: str = "") -> ToolError | Refuser | bool | None:
 
 
 def role_of(found: JSON) -> Role:
-    """Whose message it is: a developer's words are a system's."""
+    """Return the role of a message; `developer` is `system`."""
     return Role.SYSTEM if text(found, "role") in ("developer", "system") else Role.USER
 
 
-def by(found: JSON) -> str:
-    """Who put a message there: the first one of a user is the repository's instructions, not the person."""
-    injected = role_of(found) is Role.SYSTEM or said(found).lstrip().startswith(_HARNESS)
+def author_of(found: JSON) -> str:
+    """Return the author of a message: `harness` for injected texts such as repository instructions."""
+    injected = role_of(found) is Role.SYSTEM or read_text(found).lstrip().startswith(_HARNESS)
     return "harness" if injected else "user"
 
 
-def as_told(found: JSON, place: Place) -> Said | Answered | Returned | None:
-    """A response item of a prompt as it was told once, None for what is no message."""
+def read_history_item(found: JSON, place: Place) -> Said | Answered | Returned | None:
+    """Return a response item of a compacted history as an item; None if it is not a message."""
     match kind(found):
         case "message":
-            return place.message(said(found), by(found), role=role_of(found))
+            return place.message(read_text(found), author_of(found), role=role_of(found))
         case "answer":
-            return place.reply(Message(role=Role.ASSISTANT, text=said(found)))
+            return place.reply(Message(role=Role.ASSISTANT, text=read_text(found)))
         case "call":
             return place.reply(Message(role=Role.ASSISTANT, calls=(take_call(found),)))
         case "result":
             return place.result(text(found, "call_id"), output(found))
         case _:
-            # What the provider encrypted stood in the prompt all the same.
+            # A summary that the provider encrypted is part of the prompt, too.
             return place.message("[compaction]", "harness") if text(found, "type") == "compaction" else None
 
 
 def failure(payload: JSON) -> tuple[FailureClass, str, str]:
-    """Why a request failed: class, the source's word, and the message."""
+    """Return why a request failed: the class, the source's error code, and the message."""
     info = at(payload, "codex_error_info")
     word = info if isinstance(info, str) else next(iter(table(info)), "")
     word = text(payload, "error", "kind") or word
@@ -243,16 +243,14 @@ def failure(payload: JSON) -> tuple[FailureClass, str, str]:
     return classify(status, f"{word.replace('_', ' ')} {message}"), word, message
 
 
-def left_of(row: Row, found: JSON) -> str:
-    """JSON text of what is left of a row and of its item beside its type, which an item of ours says by what
-    it is.
-    """
+def encode_rest(row: Row, found: JSON) -> str:
+    """Return JSON text of the remaining fields of a row and its response item, without its type."""
     take(found, "type")
     return row.rest()
 
 
 TASK_EVENTS = ("task_started", "turn_started", "task_complete", "turn_complete", "turn_aborted", "error")
-"""Types of events that say that a task began, or ended."""
+"""Types of events for the start or end of a task."""
 
 _BESIDE_EVENTS = frozenset({
     "account/rateLimits/updated", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",
@@ -266,10 +264,9 @@ _BESIDE_EVENTS = frozenset({
     "user_message", "warning", *TASK_EVENTS
 })  # fmt: skip
 _HOSTED = ("web_search_", "image_generation_")
-"""How types of events of calls begin that the provider ran: the item of such a call comes behind its event.
-"""
+"""Prefixes of events about provider-hosted calls. The item of such a call follows its event."""
 _ITEMS = ("CommandExecution", "DynamicToolCall", "FileChange", "ImageView", "McpToolCall", "CollabToolCall")
-"""Types of items of a turn that are calls, with the id of their call."""
+"""Types of turn items that are calls; their id is the call's."""
 
 _TOKENS = UsageNames(
     input=("input_tokens",),
@@ -280,33 +277,31 @@ _TOKENS = UsageNames(
 
 
 def is_known(what: str) -> bool:
-    """Whether events of a type are known to be no call that stands nowhere else."""
+    """Return whether events of a type are known, so that they are not calls recorded nowhere else."""
     return what in _BESIDE_EVENTS or what.startswith(_HOSTED)
 
 
 def call_of(payload: JSON) -> str:
-    """The id of the call that an event tells of, "" where it tells of none, or of one that the provider
-    ran.
-    """
+    """Return the id of an event's call; "" if it has none, or if the provider ran the call."""
     if text(payload, "type").startswith(_HOSTED):
         return ""
     turn = text(payload, "item", "id") if text(payload, "item", "type") in _ITEMS else ""
     return turn or text(payload, "call_id") or text(payload, "callId")
 
 
-def is_users(payload: JSON) -> bool:
-    """Whether a command is one that a person typed, which the model did not call."""
+def is_from_user(payload: JSON) -> bool:
+    """Return whether a command was typed by the user, not called by the model."""
     return "user_shell" in (text(payload, "source"), text(payload, "item", "source"))
 
 
 class Meter:
-    """A cumulative counter of tokens, read as growth. A smaller total is a new counter."""
+    """Converts a cumulative token counter to differences. A smaller total is a restarted counter."""
 
     def __init__(self) -> None:
         self.last = Usage()
 
     def growth(self, payload: JSON) -> Usage | None:
-        """How much the counter of a `token_count` event grew, None for an event without one."""
+        """Return the growth since the last `token_count` event; None for an event without a counter."""
         now = _TOKENS.of(at(payload, "info", "total_token_usage"))
         if now is None:
             return None
@@ -316,7 +311,7 @@ class Meter:
 
 
 def end_of(task: JSON) -> tuple[str, str]:
-    """How a rollout ended, by its last event of a task, and what says so."""
+    """Return the end of a rollout and where it is recorded, by its last task event."""
     what = text(task, "type")
     match what:
         case "":

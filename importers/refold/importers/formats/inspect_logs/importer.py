@@ -1,10 +1,10 @@
 """Inspect logs, `.eval` (a zip archive) and `.json` (one document); each sample of each epoch is a run.
 
-Samples are read one at a time. A log that broke off has no header: then its journal's start stands for it,
-and it is `started`. The header's usage may cover other samples than the file holds, so it is taken only where
-no sample has any; then, and with the times of a log without events, it stands with the last run.
+Samples are read one at a time. A truncated log has no header: the start of its journal is used instead, with
+the status `started`. The header's usage may include samples that are not in the file, so it is used only if
+no sample has usage. Then it is attributed to the last run, as are the header's times if no sample has events.
 
-A log without samples has no run: its only end is then the log's own.
+A log without samples has no run; its only end is the log's own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,17 +13,17 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.importers.documents import ANY, Document, beginning, document, leading
-from refold.importers.fields import JSON, Times, at, json_text, left, number, prefixed, rows, table, text
+from refold.importers.fields import JSON, Times, add_prefix, at, json_text, left, number, rows, table, text
 from refold.importers.formats.inspect_logs.samples import Sample
 from refold.importers.items import Counted, Item, Place, RunEnded, Tokens, Unread
 from refold.importers.registry import FormatMatch
-from refold.importers.source import Archive, BadMember, BadTranscript, Source, decoded, fits, is_archive
+from refold.importers.source import Archive, BadMember, BadTranscript, Source, decode_json, fits, is_archive
 
 _USES = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
 
 
-def used_in(by_model: JSON) -> Tokens | None:
-    """Input, cache read, cache write and output over all models, as recorded; None without any."""
+def sum_tokens(by_model: JSON) -> Tokens | None:
+    """Return input, cache read, cache write and output tokens over all models; None if not recorded."""
     used = table(by_model).values()
     if not used:
         return None
@@ -31,8 +31,8 @@ def used_in(by_model: JSON) -> Tokens | None:
     return sent, read, written, got
 
 
-def counted(sample: JSON) -> Counted:
-    """As what a sample counts: its final messages, of which the last call of an agent may be none."""
+def count_sample(sample: JSON) -> Counted:
+    """Return the counts of a sample: its final messages, which may lack the last call of an agent."""
     messages = rows(sample, "messages")
     roles = [text(message, "role") for message in messages]
     results = [message for message in messages if text(message, "role") == "tool"]
@@ -47,57 +47,59 @@ def counted(sample: JSON) -> Counted:
 
 
 def times_of(sample: JSON) -> tuple[str, str] | None:
-    """The first and the last time of a sample's events."""
+    """Return the first and the last time of a sample's events."""
     return Times(at(event, "timestamp") for event in rows(sample, "events")).edges()
 
 
-def completed(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunEnded:
-    """The last end with the whole log's usage and times, where no sample has any."""
+def complete_end(ended: RunEnded, header: JSON, *, used: bool, timed: bool) -> RunEnded:
+    """Return the last end, with the log's usage and times if no sample has any (`used`, `timed`)."""
     stats = at(header, "stats")
     times = Times((at(stats, "started_at"), at(stats, "completed_at"))).edges()
     return replace(
         ended,
-        used=ended.used if used else used_in(at(stats, "model_usage")),
+        used=ended.used if used else sum_tokens(at(stats, "model_usage")),
         times=ended.times if timed else times,
     )
 
 
 def end_of(sample: JSON, status: str) -> tuple[str, str]:
-    """How a sample ended, and where that stands: its own error or limit, else the log's status.
+    """Return a sample's end and where it is recorded: its own error or limit, else the log's status.
 
-    A sample that was finished when the log broke off has scores.
+    In a truncated log, finished samples have scores.
     """
-    log, name = f"log status={status}", _named(at(sample, "id"))
+    log, name = f"log status={status}", _format_label(at(sample, "id"))
     error, limit = at(sample, "error"), at(sample, "limit")
     if error is not None:
-        said = text(error, "message") or (error if isinstance(error, str) else json_text(error))
-        return "error", f"{log}; sample {name} error: {said[:50]}"
+        message = text(error, "message") or (error if isinstance(error, str) else json_text(error))
+        return "error", f"{log}; sample {name} error: {message[:50]}"
     if limit is not None:
         kind = text(limit, "type") or (limit if isinstance(limit, str) else "unknown")
-        return prefixed("limit", kind), f"{log}; sample {name} limit {kind}={_named(at(limit, 'limit'))}"
+        return add_prefix(
+            "limit", kind
+        ), f"{log}; sample {name} limit {kind}={_format_label(at(limit, 'limit'))}"
     if status in ("success", "error") or table(sample, "scores"):
         return "finished", log
     return log_end(status), log
 
 
 def log_end(status: str) -> str:
-    """How a log without samples ended, by its status."""
+    """Return the end of a log by its status."""
     return {"success": "finished", "cancelled": "cancelled", "error": "error"}.get(status, "open")
 
 
-def _named(value: JSON) -> str:
+def _format_label(value: JSON) -> str:
     return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
 _ELEMENTS = (("messages",), ("events",), ("events_data", "messages"), ("message_pool",))
-"""Lists of a sample whose elements count whole or not at all."""
+"""Lists of a sample whose elements are left out if truncated."""
 
 _SAMPLES = "samples/"
 _STARTS = ("header.json", "_journal/start.json")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A sample, where it stands, its name among the runs, and what of it could not be read."""
+    """A sample, its position, the key of its run, and why it was not read completely."""
 
     sample: JSON
     place: str
@@ -106,12 +108,12 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class InspectLogs(msgspec.Struct, frozen=True):
-    """The importer of Inspect logs."""
+    """The importer for Inspect logs."""
 
     name: str = "inspect"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """An archive with a header or a journal, or a document with a task and the samples that ran it."""
+        """Match an archive with a header, a journal or samples, or a document with a task."""
         if is_archive(source.head(4)):
             members = Archive(source.file).members
             if any(name in members for name in _STARTS) or any(map(_is_sample, members)):
@@ -119,13 +121,13 @@ class InspectLogs(msgspec.Struct, frozen=True):
             return None
         found = beginning(source)
         if "task" in table(found, "eval") and ({"version", "status"} & table(found).keys()):
-            return FormatMatch(95, "a log of a task, with its version and status")
+            return FormatMatch(95, "a log of a task with a version or status")
         if {"task", "run_id", "dataset"} <= table(found, "eval").keys():
-            return FormatMatch(90, "a log of a task, with its run and its data set")
+            return FormatMatch(90, "a log of a task with run_id and dataset")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """Each sample of the log, in the order of the file."""
+        """Yield one run per sample, in the order of the file."""
         if is_archive(source.head(4)):
             archive = Archive(source.file)
             if archive.refused:
@@ -135,7 +137,7 @@ class InspectLogs(msgspec.Struct, frozen=True):
         else:
             header, samples, around = _document(source)
             if not {"eval", "samples", "status"} & table(header).keys():
-                raise BadTranscript(source.name, "$", "no log of Inspect")
+                raise BadTranscript(source.name, "$", "not a log of Inspect")
             yield from _runs(header, samples, around)
 
 
@@ -147,7 +149,7 @@ def _is_sample(name: str) -> bool:
 
 
 def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
-    """The log's header, and what else the archive has beside its samples."""
+    """Return the log's header, and items for the archive's members other than samples."""
     header: JSON = None
     extras: list[Item] = []
     size = 0
@@ -171,16 +173,16 @@ def _header(archive: Archive, source: str) -> tuple[JSON, list[Item]]:
 
 
 def _read(archive: Archive, name: str) -> tuple[JSON, str]:
-    """A member's value, and what of it could not be read."""
+    """Return a member's value, and why it was not read completely."""
     try:
         data = archive.read(name)
     except BadMember as error:
         return None, f"{name[:80]}: {error}"
     try:
-        return decoded(data), ""
+        return decode_json(data), ""
     except ValueError as error:
         found = leading(data, *_ELEMENTS)
-        return (found.value, f"the document {found.problem}") if found else (None, f"no JSON: {error}")
+        return (found.value, f"the document {found.problem}") if found else (None, f"not JSON: {error}")
 
 
 def _members(archive: Archive) -> Iterator[Found]:
@@ -191,20 +193,20 @@ def _members(archive: Archive) -> Iterator[Found]:
 
 
 def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
-    """A document's header, its samples, and what is to be told beside them.
+    """Return a document's header, its samples, and items about the rest of it.
 
     Samples are decoded one at a time.
     """
     try:
         whole = msgspec.json.decode(source.whole(), type=dict[str, msgspec.Raw])
         parts = msgspec.json.decode(whole.pop("samples", msgspec.Raw(b"[]")), type=list[msgspec.Raw] | None)
-        header: JSON = {name: decoded(bytes(part)) for name, part in whole.items()}
+        header: JSON = {name: decode_json(bytes(part)) for name, part in whole.items()}
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # Inspect writes NaN too, which is no JSON; and a document may have been cut.
+        # Inspect also writes NaN, which is not JSON; and a document may be truncated.
         found = document(source, ("samples", ANY, "messages"), ("samples", ANY, "events"))
         header, samples = left(found.value, "samples"), rows(found.value, "samples")
-        return header, _keyed((sample, "") for sample in samples), _around(header, found)
-    return header, _keyed(_decoded(bytes(part)) for part in parts or ()), _around(header, None)
+        return header, _assign_keys((sample, "") for sample in samples), _around(header, found)
+    return header, _assign_keys(_decode(bytes(part)) for part in parts or ()), _around(header, None)
 
 
 def _around(header: JSON, found: Document | None) -> list[Item]:
@@ -212,15 +214,15 @@ def _around(header: JSON, found: Document | None) -> list[Item]:
     return [*around, *found.cut()] if found else around
 
 
-def _decoded(data: bytes) -> tuple[JSON, str]:
+def _decode(data: bytes) -> tuple[JSON, str]:
     try:
-        return decoded(data), ""
+        return decode_json(data), ""
     except ValueError as error:
-        return None, f"no JSON: {error}"
+        return None, f"not JSON: {error}"
 
 
-def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
-    """Samples with their names, which are made different where a log repeats one."""
+def _assign_keys(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
+    """Yield the samples with unique keys, even if the log repeats an id."""
     seen: set[str] = set()
     for index, (sample, problem) in enumerate(samples):
         named = at(sample, "id")
@@ -231,40 +233,40 @@ def _keyed(samples: Iterable[tuple[JSON, str]]) -> Iterator[Found]:
 
 
 def _runs(header: JSON, samples: Iterator[Found], around: list[Item]) -> Iterator[Item]:
-    """Each sample's items.
+    """Yield the items of each sample. `around` are items to yield with the first one.
 
-    What stands beside the samples is told with the first; each end waits for the next sample.
+    Each end is yielded before the next sample, because the log's usage goes to the last end.
     """
     status = text(header, "status") or "started"
     waiting: RunEnded | None = None
     used = timed = False
     for found in samples:
         if not table(found.sample):
-            around.append(Place(found.place).problem("cut", found.problem or "no sample"))
+            around.append(Place(found.place).problem("cut", found.problem or "not a sample"))
             continue
         if waiting is not None:
             yield waiting
-        times, tokens = times_of(found.sample), used_in(at(found.sample, "model_usage"))
-        end, counts = end_of(found.sample, status), counted(found.sample)
+        times, tokens = times_of(found.sample), sum_tokens(at(found.sample, "model_usage"))
+        end, counts = end_of(found.sample, status), count_sample(found.sample)
         run = Sample(found.sample, found.place)
-        yield run.began(found.key, header)
+        yield run.begin(found.key, header)
         yield from around
         around = []
         yield from run.items()
         if found.problem:
             yield Place(found.place).problem("cut", found.problem)
         used, timed = used or tokens is not None, timed or times is not None
-        left = run.messages.take_unsaid()
+        left = run.messages.take_rest()
         waiting = Place(found.place, None, counts).end(end, times, tokens, rest=left)
     if waiting is None:
         yield from (item for item in around if isinstance(item, Unread))
-        yield _empty(header, status)
+        yield _end_empty_log(header, status)
         return
     yield from around
-    yield completed(waiting, header, used=used, timed=timed)
+    yield complete_end(waiting, header, used=used, timed=timed)
 
 
-def _empty(header: JSON, status: str) -> RunEnded:
-    """The end of a log without samples, which is no run's."""
+def _end_empty_log(header: JSON, status: str) -> RunEnded:
+    """Return the end of a log without samples, which belongs to no run."""
     ended = Place("$").end((log_end(status), f"log status={status}"), rest=json_text(header))
-    return completed(ended, header, used=False, timed=False)
+    return complete_end(ended, header, used=False, timed=False)

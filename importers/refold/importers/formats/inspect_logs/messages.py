@@ -1,11 +1,11 @@
-"""Inspect's messages as ours, and what its adapters send in their place.
+"""Conversion of Inspect's messages, including the texts that its provider adapters send instead.
 
-Most adapters send the error's message behind `Error: `, and not what the result says besides; Anthropic's,
-Google's and Bedrock's send the message alone, with a mark. Of an answer in parts, as one with reasoning, most
-adapters send each text behind a line break. Source: `_openai.py` and `_providers/` of inspect-ai 0.3.285.
+For a failed call, most adapters send `Error: ` and the error message, without the text of the result. Those
+of Anthropic, Google and Bedrock send only the message, and set a flag. For a response in parts (as with
+reasoning), most adapters put a line break before each text. Source: `_openai.py` and `_providers/` of
+inspect-ai 0.3.285. `Requests` looks up the texts that were sent.
 
-A text of a hundred characters or more may stand as `attachment://<hash>`, looked up in the sample. A result
-that failed has no text of its own for the model: what providers are sent in its place says `requests`.
+A text of a hundred characters or more may be recorded as `attachment://<hash>`, a reference into the sample.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,8 +38,8 @@ from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role, ToolError
 
 
-def answered(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
-    """An answer: its message, and what its event (None: there is none) says of it."""
+def read_response(event: JSON, message: JSON, ours: Message, place: Place) -> Answered:
+    """Return a response from its message, and from its event if there is one."""
     output = at(event, "output")
     return place.reply(
         ours,
@@ -53,7 +53,7 @@ def answered(event: JSON, message: JSON, ours: Message, place: Place) -> Answere
 
 
 def take_duration(event: JSON) -> int:
-    """How long the work of an event took, in nanoseconds."""
+    """Take the working time of an event, in nanoseconds; 0 if not recorded."""
     if duration := nanoseconds(at(event, "working_time")):
         take(event, "working_time")
     return duration
@@ -69,7 +69,7 @@ _TOKENS = UsageNames(
 
 
 def _usage(used: JSON) -> Usage | None:
-    """A request's usage. Where the total adds the cached tokens up, the provider's input left them out."""
+    """Return a request's usage. If the total adds cached tokens, the recorded input excludes them."""
     found = _TOKENS.of(used)
     cached = found.cache_read + found.cache_write if found else 0
     if found and number(used, "total_tokens") == found.input + found.output + cached:
@@ -78,12 +78,12 @@ def _usage(used: JSON) -> Usage | None:
 
 
 def settings(config: JSON) -> dict[str, str]:
-    """What was set of a request's configuration."""
+    """Return the options of a request's configuration that are set."""
     return {name: plain(value) for name, value in table(config).items() if value is not None}
 
 
 def labels(sample: JSON, header: JSON) -> dict[str, str]:
-    """Whose sample it is, and under which limits."""
+    """Return labels of a sample: task, sample, epoch, version and limits."""
     named = {"task": at(header, "eval", "task"), "sample": at(sample, "id"), "epoch": at(sample, "epoch")}
     named["version"] = at(header, "eval", "packages", "inspect_ai")
     limits = table(header, "eval", "config").items()
@@ -91,7 +91,7 @@ def labels(sample: JSON, header: JSON) -> dict[str, str]:
 
 
 def plain(value: JSON) -> str:
-    """A value as text: itself, or JSON text of it."""
+    """Return a string unchanged, and anything else as JSON text."""
     return value if isinstance(value, str) else json_text(value)
 
 
@@ -100,15 +100,14 @@ _PREFIXED = frozenset({
     "llama-cpp-python", "meta", "mistral", "moonshot", "ollama", "openai", "openai-api", "openrouter", "perplexity", "sagemaker",
     "sambanova", "sglang", "together", "vllm",
 })  # fmt: skip
-"""Providers, the first part of a model's name, whose adapters put `Error: ` before the message of an error.
-"""
+"""Providers (first part of a model's name) whose adapters put `Error: ` before an error message."""
 
 _Answer = tuple[tuple[str, ...], str]
-"""The ids of an answer's calls, and its text without the white space around it."""
+"""Call ids of a response, and its text without surrounding white space."""
 
 
 class Requests:
-    """The raw requests of a sample: its events, and the pool that they share."""
+    """The raw requests of a sample: those of its events, and the pool that they share."""
 
     def __init__(
         self,
@@ -123,8 +122,8 @@ class Requests:
         self._answers: dict[_Answer, str] | None = None
 
     def error_text(self, call: str, error: str) -> str:
-        """What was sent in place of the result of a call that failed with this message."""
-        if self._results is None:  # nothing is looked through for a sample without errors
+        """Return the text that was sent for a call that failed with this error message."""
+        if self._results is None:  # built only for samples with errors
             self._results = {}
             for name, content in _results(_messages(self._events, self._pool)):
                 self._results.setdefault(name, content)
@@ -133,10 +132,10 @@ class Requests:
         return f"Error: {error}" if self.model.partition("/")[0] in _PREFIXED else error
 
     def answer_text(self, answer: Message) -> str:
-        """The text of an answer in parts as a later request sends it: white space around it may differ."""
-        if self._answers is None:  # nothing is looked through for a sample without such answers
+        """Return the text of a response in parts as later requests send it, with their white space."""
+        if self._answers is None:  # built only for samples with such responses
             self._answers = {}
-            stripped: dict[str, str] = {}  # an attachment is one text, however many messages name it
+            stripped: dict[str, str] = {}  # look up each attachment once
             for calls, content in _answers(_messages(self._events, self._pool)):
                 if content not in stripped:
                     stripped[content] = self._look_up(content).strip()
@@ -147,7 +146,7 @@ class Requests:
 
 
 def _answers(messages: Iterable[JSON]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The answers in messages of the chat API: the ids of their calls, and their texts."""
+    """Yield the responses in messages of the chat API: the ids of their calls, and their texts."""
     for message in messages:
         content = at(message, "content")
         if text(message, "role") == "assistant" and isinstance(content, str):
@@ -163,7 +162,7 @@ def _messages(events: Iterable[JSON], pool: Sequence[JSON]) -> Iterator[JSON]:
 
 
 def _results(messages: Iterable[JSON]) -> Iterator[tuple[str, JSON]]:
-    """The results in messages of any provider's, by their calls: Google's name none."""
+    """Yield the results in messages of any provider, by call id. Those of Google have no call ids."""
     for message in messages:
         if call := text(message, "tool_call_id"):
             yield call, at(message, "content")
@@ -176,7 +175,7 @@ def _results(messages: Iterable[JSON]) -> Iterator[tuple[str, JSON]]:
 
 _ATTACHMENT = "attachment://"
 _MISSING = f'"{_ATTACHMENT}'
-"""Where a text of a call's arguments is an attachment that the sample does not have."""
+"""Prefix, in a call's arguments, of an attachment that the sample does not have."""
 _DEPTH = 60
 THOUGHTS = frozenset({"reasoning"})
 
@@ -186,11 +185,11 @@ ERRORS = {
     "approval": ToolError.CANCELLED,
     "cancelled": ToolError.CANCELLED,
 }
-"""Inspect's kinds of a tool's error in ours; any other was raised by the tool."""
+"""Inspect's kinds of tool errors. Other errors were raised by the tool."""
 
 
 def error_of(error: JSON) -> ToolError | None:
-    """The kind of a call's error, None where there is none."""
+    """Return the kind of a call's error, None for no error."""
     if error is None:
         return None
     message = text(error, "message")
@@ -200,7 +199,7 @@ def error_of(error: JSON) -> ToolError | None:
 
 
 class Attachments:
-    """The long texts of a sample, and which of them were asked for."""
+    """The attachments (long texts) of a sample, and which of them were used."""
 
     def __init__(self, texts: dict[str, JSON]) -> None:
         self._texts = texts
@@ -208,10 +207,10 @@ class Attachments:
         self._size = 0
 
     def put_back(self, value: JSON, depth: int = 0) -> JSON:
-        """A value with its attachments in their places; one that is not there stays as it is.
+        """Return a value with references replaced by their attachments. Missing ones stay references.
 
-        A few bytes may ask for one of megabytes, as often as they like: what is more than one event holds
-        stays, too.
+        A small value can refer to a large attachment many times, so replacement stops at the size limit of
+        an event.
         """
         self._size = self._size if depth else 0
         if isinstance(value, str):
@@ -228,23 +227,23 @@ class Attachments:
         return value
 
     def look_up(self, value: str) -> str:
-        """The text that a string stands for, which does not count as asked for."""
+        """Return the attachment that a string refers to, else the string. It does not count as used."""
         name = value.removeprefix(_ATTACHMENT) if value.startswith(_ATTACHMENT) else ""
         found = self._texts.get(name)
         return found if isinstance(found, str) else value
 
-    def unused(self) -> dict[str, JSON]:
-        """Those that no message, call or result has: of states, scores and raw requests, mostly."""
+    def list_unused(self) -> dict[str, JSON]:
+        """Return attachments that no message, call or result uses: mostly states, scores, raw requests."""
         return {name: found for name, found in self._texts.items() if name not in self._used}
 
 
-def said(content: JSON) -> str:
-    """The text of a content. Reasoning is none."""
+def read_text(content: JSON) -> str:
+    """Return the text of a content without reasoning."""
     return words(content, beside=THOUGHTS)
 
 
 def _take_reasoning(message: JSON) -> str:
-    """The reasoning of an answer: parts of its content, in old logs a field."""
+    """Take the reasoning of a response: parts of its content, in old logs a field."""
     thoughts: list[str] = []
     for part in take_each(message, "content"):
         if text(part, "type") in THOUGHTS:
@@ -254,18 +253,18 @@ def _take_reasoning(message: JSON) -> str:
 
 
 def result_text(message: JSON, requests: Requests, call: str, content: str = "content") -> str:
-    """What was sent of a result: its words, or what stands for them where it failed."""
-    words, error = said(at(message, content)), text(message, "error", "message")
+    """Return the text that was sent for a result: its own, or that of its error."""
+    words, error = read_text(at(message, content)), text(message, "error", "message")
     return requests.error_text(call, error) if error else words
 
 
-def take_ours(message: JSON, requests: Requests) -> Message:
-    """One message, taken out of its row, in which its attachments were put back."""
+def take_message(message: JSON, requests: Requests) -> Message:
+    """Take a message out of its row, in which attachments were already replaced."""
     word = text(message, "role")
     role = Role(word) if word in set(Role) else Role.USER
-    words = said(at(message, "content"))
+    words = read_text(at(message, "content"))
     shown = result_text(message, requests, text(message, "tool_call_id")) if role is Role.TOOL else words
-    if words == shown or not words:  # of a result that failed its own words were not sent, and stay beside it
+    if words == shown or not words:  # the text of a failed result was not sent, so it is left
         take_words(message, "content", beside=THOUGHTS)
     take_if(message, "role", role.value)
     if role is Role.TOOL:
@@ -278,10 +277,9 @@ def take_ours(message: JSON, requests: Requests) -> Message:
 
 
 class SampleMessages:
-    """The messages of a sample, as ours: of its pool, of the events that have them, and those at its end.
+    """The messages of a sample: of its pool, of its events, and the final ones.
 
-    Each is read once as long as it stays the same, however many prompts it is in; what of it no message of
-    ours says is told once.
+    An unchanged message is converted once, even if many prompts have it; its remaining fields are kept once.
     """
 
     def __init__(self, pool: Sequence[JSON], attachments: Attachments, requests: Requests) -> None:
@@ -291,11 +289,11 @@ class SampleMessages:
         self._pooled: dict[int, Message] = {}
         self._sent: dict[Message, Message] = {}
         self._same: dict[str | int, tuple[JSON, Message]] = {}
-        self._told: set[str] = set()
-        self._unsaid: list[str] = []
+        self._kept_rests: set[str] = set()
+        self._rests: list[str] = []
 
     def of(self, event: JSON) -> tuple[Message, ...] | None:
-        """The messages of a request, None where they were not recorded."""
+        """Return the messages of a request, None if not recorded."""
         inputs, refs = rows(event, "input"), rows(event, "input_refs")
         if inputs:
             return tuple(
@@ -312,43 +310,43 @@ class SampleMessages:
         return self._pooled[place]
 
     def _as_sent(self, message: JSON, ours: Message) -> Message:
-        """A message as the adapter sent it: an answer in parts may have white space around its text."""
+        """Return a message as the adapter sent it: a response in parts may have other white space."""
         if ours.role is not Role.ASSISTANT or not isinstance(at(message, "content"), list):
             return ours
         if ours not in self._sent:
             self._sent[ours] = replace(ours, text=self._requests.answer_text(ours))
         return self._sent[ours]
 
-    def read(self, message: JSON, *, place: int | None = None, told: bool = False) -> Message:
-        """One message, which stays as it is; `place`: its own in a prompt.
+    def read(self, message: JSON, *, place: int | None = None, kept_elsewhere: bool = False) -> Message:
+        """Return a message without changing its row.
 
-        `told`: it is kept whole where it stands.
+        `place`: its index in a prompt. `kept_elsewhere`: the whole row is kept already.
         """
         name = text(message, "id") or place  # old messages have no ids
         known = self._same.get(name) if name is not None else None
         if known is not None and known[0] == message:
             return known[1]
         own = self._attachments.put_back(message)
-        ours, unsaid = take_ours(own, self._requests), rest(own)
-        if unsaid and unsaid not in self._told and not told:
-            self._unsaid.append(unsaid)
-        self._told.add(unsaid)
+        ours, remaining = take_message(own, self._requests), rest(own)
+        if remaining and remaining not in self._kept_rests and not kept_elsewhere:
+            self._rests.append(remaining)
+        self._kept_rests.add(remaining)
         if name is not None:
             self._same[name] = (message, ours)
         return ours
 
-    def take_unsaid(self) -> str:
-        """JSON text of what is left of the messages that were read since the last time, "" for nothing."""
-        unsaid, self._unsaid = self._unsaid, []
-        return f"[{','.join(unsaid)}]" if unsaid else ""
+    def take_rest(self) -> str:
+        """Return JSON text of fields that remain of messages read since the last call; "" for none."""
+        remaining, self._rests = self._rests, []
+        return f"[{','.join(remaining)}]" if remaining else ""
 
-    def unread(self) -> list[JSON]:
-        """The messages of the pool that no prompt of the agents has: a scorer's, mostly."""
+    def list_unread(self) -> list[JSON]:
+        """Return the messages of the pool that no prompt of the agents has; most are of scorers."""
         return [message for place, message in enumerate(self.pool) if place not in self._pooled]
 
 
 def _range(ref: JSON, size: int) -> range:
-    """A half-open range of the pool, `[first, end]`; a single number is one message."""
+    """Return the indices of a reference `[first, end]` (half-open) into the pool, or of a single number."""
     first, end = at(ref, 0), at(ref, 1)
     if isinstance(ref, int) and not isinstance(ref, bool):
         first, end = ref, ref + 1
@@ -358,9 +356,7 @@ def _range(ref: JSON, size: int) -> range:
 
 
 def results_of(messages: Iterable[JSON]) -> dict[str, JSON]:
-    """The messages that are results, by their own id and by their call's: the first, for later ones may be
-    cleared.
-    """
+    """Return the first result for each message id and call id; later copies may be cleared."""
     found: dict[str, JSON] = {}
     for message in messages:
         if text(message, "role") == "tool":
@@ -373,11 +369,9 @@ def results_of(messages: Iterable[JSON]) -> dict[str, JSON]:
 _CHOICES = ("output", "choices")
 
 
-def within(event: JSON) -> Counted:
-    """Count the calls of an event of a subagent, and of the events nested in it: those of its model, and
-    tools that ran.
-    """
-    inner = nested(event)
+def count_subagent(event: JSON) -> Counted:
+    """Count the model's calls and tool results in an event of a subagent and in its nested events."""
+    inner = count_nested(event)
     match text(event, "event"):
         case "model":
             choices = rows(event, *_CHOICES)
@@ -389,8 +383,6 @@ def within(event: JSON) -> Counted:
             return inner
 
 
-def nested(event: JSON) -> Counted:
-    """Count the calls in the events that stand in an event, as those of a tool that asked a model, or of a
-    subtask.
-    """
-    return add_counts(map(within, rows(event, "events"))) or UNCOUNTED
+def count_nested(event: JSON) -> Counted:
+    """Count the calls and results in events nested in an event, such as a tool that calls a model."""
+    return add_counts(map(count_subagent, rows(event, "events"))) or UNCOUNTED

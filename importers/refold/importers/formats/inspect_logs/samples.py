@@ -1,8 +1,7 @@
-"""One sample of an Inspect log as a run: its events told in order, each prompt right before the answer that
-it got.
+"""One sample of an Inspect log as a run: its events in order, each prompt directly before its response.
 
-The conversation is that of the agents: what a scorer asked a model, and what an agent did inside another's
-tool call, is kept as a remark. Without events the sample's final messages are told instead.
+The conversation is that of the agents. Model requests of scorers, and of subagents inside tool calls, become
+remarks. Without model events, the sample's final messages are used instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +12,13 @@ import msgspec
 from refold.importers.content import take_tools
 from refold.importers.fields import (
     JSON,
+    add_prefix,
     at,
     instant,
     join_rests,
     json_text,
     known_or,
     number,
-    prefixed,
     rest,
     rows,
     table,
@@ -36,17 +35,17 @@ from refold.importers.formats.inspect_logs.messages import (
     Attachments,
     Requests,
     SampleMessages,
-    answered,
+    count_nested,
+    count_subagent,
     error_of,
     labels,
-    nested,
+    read_response,
+    read_text,
     result_text,
     results_of,
-    said,
     settings,
     take_duration,
-    take_ours,
-    within,
+    take_message,
 )
 from refold.importers.items import (
     UNCOUNTED,
@@ -71,14 +70,14 @@ _KINDS = frozenset({
 
 
 class Sample:
-    """The items of one sample. `place` is where it stands, `samples/1_epoch_1.json $` or `$.samples[0]`."""
+    """A reader of one sample at position `place`: `samples/1_epoch_1.json $` or `$.samples[0]`."""
 
     def __init__(self, sample: JSON, place: str) -> None:
         self.sample, self.place = sample, place
         self.events, self.final = take_rows(sample, "events"), take_rows(sample, "messages")
         texts = take(sample, "attachments") if table(sample, "attachments") else None
         self.attachments = Attachments(table(texts))
-        # `events_data.messages` since 0.3.200 or so, `message_pool` for a while before.
+        # `events_data.messages` since about 0.3.200, before that `message_pool`.
         pool = take_rows(sample, "events_data", "messages") or take_rows(sample, "message_pool")
         self.data, self.scores = take(sample, "events_data"), take(sample, "scores")
         put_back, look_up = self.attachments.put_back, self.attachments.look_up
@@ -89,13 +88,13 @@ class Sample:
         self.tools: JSON = None
         self.last: Message | None = None
         self.answered: set[str] = set()
-        self.heard: set[Message] = set()
+        self.seen: set[Message] = set()
         self.spans: dict[str, tuple[str, str]] = {}
         self.owners: dict[str, str] = {}
         self.scoring = 0
 
-    def began(self, key: str, header: JSON) -> RunBegan:
-        """The run's beginning: the first prompt of the agent, else the messages before the first answer."""
+    def begin(self, key: str, header: JSON) -> RunBegan:
+        """Return the run's start: the agent's first prompt, else the messages before the first response."""
         self.requests.model = text(header, "eval", "model")
         messages, event = self._first()
         self.model, self.tools = text(event, "model") or text(header, "eval", "model"), at(event, "tools")
@@ -111,24 +110,26 @@ class Sample:
             tools=tools,
             settings=settings(at(event, "config")),
             labels=labels(self.sample, header),
-            rest=join_rests(rest(self.sample), rest(own), self.messages.take_unsaid()),
+            rest=join_rests(rest(self.sample), rest(own), self.messages.take_rest()),
         )
 
     def items(self) -> Iterator[Item]:
-        """What happened, in order; then what was scored, and what nothing referred to."""
-        if self._talks():
-            yield from self._told()
-            yield from self._left()
+        """Yield the events in order, then scores, unused attachments, and unread pool messages."""
+        if self._has_conversation():
+            yield from self._read_events()
+            yield from self._read_remaining_messages()
         else:
-            yield from self._untold()
-            yield from self._final()
-        yield from self._kept("scores", self.scores)
-        yield from self._kept("attachments", {**self.attachments.unused()})
-        # The pool's other parts: the raw requests, as the provider was sent them.
-        yield from self._kept("events_data", {key: value for key, value in table(self.data).items() if value})
-        yield from self._kept("events_data.messages", self.messages.unread())
+            yield from self._read_other_events()
+            yield from self._read_final_messages()
+        yield from self._remark_on("scores", self.scores)
+        yield from self._remark_on("attachments", {**self.attachments.list_unused()})
+        # The other pools: raw requests as sent to the provider.
+        yield from self._remark_on(
+            "events_data", {key: value for key, value in table(self.data).items() if value}
+        )
+        yield from self._remark_on("events_data.messages", self.messages.list_unread())
 
-    def _kept(self, name: str, value: JSON) -> Iterator[Item]:
+    def _remark_on(self, name: str, value: JSON) -> Iterator[Item]:
         if value:
             what = "score" if name == "scores" else "unmapped"
             yield Place(f"{self.place}.{name}").remark(what, value)
@@ -136,17 +137,17 @@ class Sample:
     def _first(self) -> tuple[tuple[Message, ...], JSON]:
         self._enter_all()
         for event in self.events:
-            if text(event, "event") == "model" and not self._aside(event):
+            if text(event, "event") == "model" and not self._find_owner(event):
                 prompt = self.messages.of(event)
                 if prompt is not None:
                     return prompt, event
         return tuple(map(self.messages.read, self._leading())), None
 
-    def _talks(self) -> bool:
-        """Whether the events have the conversation: not where only a scorer, or a tool, asked a model."""
+    def _has_conversation(self) -> bool:
+        """Return whether the events have the conversation, not only requests of scorers and tools."""
         self._enter_all()
         return any(
-            text(event, "event") == "model" and not self._owner(text(event, "span_id"))
+            text(event, "event") == "model" and not self._find_span_owner(text(event, "span_id"))
             for event in self.events
         )
 
@@ -159,22 +160,22 @@ class Sample:
         answers = (n for n, row in enumerate(self.final) if text(row, "role") in ("assistant", "tool"))
         return self.final[: next(answers, len(self.final))]
 
-    def _aside(self, event: JSON) -> str:
-        """Whose event it is, if not the agents': a scorer's, or a sub-agent's inside a tool."""
+    def _find_owner(self, event: JSON) -> str:
+        """Return `scorer` or `subagent` for an event that is not the agents' own, else ""."""
         if self.scoring:
             return "scorer"
-        return self._owner(text(event, "span_id"))
+        return self._find_span_owner(text(event, "span_id"))
 
-    def _owner(self, span: str) -> str:
-        """Whose a span is, by the first span around it that says so.
+    def _find_span_owner(self, span: str) -> str:
+        """Return the owner of a span by the innermost enclosing span of a scorer or tool.
 
-        Each is asked once, however deep it lies.
+        Each span is looked up once, whatever its depth.
         """
         walked: list[str] = []
         owner = ""
         while span in self.spans and span not in self.owners:
             walked.append(span)
-            self.owners[span] = ""  # spans that contain each other belong to nobody else
+            self.owners[span] = ""  # ends a cycle of spans
             kind, span = self.spans[span]
             owner = {"scorer": "scorer", "scorers": "scorer", "tool": "subagent"}.get(kind, "")
             if owner:
@@ -183,7 +184,7 @@ class Sample:
         self.owners.update(dict.fromkeys(walked, owner))
         return owner
 
-    def _told(self) -> Iterator[Item]:
+    def _read_events(self) -> Iterator[Item]:
         index = 0
         while index < len(self.events):
             event = self.events[index]
@@ -199,7 +200,7 @@ class Sample:
             index += 1
 
     def _step(self, event: JSON) -> None:
-        """Old logs have steps instead of spans: a scorer's begins and ends."""
+        """Track the begin and end of scorer steps, which old logs have instead of spans."""
         if text(event, "event") == "step" and text(event, "type") == "scorer":
             self.scoring += 1 if text(event, "action") == "begin" else -1
 
@@ -212,19 +213,19 @@ class Sample:
         return Place(f"{self.place}.events[{index}]", instant(at(self.events[index], "timestamp")))
 
     def _event(self, event: JSON, place: Place, kind: str) -> Iterator[Item]:
-        aside = self._aside(event) if kind in ("model", "tool") else ""
+        aside = self._find_owner(event) if kind in ("model", "tool") else ""
         if aside:
-            apart = within(event) if aside == "subagent" else UNCOUNTED
+            apart = count_subagent(event) if aside == "subagent" else UNCOUNTED
             yield place.remark(aside, event)
             yield from diagnose_apart(place, aside, apart)
         elif kind == "model":
             yield from self._model(event, place)
         elif kind == "tool":
-            apart = nested(event)
+            apart = count_nested(event)
             yield self._tool(event, place)
             yield from diagnose_apart(place, "subagent", apart)
         elif kind == "sample_limit":
-            yield place.remark(prefixed("limit", text(event, "type") or "unknown"), event)
+            yield place.remark(add_prefix("limit", text(event, "type") or "unknown"), event)
         elif kind == "interrupt":
             yield place.cancellation(by="operator", rest=json_text(event))
         else:
@@ -232,38 +233,37 @@ class Sample:
             yield from self._beside(event, place, kind, called=called)
 
     def _beside(self, event: JSON, place: Place, kind: str, *, called: bool) -> Iterator[Item]:
-        """An event that no message tells of; `called`: the agent may have called a tool, which did what the
-        sandbox did.
+        """Yield an event without a message.
+
+        `called`: the agent may have called a tool, so an action of the sandbox may belong to that call.
         """
         yield place.remark(known_or(kind, _KINDS), event, known=kind in _KINDS)
-        yield from diagnose_apart(place, "subagent", nested(event))
+        yield from diagnose_apart(place, "subagent", count_nested(event))
         ran = kind == "sandbox" and text(event, "action") == "exec"
-        if ran and not called and not self._aside(event):
-            problem = "a command ran in the sandbox after an answer in which no call is recorded"
+        if ran and not called and not self._find_owner(event):
+            problem = "a command ran in the sandbox after a response without a recorded call"
             yield place.oddity(CALL_UNREAD, problem)
 
-    def _untold(self) -> Iterator[Item]:
-        """Events that do not have the conversation; a call of theirs that no final message has is in no
-        run.
-        """
+    def _read_other_events(self) -> Iterator[Item]:
+        """Yield events that do not have the conversation, with a warning for calls in no final message."""
         asked = {text(call, "id") for message in self.final for call in rows(message, "tool_calls")}
         called = bool(asked) or not any(text(message, "role") == "assistant" for message in self.final)
         for index, event in enumerate(self.events):
             place, kind = self._where(index), text(event, "event")
             self._step(event)
             yield from self._beside(event, place, kind, called=called)
-            if kind == "tool" and not self._aside(event) and text(event, "id") not in asked:
-                yield place.oddity(CALL_UNREAD, "a call that is in no message")
-            elif self._aside(event) == "subagent":
-                yield from diagnose_apart(place, "subagent", within(event))
+            if kind == "tool" and not self._find_owner(event) and text(event, "id") not in asked:
+                yield place.oddity(CALL_UNREAD, "a tool ran, but no message has its call")
+            elif self._find_owner(event) == "subagent":
+                yield from diagnose_apart(place, "subagent", count_subagent(event))
 
     def _model(self, event: JSON, place: Place) -> Iterator[Item]:
         prompt = self.messages.of(event)
         if prompt is not None:
             yield from self._new(prompt, f"{place.position}.input", place.at)
-            left = self.messages.take_unsaid()
+            left = self.messages.take_rest()
             yield Place(f"{place.position}.input", place.at).prompt(prompt, rest=left)
-            self.heard.update(map(_key, prompt))
+            self.seen.update(map(_key, prompt))
         if number(event, "retries"):
             retries = {"retries": at(event, "retries")}
             yield Place(f"{place.position}.retries", place.at).remark("retry", retries)
@@ -277,32 +277,32 @@ class Sample:
             take_time(event, "timestamp")
         done = Place(place.position, _take_end(event) or place.at)
         if message is None:
-            problem = said(self.attachments.put_back(at(event, "error")))
+            problem = read_text(self.attachments.put_back(at(event, "error")))
             yield done.failure(problem, rest=rest(event))
             return
-        # The tools that are offered are told where they change.
+        # The offered tools are recorded only when they change.
         take_if(event, "tools", self.tools)
         take_if(event, "model", self.model)
         self.tools = at(event, "tools") or self.tools
-        self.last = self.messages.read({**table(message), "role": "assistant"}, told=True)
-        self.heard.add(_key(self.last))
-        yield answered(event, message, self.last, done)
+        self.last = self.messages.read({**table(message), "role": "assistant"}, kept_elsewhere=True)
+        self.seen.add(_key(self.last))
+        yield read_response(event, message, self.last, done)
         yield from done.hosted_calls(at(message, "content"))
 
     def _new(
         self, prompt: tuple[Message, ...], position: str, moment: int | None
     ) -> Iterator[Said | Returned]:
-        """What stands in a prompt behind the last answer, and no event told: results, and what was said."""
+        """Yield the results and messages after the last response in a prompt that no event recorded."""
         if self.last is None:
             return
-        place = next((n for n in range(len(prompt) - 1, -1, -1) if _same(prompt[n], self.last)), None)
+        place = next((n for n in range(len(prompt) - 1, -1, -1) if _is_same(prompt[n], self.last)), None)
         if place is None:
-            return  # the harness showed something else: the prompt says what
+            return  # the harness changed the prompt, which is recorded itself
         for index, message in enumerate(prompt[place + 1 :], place + 1):
             where = Place(f"{position}[{index}]", moment)
             if message.role is Role.TOOL and message.call not in self.answered:
                 self.answered.add(message.call or "")
-                # Whoever ran it was none of the harness, which writes an event of each call that it runs.
+                # The harness did not run it: it writes an event for each call that it runs.
                 error = error_of(at(self.results.get(message.call or ""), "error"))
                 yield where.result(message.call, message.text, name=message.name, failed=error)
             elif message.role in (Role.USER, Role.SYSTEM):
@@ -310,51 +310,49 @@ class Sample:
 
     def _tool(self, event: JSON, place: Place) -> Item:
         call = text(event, "id")
-        shown = self.results.get(text(event, "message_id")) or self.results.get(call)
-        if shown is None and (at(event, "pending") is True or at(event, "failed") is True):
+        recorded = self.results.get(text(event, "message_id")) or self.results.get(call)
+        if recorded is None and (at(event, "pending") is True or at(event, "failed") is True):
             return place.remark("tool_failed" if at(event, "failed") else "pending", event)
-        if shown is None:
+        if recorded is None:
             output = result_text(self.attachments.put_back(event), self.requests, call, "result")
         else:
-            output = self.messages.read(shown).text
-            take_if(event, "message_id", at(shown, "id"))
+            output = self.messages.read(recorded).text
+            take_if(event, "message_id", at(recorded, "id"))
         self.answered.add(call)
-        self.heard.add(_key(Message(role=Role.TOOL, text=output)))
-        # The event's own result is told if what the model was shown is all of it.
+        self.seen.add(_key(Message(role=Role.TOOL, text=output)))
+        # Drop the event's own result if the text for the model is all of it.
         result = {"result": self.attachments.put_back(at(event, "result"))}
         if isinstance(event, dict) and take_words(result, "result", beside=THOUGHTS) in ("", output):
             event["result"] = result.get("result", {})
-        failed = error_of(self.attachments.put_back(at(event, "error"))) or _crashed(event)
+        failed = error_of(self.attachments.put_back(at(event, "error"))) or _find_crash(event)
         where = Place(place.position, _take_end(event) or place.at)
         name, duration = take_text(event, "function"), take_duration(event)
         take_text(event, "id")
-        left = join_rests(rest(event), self.messages.take_unsaid())
+        left = join_rests(rest(event), self.messages.take_rest())
         return where.result(call, output, name=name, failed=failed, duration=duration, rest=left)
 
-    def _left(self) -> Iterator[Item]:
-        """Final messages that no event told: what was said behind the last answer, and any other as a
-        remark.
-        """
+    def _read_remaining_messages(self) -> Iterator[Item]:
+        """Yield final messages without an event: those after the last response, and others as remarks."""
         messages = tuple(map(self.messages.read, self.final))
         for item in self._new(messages, f"{self.place}.messages", None):
-            self.heard.add(_key(message_of(item)))
+            self.seen.add(_key(message_of(item)))
             yield item
         for index, message in enumerate(messages):
-            if _key(message) not in self.heard:
+            if _key(message) not in self.seen:
                 known = text(self.final[index], "role") in {*Role}
                 place = Place(f"{self.place}.messages[{index}]")
                 yield place.remark("unmapped", self.final[index], known=known)
 
-    def _final(self) -> Iterator[Item]:
-        """The final messages, where no event tells how they came about."""
+    def _read_final_messages(self) -> Iterator[Item]:
+        """Yield the final messages of a sample whose events do not have the conversation."""
         for index in range(len(self._leading()), len(self.final)):
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
             if text(message, "role") not in {*Role}:
                 yield from place.unknown_calls(message)
-            content, read = at(message, "content"), take_ours(message, self.requests)
+            content, read = at(message, "content"), take_message(message, self.requests)
             if read.role is Role.ASSISTANT:
-                yield answered(None, message, read, place)
+                yield read_response(None, message, read, place)
                 yield from place.hosted_calls(content)
             elif read.role is Role.TOOL:
                 yield place.result(
@@ -364,28 +362,25 @@ class Sample:
                 yield place.message(read.text, "harness", role=read.role, rest=rest(message))
 
 
-def _crashed(event: JSON) -> bool | None:
-    """Whether a call without an error of its own brought its sample down; None while it was under way."""
+def _find_crash(event: JSON) -> bool | None:
+    """Return whether a call without an error failed its sample; None if it was still running."""
     if at(event, "failed") is True:
         return True
     return None if at(event, "pending") is True else False
 
 
-def _same(one: Message, other: Message) -> bool:
-    """Whether two messages say the same, ids of calls included.
-
-    An adapter may send white space around a text.
-    """
+def _is_same(one: Message, other: Message) -> bool:
+    """Return whether two messages are equal, including call ids, except for surrounding white space."""
     same = one.role is other.role and one.calls == other.calls
     return same and one.text.strip() == other.text.strip()
 
 
 def _key(message: Message) -> Message:
-    """What a message says, whatever it is called and whatever white space its adapter sent around it."""
+    """Return a message without its name, call id and surrounding white space, for comparison."""
     return msgspec.structs.replace(message, text=message.text.strip(), name=None, call=None)
 
 
 def _take_end(event: JSON) -> int | None:
-    """When an event was over, if it says so; else when it was. What it was its item says."""
+    """Take the completion time of an event, else its timestamp. Its type follows from the item."""
     take_if(event, "event", "model", "tool")
     return take_time(event, "completed") or take_time(event, "timestamp")

@@ -1,10 +1,9 @@
-"""OpenHands runs: V0 events as a list, or one run a row with its `history` (`output.jsonl`), and V1 events.
+"""OpenHands runs: V0 events as a list, or one run per row with its `history` (`output.jsonl`), and V1 events.
 
-Each response is counted in it by its id, where the events have no usage at all.
-
-V1 writes one file an event, and a file `base_state.json` beside them; here they come as JSON lines, or as a
-list. Times have no zone and are read as UTC. A condensation says which events the next prompt goes without,
-and what is said in their place.
+V1 writes one file per event, and a file `base_state.json`; the importer reads them as JSON lines, or as a
+list. If V1 events have no usage, that of each response is looked up in the state by its id. Times have no
+zone and are read as UTC. A condensation names the events that later prompts omit, and the text that replaces
+them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +31,7 @@ from refold.importers.formats.openhands.v0 import events_of, is_resolved, issue_
 from refold.importers.formats.openhands.v1 import EventConversation
 from refold.importers.items import Answered, Item, Place, RunBegan, Tokens, Unread
 from refold.importers.registry import FormatMatch
-from refold.importers.source import BadTranscript, Source, decoded
+from refold.importers.source import BadTranscript, Source, decode_json
 from refold.importers.usage import UsageNames, plus
 from refold.reducers.messages import Usage
 
@@ -46,28 +45,26 @@ _STATE_TOKENS = UsageNames(
 
 
 def is_state(row: JSON) -> bool:
-    """Whether a row is such a state, and no event."""
+    """Return whether a row is the content of `base_state.json`, not an event."""
     return {"execution_status", "stats"} <= table(row).keys() and "kind" not in table(row)
 
 
 class BaseState(msgspec.Struct, frozen=True):
-    """What a state says of the run: `usages` by the ids of responses; "" and nothing where there is no
-    state.
-    """
+    """Data of `base_state.json`; `usages` by response id. All fields are empty if there is no state."""
 
     key: str = ""
     model: str = ""
     usages: dict[str, Usage] = {}
 
     def count(self, item: Item) -> Item:
-        """The item, an answer with the usage of its response."""
+        """Return the item; a response without usage gets that of the state."""
         if not isinstance(item, Answered) or item.quality or item.response_id not in self.usages:
             return item
         return msgspec.structs.replace(item, usage=self.usages[item.response_id], quality="reported")
 
 
 def read_state(listed: Sequence[JSON]) -> BaseState:
-    """What the last of these states says."""
+    """Return the data of the last of these states."""
     if not listed:
         return BaseState()
     state, usages = listed[-1], dict[str, Usage]()
@@ -89,9 +86,7 @@ STATES = {
     "rejected": "error",
     "stuck": "guardrail",
 }
-"""How a run in this state of the agent (V0) or of the execution (V1) ended; in any other it is still on its
-way.
-"""
+"""Ends by the last state of the agent (V0) or execution (V1). In any other state, the run is open."""
 
 _LIMITS = (
     ("maximum iteration", "limit:steps"),
@@ -100,25 +95,25 @@ _LIMITS = (
     ("stuck in a loop", "guardrail"),
     ("AgentStuckInLoop", "guardrail"),
 )
-"""V0 names a limit only in the words of its error."""
+"""Error texts of V0 for limits, which it does not record otherwise."""
 
 _TOKENS = ("prompt_tokens", "cache_read_tokens", "cache_write_tokens", "completion_tokens")
 
 
 def v0_used(metrics: JSON) -> Tokens:
-    """The tokens of a run of V0, by its metrics."""
+    """Return the total tokens of a V0 run from its metrics."""
     sent, read, written, got = (number(metrics, "accumulated_token_usage", key) for key in _TOKENS)
     return sent, read, written, got
 
 
 def times_of(events: Sequence[JSON]) -> tuple[str, str] | None:
-    """The first and the last time, without the zeros that end their fraction."""
+    """Return the first and the last time, without trailing zeros of their fractions."""
     times = Times(at(event, "timestamp") for event in events).edges()
     return times and (_plain(times[0]), _plain(times[1]))
 
 
 def v0_end(events: Sequence[JSON], error: JSON) -> tuple[str, str]:
-    """How a run of V0 ended: its error, else its last action, else the agent's last state."""
+    """Return how a V0 run ended, by its error, else its last action, else the agent's last state."""
     if isinstance(error, str) and error:
         limit = next((limit for words, limit in _LIMITS if words in error), "error")
         return limit, f"error: {error[:60]}"
@@ -133,13 +128,13 @@ def v0_end(events: Sequence[JSON], error: JSON) -> tuple[str, str]:
     ]
     if states:
         return STATES.get(states[-1], "open"), f"agent_state {states[-1]}"
-    last = next((event for event in reversed(events) if not _silent(event)), None)
+    last = next((event for event in reversed(events) if not _is_silent(event)), None)
     said = text(last, "action") == "message" and not v0.is_user(last)
     return ("finished", "last action message") if said else ("open", "no finish")
 
 
 def v1_end(events: Sequence[JSON]) -> tuple[str, str]:
-    """How a run of V1 ended: the last state of its execution, else its last turn."""
+    """Return how a V1 run ended, by the last state of its execution, else its last turn."""
     states = [state for event in events if (state := _execution(event))]
     if states:
         return STATES.get(states[-1], "open"), f"last execution_status={states[-1]}"
@@ -150,7 +145,7 @@ def v1_end(events: Sequence[JSON]) -> tuple[str, str]:
     return "open", f"last {text(last, 'kind') or 'event'}"
 
 
-def _silent(event: JSON) -> bool:
+def _is_silent(event: JSON) -> bool:
     return text(event, "observation") in ("null", "agent_state_changed") or text(
         event, "action"
     ) in v0.NO_TURNS - {""}
@@ -166,7 +161,7 @@ def _execution(event: JSON) -> str:
 
 
 def v1_used(events: Iterable[JSON]) -> Tokens:
-    """The tokens of the last update of `stats`."""
+    """Return the total tokens of the last update of `stats`."""
     found: Tokens = (None, None, None, None)
     for event in events:
         value = at(event, "value")
@@ -190,12 +185,12 @@ _KINDS = frozenset(
 
 
 class OpenHands(msgspec.Struct, frozen=True):
-    """The importer of OpenHands V0 and V1."""
+    """The importer for OpenHands V0 and V1."""
 
     name: str = "openhands"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """Events with an action or an observation and their arguments, or events of V1's kinds."""
+        """Match V0 events with an action or an observation, or events of V1's kinds."""
         found = beginning(source)
         if text(found, "kind").endswith("Event") and {"id", "source"} <= table(found).keys():
             return FormatMatch(90, f"events of OpenHands V1 ({text(found, 'kind')[:40]})")
@@ -207,15 +202,14 @@ class OpenHands(msgspec.Struct, frozen=True):
         if is_resolved(row):
             return FormatMatch(90, "rows of resolved issues with their history")
         if "instance_id" in table(row) and "agent_class" in table(row, "metadata"):
-            return FormatMatch(
-                90, "rows of instances with the class of their agent"
-            )  # their history comes later
+            # Their history may be after the searched bytes.
+            return FormatMatch(90, "rows with instance_id and metadata.agent_class")
         if any(map(_is_v0, (*rows(found), *rows(found, "trajectory"), found))):
             return FormatMatch(90, "actions and observations of OpenHands V0")
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """Each run of the file."""
+        """Yield the runs of the file."""
         if _by_line(source):
             yield from _lines(source)
             return
@@ -233,18 +227,18 @@ def _is_v0(row: JSON) -> bool:
 
 
 def _by_line(source: Source) -> bool:
-    """Whether it is JSON lines: the first line is an object by itself, and no list."""
+    """Return whether the source is JSON lines: the first line is a complete object."""
     for line in source.lines():
         if line.text.strip():
             try:
-                return isinstance(decoded(line.text), dict)
+                return isinstance(decode_json(line.text), dict)
             except ValueError:
                 return False
     return False
 
 
 def _document(found: Document) -> Iterator[Item]:
-    """One document: a list of events, or one run with what is known of it."""
+    """Yield the runs of one document: a list of events, a list of rows, or one run."""
     doc = found.value
     if any("history" in table(row) for row in rows(doc)):
         yield from _rows(rows(doc))
@@ -259,16 +253,16 @@ def _document(found: Document) -> Iterator[Item]:
 
 
 def _rows(listed: Sequence[JSON]) -> Iterator[Item]:
-    """A list of rows, each a run."""
+    """Yield one run per row."""
     for index, row in enumerate(listed):
         if "history" in table(row):
             yield from _v0(row, take_rows(row, "history"), f"$[{index}].history", f"row-{index + 1}")
         else:
-            yield Place(f"$[{index}]").problem("no_run", "no history in it", row)
+            yield Place(f"$[{index}]").problem("no_run", "no history", row)
 
 
 def _lines(source: Source) -> Iterator[Item]:
-    """Rows, each a run; and between them events, which are all of one run."""
+    """Yield one run per row with a history, and one run of all events."""
     events: list[JSON] = []
     places: list[str] = []
     seen: dict[str, JSON] = {}
@@ -280,16 +274,16 @@ def _lines(source: Source) -> Iterator[Item]:
             continue
         row, problem = _row(line.text)
         if line.left_out or problem:
-            problem = problem or f"{line.left_out} bytes of it were left out"
+            problem = problem or f"{line.left_out} bytes at the end of the line were not read"
             unread.append(Place(place).problem("cut", problem))
         if "history" in table(row):
             runs += 1
             yield from _v0(row, take_rows(row, "history"), f"{place} $.history", f"row-{line.number}")
         elif row is not None and text(row, "id") and seen.get(text(row, "id")) == row:
-            unread.append(Place(place).problem("repeated", "this id came before", row))
+            unread.append(Place(place).problem("repeated", "an earlier event is equal", row))
         elif row is not None:
             if text(row, "id") in seen and text(row, "id"):
-                problem = "an earlier event has its id and says something else: both are read"
+                problem = "its id is already used by an earlier event with other content; both are imported"
                 unread.append(Place(place).oddity("id_repeated", problem))
             seen[text(row, "id")] = row
             events.append(row)
@@ -301,20 +295,20 @@ def _lines(source: Source) -> Iterator[Item]:
     elif runs or events:
         yield from unread
         for event, place in zip(events, places, strict=True):
-            yield Place(place).problem("no_run", "no history in it", event)
+            yield Place(place).problem("no_run", "no history", event)
     else:
-        raise BadTranscript(source.name, "", "not one event or run of OpenHands could be read")
+        raise BadTranscript(source.name, "", "no readable events or runs of OpenHands")
 
 
 def _row(line: bytes) -> tuple[JSON, str]:
-    """A line's value, or the beginning of it, and what is wrong with it."""
+    """Return a line's value, or the beginning of it, and why it was not read completely."""
     try:
-        return decoded(line), ""
+        return decode_json(line), ""
     except ValueError as error:
         found = leading(line, ("history",))
         if found is not None and "history" in table(found.value):
             return found.value, f"the row {found.problem}"
-        return None, f"no JSON: {error}"
+        return None, f"not JSON: {error}"
 
 
 def _v1(
@@ -327,19 +321,19 @@ def _v1(
     events, places = zip(*((event, place) for event, place in placed if not is_state(event)), strict=True)
     system, first = text(events[0], "kind") == "SystemPromptEvent", events[0]
     tools = take_tools(first, "tools") if system else ()
-    told = EventConversation(found := v1.read(events, places))
+    conversation = EventConversation(found := v1.read(events, places))
     yield RunBegan(
         position=places[0],
         at=found[0].item.at if system else None,
         key=state.key or "conversation",
-        messages=told.begin() if system else (),
+        messages=conversation.begin() if system else (),
         model=state.model,
         tools=tools,
         agent="openhands",
         cuts=None,
         rest=join_rests(rest(around), found[0].item.rest if system else ""),
     )
-    yield from map(state.count, told.items(int(system)))
+    yield from map(state.count, conversation.items(int(system)))
     yield from unread
     yield from (Place(place).remark("state", event) for event, place in states)
     yield Place(states[-1][1] if states else places[-1]).end(end, times, used)
@@ -354,19 +348,19 @@ def _v0(
     system = text(first, "action") == "system"
     end, times = v0_end(events, error), times_of(events)
     tools = take_tools(first, "args", "tools") if system else ()
-    told = EventConversation(found := v0.read(events, places, metrics))
+    conversation = EventConversation(found := v0.read(events, places, metrics))
     yield RunBegan(
         position=f"{place}[0]" if system else place,
         at=found[0].item.at if system else None,
         key=text(row, "instance_id") or issue_of(row) or key,
-        messages=told.begin() if system else (),
+        messages=conversation.begin() if system else (),
         model=text(row, "metadata", "llm_config", "model"),
         tools=tools,
         agent="openhands",
         cuts=None,
         rest=join_rests(rest(table(row)), found[0].item.rest if system else ""),
     )
-    yield from told.items(int(system))
+    yield from conversation.items(int(system))
     yield from unread
     around = place.removesuffix("history")
     if metrics is not None:

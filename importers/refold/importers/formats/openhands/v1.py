@@ -1,14 +1,14 @@
-"""Events of OpenHands V1, what its SDK makes of a result, and the conversation of either version.
+"""Events of OpenHands V1, the text that its SDK sends for a result, and the conversation of both versions.
 
 Source: `to_llm_content` of its observations, and `maybe_truncate`, in openhands-sdk 1.58.
 
-What the model is shown is a list of events, from which a condensation forgets some and puts a summary there.
+The prompt is a list of events. A `Condensation` names events to remove from it, and the index in the
+remaining list at which its summary is inserted; the next prompt follows from that.
 
-Each `ActionEvent` is one call; those of one answer share `llm_response_id`. A `Condensation` names the events
-that it forgets, and puts its summary at a place of what is left: the next prompt is made from that.
+Each `ActionEvent` is one call; those of one response share `llm_response_id`.
 
-Counted: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an
-exit code that is not zero, and `AgentErrorEvent`; tokens = the last `stats` update, over all of its uses.
+Counts: responses = distinct `llm_response_id`; calls and results by `tool_call_id`; errors = `is_error`, an
+exit code other than 0, and `AgentErrorEvent`; tokens = the last `stats` update, summed over all of its uses.
 """
 
 import hashlib
@@ -44,59 +44,60 @@ ERROR = "[An error occurred during execution.]\n"
 REJECTED = "Action rejected: "
 
 MOST_SHOWN = 30_000
-"""Characters of a command's output that the model is shown; of more, the middle is cut."""
+"""Maximum characters of a command's output that are sent to the model; the middle of longer ones is cut."""
 
 _CLIPPED = "<response clipped><NOTE>Due to the max output limit, only part of the full response has been shown to you."
 _SAVED = " The complete output has been saved to {path} - you can use other tools to view the full content (truncated part starts around line {line})."
 _NOTE_ENDS = "</NOTE>"
 
 
-def render_observation(seen: JSON, said: str) -> str:
-    """What the model is shown of an observation that says this: an error under its heading, a command with
-    how it went.
+def render_observation(seen: JSON, content: str) -> str:
+    """Return the text that is sent for an observation with the text `content`.
+
+    An error has a heading; a command is followed by its folder and exit code.
     """
     if isinstance(at(seen, "metadata"), dict) and "exit_code" in table(seen, "metadata"):
-        said = _render_command(seen, said)
-    return f"{ERROR}\n{said}" if at(seen, "is_error") is True else said
+        content = _render_command(seen, content)
+    return f"{ERROR}\n{content}" if at(seen, "is_error") is True else content
 
 
-def _render_command(seen: JSON, said: str) -> str:
+def _render_command(seen: JSON, content: str) -> str:
     how = at(seen, "metadata")
-    shown = f"{text(how, 'prefix')}{said}{text(how, 'suffix')}"
+    rendered = f"{text(how, 'prefix')}{content}{text(how, 'suffix')}"
     if folder := text(how, "working_dir"):
-        shown += f"\n[Current working directory: {folder}]"
+        rendered += f"\n[Current working directory: {folder}]"
     if interpreter := text(how, "py_interpreter_path"):
-        shown += f"\n[Python interpreter: {interpreter}]"
+        rendered += f"\n[Python interpreter: {interpreter}]"
     if (code := at(how, "exit_code")) != -1:
-        shown += f"\n[Command finished with exit code {code}]"
-    return _clip(shown, text(seen, "full_output_save_dir"))
+        rendered += f"\n[Command finished with exit code {code}]"
+    return _clip(rendered, text(seen, "full_output_save_dir"))
 
 
-def _clip(shown: str, folder: str) -> str:
-    """Head and tail of what is too long, and between them a note, which names the file that has all of it, if
-    one does.
+def _clip(rendered: str, folder: str) -> str:
+    """Return head and tail of a text that is too long, with a note between them.
+
+    The note names the file with the complete text if one was saved in `folder`.
     """
-    if len(shown) <= MOST_SHOWN:
-        return shown
+    if len(rendered) <= MOST_SHOWN:
+        return rendered
     head = (MOST_SHOWN - len(_CLIPPED + _NOTE_ENDS) + 1) // 2
     note = _CLIPPED
     if folder:
-        digest = hashlib.sha256(shown.encode(errors="replace")).hexdigest()[:8]
+        digest = hashlib.sha256(rendered.encode(errors="replace")).hexdigest()[:8]
         path = f"{folder}/terminal_output_{digest}.txt"
-        note += _SAVED.format(path=path, line=len(shown[:head].splitlines()) + 1)
+        note += _SAVED.format(path=path, line=len(rendered[:head].splitlines()) + 1)
     note += _NOTE_ENDS
     left = max(0, MOST_SHOWN - len(note))
     head = min(head, left)
-    return shown[:head] + note + (shown[-(left - head) :] if left > head else "")
+    return rendered[:head] + note + (rendered[-(left - head) :] if left > head else "")
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event, and what it says. Those of one answer share `response`; `again` is what is told of all but
-    the first.
+    """An event with its item.
 
-    `placed`: the list that the model is shown has a place for it, though it is no message. Of a condensation
-    `cut` says which events are left out, with those numbered within `between`, and `offset` is the place of
-    its `summary`.
+    Events of one response share `response`; all except the first yield `again` instead of `item`. `placed`:
+    it is not a message, but counts as an element of the list that makes the prompt. For a condensation, `cut`
+    are the ids of the removed events, `between` a range of removed ids, and `offset` the index of `summary`.
     """
 
     id: str
@@ -111,19 +112,21 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     offset: int | None = None
 
 
-def condensed(id_: str, item: Remarked, said: JSON, *, between: tuple[int, int] = (0, -1)) -> RecordedEvent:
-    """A condensation, which says by the same names in both versions what it leaves out."""
-    offset, ids = at(said, "summary_offset"), frozenset(map(str, rows(said, "forgotten_event_ids")))
+def read_condensation(
+    id_: str, item: Remarked, data: JSON, *, between: tuple[int, int] = (0, -1)
+) -> RecordedEvent:
+    """Return a condensation; both versions use the same keys for the removed events."""
+    offset, ids = at(data, "summary_offset"), frozenset(map(str, rows(data, "forgotten_event_ids")))
     place = offset if isinstance(offset, int) else None
     return RecordedEvent(
-        id=id_, item=item, cut=ids, between=between, summary=text(said, "summary"), offset=place
+        id=id_, item=item, cut=ids, between=between, summary=text(data, "summary"), offset=place
     )
 
 
 class EventConversation:
-    """The events of a run, told in their order.
+    """Yields the items of a run's events in order.
 
-    Each is numbered by its place; those of one answer by the place of the first.
+    Their row number is the index of the event; for a response with several events, that of the first.
     """
 
     def __init__(self, events: Sequence[RecordedEvent]) -> None:
@@ -136,13 +139,13 @@ class EventConversation:
         self._shown: list[int] = []
 
     def begin(self) -> tuple[Message, ...]:
-        """The run begins with its first event: its system prompt."""
+        """Return the initial message, the system prompt of the first event."""
         first = self._events[0].item
         self._shown.append(BEGINNING)
         return (message_of(first) if isinstance(first, Said) else Message(role=Role.SYSTEM),)
 
     def items(self, begin: int) -> Iterator[Item]:
-        """What happened, in order, from event `begin` on."""
+        """Yield the items in order, from event `begin` on."""
         for place, event in enumerate(self._events[begin:], begin):
             yield from self._items(event, place)
 
@@ -161,7 +164,7 @@ class EventConversation:
             yield event.more
 
     def _condensed(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
-        """It forgets the events, and says its summary (as a user's message) at that place of what is left."""
+        """Return the cut of a condensation, which inserts its summary as a user message."""
         first, last = event.between
         named = ((number, self._events[number].id) for number in self._shown)
         self._shown = [
@@ -177,7 +180,7 @@ class EventConversation:
         return Cut(*where.common(), why="condensation", head=only(head), joins=joins, tail=only(tail - head))
 
     def _rows(self, shown: Sequence[int]) -> set[int]:
-        """The numbers of events, where those of one answer have one."""
+        """Return the row numbers of events; those of one response have the same."""
         return {self._answered.get(self._events[number].response, number) for number in shown}
 
 
@@ -186,7 +189,7 @@ def _number(event: str) -> int:
 
 
 RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
-"""Kinds that answer a call."""
+"""Kinds of events that are results."""
 
 REMARKS = {
     "ConversationStateUpdateEvent": "state",
@@ -199,24 +202,24 @@ REMARKS = {
     "StreamingDeltaEvent": "unmapped",
     "TokenEvent": "unmapped",
 }
-"""Kinds that are no turns, and what they are called among the remarks; any other is `unmapped`."""
+"""Kinds of events that are not turns, with the name of their remark; others are `unmapped`."""
 
 
 _ACP = "ACPToolCallEvent"
 """A call by an agent that OpenHands ran over ACP.
 
-Neither the name of its tool nor, always, its arguments are recorded.
+The tool's name is not recorded, and the arguments may be missing.
 """
 
 
 def is_answer(event: JSON) -> bool:
-    """Whether the model said it: a call, or a message of the agent."""
+    """Return whether an event is by the model: a call, or a message of the agent."""
     kind = text(event, "kind")
     return kind == "ActionEvent" or (kind == "MessageEvent" and not is_user(event))
 
 
 def is_user(event: JSON) -> bool:
-    """Whether a message is on the user's side."""
+    """Return whether a message has the user's role."""
     return text(event, "llm_message", "role") == "user" or text(event, "source") in (
         "user",
         "environment",
@@ -224,8 +227,8 @@ def is_user(event: JSON) -> bool:
     )
 
 
-def failed_of(event: JSON) -> bool | None:
-    """Whether a result says that it failed; None: it says nothing."""
+def find_failure(event: JSON) -> bool | None:
+    """Return whether a result failed; None if not recorded."""
     seen = at(event, "observation")
     codes = (at(seen, "exit_code"), at(seen, "metadata", "exit_code"))
     code = next((code for code in codes if isinstance(code, int) and not isinstance(code, bool)), None)
@@ -234,7 +237,7 @@ def failed_of(event: JSON) -> bool | None:
 
 
 def read(events: Sequence[JSON], places: Sequence[str]) -> list[RecordedEvent]:
-    """The events of one run; `places` has the position of each."""
+    """Return the events of one run; `places` has the position of each."""
     return [
         _event(event, Place(position, instant(at(event, "timestamp")), row=row))
         for row, (event, position) in enumerate(zip(events, places, strict=True))
@@ -245,65 +248,65 @@ def _event(event: JSON, place: Place) -> RecordedEvent:
     kind, own = text(event, "kind"), text(event, "id")
     if is_answer(event):
         again, response = place.remark("call", event), text(event, "llm_response_id")
-        return RecordedEvent(id=own, item=_answer(event, place), response=response, again=again)
+        return RecordedEvent(id=own, item=_make_response(event, place), response=response, again=again)
     if kind in RESULTS:
         more = place.remark("approval", event) if kind == "UserRejectObservation" else None
-        return RecordedEvent(id=own, item=_result(event, place), more=more)
+        return RecordedEvent(id=own, item=_make_result(event, place), more=more)
     if kind == _ACP:
         where = Place(place.position, place.at)
         lost = next(diagnose_apart(where, "subagent", Counted(calls=1)), None)
         return RecordedEvent(id=own, item=place.remark("subagent", event), more=lost)
     if kind == "Condensation":
-        return condensed(own, place.remark("condensation", event), event)
+        return read_condensation(own, place.remark("condensation", event), event)
     return RecordedEvent(id=own, item=_other(event, kind, place))
 
 
 def _other(event: JSON, kind: str, place: Place) -> Item:
     match kind:
         case "MessageEvent" | "SystemPromptEvent":
-            return _said(event, place)
+            return _make_message(event, place)
         case "InterruptEvent":
             return place.cancellation(rest=json_text(event))
         case "ConversationErrorEvent":
-            said = f"{text(event, 'code')}: {text(event, 'detail')}"
-            return place.failure(said, FailureClass.OTHER, rest=json_text(event))
+            content = f"{text(event, 'code')}: {text(event, 'detail')}"
+            return place.failure(content, FailureClass.OTHER, rest=json_text(event))
         case _:
             what, known = REMARKS.get(kind, "unmapped"), kind in REMARKS
             return place.remark(what, event, known=known)
 
 
-def _said(event: JSON, place: Place) -> Item:
+def _make_message(event: JSON, place: Place) -> Item:
     system = text(event, "kind") == "SystemPromptEvent"
     parts = [*rows(event, "llm_message", "content"), *rows(event, "extended_content")]
-    said = take_text(event, "system_prompt", "text") if system else words(parts)
+    content = take_text(event, "system_prompt", "text") if system else words(parts)
     for path in () if system else (("llm_message", "content"), ("extended_content",)):
         if rows(event, *path):
             take_words(event, *path)
     role, by = Role.SYSTEM if system else Role.USER, "user" if text(event, "source") == "user" else "harness"
     take_if(event, "source", "user")
-    return place.message(said, by, role=role, rest=_left_of(event))
+    return place.message(content, by, role=role, rest=_encode_rest(event))
 
 
-def _answer(event: JSON, place: Place) -> Item:
-    call, message = _asked(event), at(event, "llm_message")
-    said = take_words(event, "thought") if call else take_words(message, "content")
+def _make_response(event: JSON, place: Place) -> Item:
+    call, message = _read_call(event), at(event, "llm_message")
+    content = take_words(event, "thought") if call else take_words(message, "content")
     thought = take_text(event, "reasoning_content") or take_text(message, "reasoning_content")
     calls = (call,) if call else ()
     return place.reply(
-        Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),
+        Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),
         response=take_text(event, "llm_response_id"),
-        rest=_left_of(event),
+        rest=_encode_rest(event),
     )
 
 
-def _result(event: JSON, place: Place) -> Item:
+def _make_result(event: JSON, place: Place) -> Item:
     rejected = text(event, "kind") == "UserRejectObservation"
     by = Refuser.HOOK if text(event, "rejection_source") == "hook" else Refuser.USER
-    failed = by if rejected else failed_of(event)
-    counts = Counted(tool=1, results=1, errors=int(failed_of(event) is True)) if rejected else None
+    failed = by if rejected else find_failure(event)
+    counts = Counted(tool=1, results=1, errors=int(find_failure(event) is True)) if rejected else None
     call, name = take_text(event, "tool_call_id"), take_text(event, "tool_name")
     output = _take_output(event)
-    return place.with_counts(counts).result(call, output, name=name, failed=failed, rest=_left_of(event))
+    return place.with_counts(counts).result(call, output, name=name, failed=failed, rest=_encode_rest(event))
 
 
 _BESIDE_ARGUMENTS = (
@@ -311,11 +314,11 @@ _BESIDE_ARGUMENTS = (
     "responses_reasoning_item", "action", "tool_name", "tool_call_id", "tool_call", "llm_response_id",
     "security_risk", "summary", "critic_result",
 )  # fmt: skip
-"""Keys of an action's event that hold no arguments, but for the action and the call that are read."""
+"""Keys of an action event that hold no arguments; `action` and `tool_call` are read separately."""
 
 
-def _asked(event: JSON) -> MessageCall | None:
-    """The call that an action is: the model's own text of the arguments, else the action's fields."""
+def _read_call(event: JSON) -> MessageCall | None:
+    """Return the call of an action, with the arguments as the model wrote them, else the action's fields."""
     if text(event, "kind") != "ActionEvent":
         return None
     called, action = at(event, "tool_call"), left(at(event, "action"), "kind")
@@ -342,14 +345,16 @@ def _take_output(event: JSON) -> str:
         return REJECTED + take_text(event, "rejection_reason")
     seen = at(event, "observation")
     if at(seen, "content") is not None:
-        said = render_observation(seen, take_words(seen, "content"))
+        content = render_observation(seen, take_words(seen, "content"))
     else:
         own = left(seen, "kind")
-        said = words(at(seen, "output")) or (json_text(own) if own else "")
-    return join_rests(said, take_words(event, "extended_content") if rows(event, "extended_content") else "")
+        content = words(at(seen, "output")) or (json_text(own) if own else "")
+    return join_rests(
+        content, take_words(event, "extended_content") if rows(event, "extended_content") else ""
+    )
 
 
-def _left_of(event: JSON) -> str:
+def _encode_rest(event: JSON) -> str:
     take_if(event, "kind", "ActionEvent", "MessageEvent", "SystemPromptEvent", *RESULTS)
     take_time(event, "timestamp")
     return rest(event)

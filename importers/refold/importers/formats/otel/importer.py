@@ -1,8 +1,9 @@
-"""OpenTelemetry spans of agents, by the GenAI semantic conventions, from any of the field's files of them.
+"""OpenTelemetry spans of agents, by the GenAI semantic conventions, from all common file formats.
 
-Counted: runs are the agents' spans, responses and tokens the chat spans' (an agent repeats its chats' usage),
-calls the tool spans, failed ones by their status. Contents are there only where somebody turned their capture
-on.
+Contents are recorded only if their capture was enabled.
+
+Counts: runs = agent spans; responses and tokens = chat spans (an agent span repeats the usage of its chats);
+calls = tool spans, failed ones by their status.
 """
 
 from bisect import bisect_right
@@ -27,18 +28,18 @@ from refold.reducers.events import Manifest
 from refold.reducers.failures import classify
 from refold.store.foreign import MAGIC
 
-_NEAR = 100  # outer spans that may be under way at once
+_NEAR = 100  # maximum number of concurrent outer spans
 
 
 class SpanMember(msgspec.Struct, frozen=True, gc=False):
-    """A span of a run. `helper`: no agent's, only near it."""
+    """A span of a run. `helper`: its agent is not known; it was assigned to the nearest one by time."""
 
     span: Span
     helper: bool = False
 
 
 class SpanTree(msgspec.Struct, frozen=True, gc=False):
-    """One run: its agent's span, None where none was recorded, and its members by their start."""
+    """A run: its agent's span (None if not recorded), and its members by start."""
 
     key: str
     agent: Span | None
@@ -46,10 +47,10 @@ class SpanTree(msgspec.Struct, frozen=True, gc=False):
 
 
 def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
-    """The runs that these spans are of, by their start. Every span is in exactly one."""
+    """Return the runs of these spans, by start. Every span is in exactly one."""
     agents = sorted((span for span in spans if operation(span) == "agent"), key=_start)
     if not agents:
-        return _without_agents(spans)
+        return _group_without_agents(spans)
     by_id = {span.id: span for span in spans if span.id}
     owned: dict[int, list[SpanMember]] = {id(agent): [] for agent in agents}
     for span in spans:
@@ -66,9 +67,7 @@ def trees(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
 
 
 def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[Span, bool]:
-    """The agent that a span belongs to, and whether that is sure. An agent under no other belongs to
-    itself.
-    """
+    """Return the agent of a span, and whether that is certain. An outermost agent belongs to itself."""
     above, seen = by_id.get(span.parent), {id(span)}
     while above is not None and id(above) not in seen:
         if operation(above) == "agent":
@@ -81,14 +80,14 @@ def _owner(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[
 
 
 def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tuple[Span, bool]:
-    """The agent of a span above which none stands: the tightest around it, else one of its trace."""
+    """Return the agent of a span without a parent agent: the innermost around it, else one of its trace."""
     begun = bisect_right(agents, _start(span), key=_start)
     around = next(
         (agent for agent in reversed(agents[max(0, begun - _NEAR) : begun]) if is_outer(agent, span)), None
     )
     if around is not None:
-        return around, True  # the one that began last is the tightest
-    # Its parent is not in the file, as after a cut: the trace still says whose it is.
+        return around, True  # the one that began last is the innermost
+    # Its parent is not in the file, for example after truncation: the trace is still known.
     near = [
         agent for agent in agents if span.parent and span.parent not in by_id and agent.trace == span.trace
     ]
@@ -96,8 +95,8 @@ def _nearest(span: Span, by_id: dict[str, Span], agents: Sequence[Span]) -> tupl
     return (near or agents)[max(0, before - 1)], bool(near)
 
 
-def _without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
-    """No agent was recorded, or its span was lost: one run a conversation, a trace where none is named."""
+def _group_without_agents(spans: Sequence[Span]) -> tuple[SpanTree, ...]:
+    """Return the runs of spans without agents: one per conversation id, else one per trace."""
     groups = _conversations(spans)
     kept = {key: group for key, group in groups.items() if any(map(operation, group))}
     spare = [span for key, group in groups.items() if key not in kept for span in group]
@@ -135,60 +134,58 @@ def _start(span: Span) -> int:
 
 
 def times_of(tree: SpanTree) -> tuple[str, str] | None:
-    """The first and the last time of a run's spans, the agent's too."""
+    """Return the first and the last time of a run's spans, including the agent's."""
     spans = [member.span for member in tree.members] + ([tree.agent] if tree.agent else [])
     times = [time for span in spans for time in (span.start, span.end) if time is not None]
     return (stamp(min(times)), stamp(max(times))) if times else None
 
 
-def unsaid(tree: SpanTree) -> tuple[str, ...]:
-    """What no chat of a run says, and what spans never say: whose messages there were."""
+def list_unrecorded(tree: SpanTree) -> tuple[str, ...]:
+    """Return the counts that no chat of a run records, and those that spans never record."""
     chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
     return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
 
 
-def ended(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
-    """How a run ended, and where that stands: the agent's status; without an agent, the last thing that
-    happened.
+def find_end(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+    """Return how a run ended, and where that is recorded: by the agent's status, else by the last span.
 
-    `answers` by the identities of their spans.
+    `answers` are the responses by `id()` of their spans.
     """
     if tree.agent is not None:
         if tree.agent.end is None:
-            return "open", "the agent's span has no end"
-        return ("error" if tree.agent.failed else "finished"), "status of the agent's span"
+            return "open", "the agent span has no end"
+        return ("error" if tree.agent.failed else "finished"), "status of the agent span"
     happened = [member.span for member in tree.members if operation(member.span) in {"chat", "tool"}]
     if not happened:
-        return "unknown", "no agent's span, no chat, no tool"
-    return _ended_with(happened[-1], answers)
+        return "unknown", "no agent span, chat or tool"
+    return _end_with_last(happened[-1], answers)
 
 
-def _ended_with(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, str]:
+def _end_with_last(last: Span, answers: Mapping[int, Read | None]) -> tuple[str, str]:
     if operation(last) == "tool" or last.end is None:
-        return "open", "no agent's span; the last span is a tool's or has no end"
+        return "open", "no agent span; the last span is a tool, or has no end"
     if last.failed:
-        return "error", "no agent's span; the last chat failed"
-    given = answers.get(id(last))
-    if given and any(message.calls for message in given.messages):
-        return "open", "no agent's span; the last response requests tools"
-    # Not every exporter says why an answer stopped; the span of each was ended when it was there.
-    return end_of(
-        otel_names.stop(last.attributes) or "stop"
-    ), "no agent's span; the last chat asks for no tool"
+        return "error", "no agent span; the last chat failed"
+    response = answers.get(id(last))
+    if response and any(message.calls for message in response.messages):
+        return "open", "no agent span; the last response has calls"
+    # Not every exporter records a stop reason, but a span has an end only if its response is complete.
+    return end_of(otel_names.stop(last.attributes) or "stop"), "no agent span; the last response has no calls"
 
 
 _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
 
 
 class OpenTelemetry:
-    """Spans in a SQLite database, in lists of the SDKs' exporters, in OTLP/JSON: whole documents or a value a
-    line.
+    """The importer for spans in a SQLite database, in lists of the SDKs' exporters, or in OTLP/JSON.
+
+    JSON files have one document, or one value per line.
     """
 
     name = "otel"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By OTLP's outermost key, by a span's own keys, by the tables of a database."""
+        """Match OTLP's outermost key, keys of spans, or the tables of a database."""
         head = source.head()
         if head.startswith(MAGIC):
             return (
@@ -210,7 +207,7 @@ class OpenTelemetry:
         return FormatMatch(40, "spans") if ids and b'"attributes"' in head else None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The runs one after the other; what is no span, or is one twice, before them."""
+        """Yield the runs one after the other; before them, problems with values that are not imported."""
         read = (
             otel_spans.database_spans(source)
             if source.head(len(MAGIC)) == MAGIC
@@ -223,19 +220,19 @@ class OpenTelemetry:
             elif found.id and (found.trace, found.id) in seen:
                 first = replace(seen[found.trace, found.id], position=found.position)
                 code, problem = (
-                    ("repeated", "again") if first == found else ("other_span", "is another span's id")
+                    ("repeated", "occurs again") if first == found else ("other_span", "is another span's id")
                 )
                 yield Place(found.position).problem(code, f"span {found.id} {problem}", _span(found))
             else:
                 seen[found.trace, found.id] = found
                 spans.append(found)
         if not spans:
-            raise BadTranscript(source.name, "", "no spans in it")
+            raise BadTranscript(source.name, "", "no spans")
         forest = trees(spans)
         for tree in forest:
             yield from _SpanRun(tree).items()
         if not forest:
-            yield Place("").problem("no_run", "no span is an agent's, a chat's or a tool's")
+            yield Place("").problem("no_run", "no span of an agent, a chat or a tool")
             for span in spans:
                 yield Place(span.position, span.start).remark("span", _span(span))
 
@@ -244,26 +241,26 @@ OTEL = OpenTelemetry()
 
 
 class _SpanRun:
-    """One run, told in the order of its spans' starts."""
+    """A reader of one run; its spans are ordered by start."""
 
     def __init__(self, tree: SpanTree) -> None:
         self.tree = tree
         own = [member.span for member in tree.members if not member.helper]
         self.chats = [span for span in own if operation(span) == "chat"]
-        self.told = set[str]()
-        self.prompts = {id(span): otel_names.take_prompt(span, self.told) for span in self.chats}
+        self.known_rests = set[str]()
+        self.prompts = {id(span): otel_names.take_prompt(span, self.known_rests) for span in self.chats}
         self.answers: dict[int, Read | None] = {}
         self.tools = self._take_tools([*self.chats, *([tree.agent] if tree.agent else [])])
 
     def _take_tools(self, offering: Sequence[Span]) -> tuple[Manifest, ...]:
-        """The tools of the first that names any; where others name the same, that is taken, too."""
+        """Take the tools of the first span that has any, and the same definitions from others."""
         named = [span.attributes for span in offering if otel_names.TOOLS in span.attributes]
         for own in named[1:]:
             take_if(own, otel_names.TOOLS, named[0][otel_names.TOOLS])
         return take_tools(named[0], otel_names.TOOLS) if named else ()
 
     def items(self) -> Iterator[Item]:
-        """Beginning, what happened, end."""
+        """Yield the start, the steps, and the end."""
         agent = self.tree.agent
         trace = Trace([self._step(member) for member in self.tree.members])
         head = agent or self.tree.members[0].span
@@ -273,24 +270,24 @@ class _SpanRun:
         yield RunBegan(
             head.position,
             head.start,
-            json_text(_left(agent)) if agent else "",
+            json_text(_list_rest(agent)) if agent else "",
             key=self.tree.key,
-            messages=trace.opening(otel_names.take_prompt(agent, self.told) if agent else ()),
+            messages=trace.opening(otel_names.take_prompt(agent, self.known_rests) if agent else ()),
             model=text(otel_names.first(own, otel_names.MODEL)),
             agent=text(head.attributes, "gen_ai.agent.name"),
             tools=self.tools,
             settings={name: json_text(value) for name, value in settings.items() if value is not None},
             labels=labels_of(labels),
-            unsaid=unsaid(self.tree),
+            unsaid=list_unrecorded(self.tree),
             counts=UNCOUNTED,
         )
         yield from trace.items()
         last = agent or self.tree.members[-1].span
-        yield Place(last.position, last.end).end(ended(self.tree, self.answers), times_of(self.tree))
+        yield Place(last.position, last.end).end(find_end(self.tree, self.answers), times_of(self.tree))
 
     def _step(self, member: SpanMember) -> TraceStep:
         span, kind = member.span, operation(member.span)
-        start = Place(span.position, span.start, _counted(span))
+        start = Place(span.position, span.start, _count_span(span))
         if member.helper:
             known = bool(kind) or not otel_names.names_tool(span)
             what = f"helper:{kind}" if kind else "span"
@@ -301,7 +298,7 @@ class _SpanRun:
             case "tool" if span.end is not None:
                 return _tool(span, start)
             case "agent":
-                # A sub-agent is a run of its own and keeps its span's attributes there.
+                # A subagent is a separate run, which has the attributes of this span.
                 return TraceStep(remark=start.remark("subagent", {"run": span.id, "name": span.name}))
             case _:
                 what = {"hook": "hook", "tool": "tool:open"}.get(kind, "span")
@@ -310,42 +307,42 @@ class _SpanRun:
 
     def _chat(self, span: Span, start: Place) -> TraceStep:
         own, failure = span.attributes, _failure(span) if span.failed else None
-        said = self.answers[id(span)] = otel_names.take_answer(span)
+        response = self.answers[id(span)] = otel_names.take_answer(span)
         done, took = time_of(span.start, span.end)
         answer = Place(span.position, done, start.counts).reply(
-            answer_of(said),
+            answer_of(response),
             otel_names.usage(span),
             quality="reported"
-            if sum_counts([otel_names.counted(span)], *otel_names.TOKENS.input) is not None
+            if sum_counts([otel_names.parse_counts(span)], *otel_names.TOKENS.input) is not None
             else "",
-            stop=(said.stop if said else "") or otel_names.stop(own),
+            stop=(response.stop if response else "") or otel_names.stop(own),
             cost=otel_names.cost(span),
             model=text(own, "gen_ai.response.model") or text(own, "ai.response.model"),
             response=text(own, "gen_ai.response.id") or text(own, "ai.response.id"),
             duration=took,
-            rest=json_text(_left(span)),
+            rest=json_text(_list_rest(span)),
         )
         return TraceStep(
             place=start,
             prompt=self.prompts[id(span)],
-            before=otel_names.before(span),
+            before=otel_names.count_before(span),
             answer=answer,
-            captured=said is not None,
-            unknown=said.unknown if said else (),
+            captured=response is not None,
+            unknown=response.unknown if response else (),
             failure=failure,
         )
 
 
 def _failure(span: Span) -> RequestFailed:
     raised = next((event.attributes for event in span.events if event.name == "exception"), None)
-    said = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
-    failure = classify(None, f"{text(raised, 'exception.type')} {said}")
-    place = Place(span.position, span.end, _counted(span))
-    return place.failure(said, failure, rest=json_text(_left(span)))
+    message = span.message or text(raised, "exception.message") or text(span.attributes, "error.type")
+    failure = classify(None, f"{text(raised, 'exception.type')} {message}")
+    place = Place(span.position, span.end, _count_span(span))
+    return place.failure(message, failure, rest=json_text(_list_rest(span)))
 
 
-def _counted(span: Span) -> Counted | None:
-    """As what a span counts, a helper's too: it costs tokens as well."""
+def _count_span(span: Span) -> Counted | None:
+    """Return the counts of a span. Helpers count, too, because they use tokens."""
     match operation(span):
         case "chat":
             return Counted(assistant=1, usage=otel_names.usage(span))
@@ -356,7 +353,10 @@ def _counted(span: Span) -> Counted | None:
 
 
 def _tool(span: Span, start: Place) -> TraceStep:
-    """A tool that the harness ran by itself has no id, and no call waits for it: its result is no message."""
+    """Return the step of a tool span.
+
+    A tool that the harness ran without a call of the model has no id; its result becomes a remark.
+    """
     own = span.attributes
     given = otel_names.call_text(span, otel_names.CALL_ARGUMENTS)
     done, took = time_of(span.start, span.end)
@@ -366,19 +366,19 @@ def _tool(span: Span, start: Place) -> TraceStep:
         name=text(otel_names.first(own, otel_names.CALL_NAME)) or span.name,
         failed=span.failed or (None if span.end is None else False),
         duration=took,
-        rest=json_text(_left(span)),
+        rest=json_text(_list_rest(span)),
     )
     alone = start.remark("tool", _span(span))
     return TraceStep(tool=tool, arguments=given or None, problem=span.message, alone=alone)
 
 
 def _span(span: Span) -> dict[str, JSON]:
-    """A span whole, its times in nanoseconds since the Unix epoch."""
-    return {**_left(span), "start": span.start, "end": span.end}
+    """Return a complete span, with its times in nanoseconds since the Unix epoch."""
+    return {**_list_rest(span), "start": span.start, "end": span.end}
 
 
-def _left(span: Span) -> dict[str, JSON]:
-    """A span beside its times, without what was taken of it."""
+def _list_rest(span: Span) -> dict[str, JSON]:
+    """Return the remaining fields of a span, without its times."""
     whole: dict[str, JSON] = {"name": span.name, "id": span.id, "trace": span.trace, "parent": span.parent}
     whole["message"], whole["failed"] = span.message, span.failed
     whole["attributes"], whole["row"] = span.attributes, span.left

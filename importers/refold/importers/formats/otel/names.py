@@ -1,10 +1,9 @@
-"""What the attributes of a span mean: the GenAI semantic conventions by their names of all years, and the AI
-SDK's own.
+"""Attributes of spans: all versions of the GenAI semantic conventions, and the names of the AI SDK.
 
-The names were renamed more often than their meanings: `gen_ai.system` to `gen_ai.provider.name`,
-`prompt_tokens` to `input_tokens`; contents stood in numbered attributes, then in an event a message, now in
-one JSON text. OpenInference and OpenLLMetry have names of their own for the same things. For each meaning the
-names are listed, the newest first, and the first one that is there holds.
+Attributes were often renamed: `gen_ai.system` to `gen_ai.provider.name`, `prompt_tokens` to `input_tokens`.
+Messages were in numbered attributes, then in one event each, and are now in one JSON text. OpenInference and
+OpenLLMetry have other names. The names of each meaning are listed with the newest first; the first name with
+a value applies.
 """
 
 import re
@@ -15,7 +14,7 @@ from typing import Literal
 from refold.importers.content import arguments, calls_of, plain, unwrapped
 from refold.importers.fields import JSON, at, nano_usd, number, rows, table, text
 from refold.importers.formats.otel.spans import Attributes, Span
-from refold.importers.message_shapes import Read, instructed, take_messages
+from refold.importers.message_shapes import Read, add_instructions, take_messages
 from refold.importers.usage import UsageNames
 from refold.reducers.messages import Message, Usage
 from refold.reducers.vocabulary import Role
@@ -44,9 +43,7 @@ TOKENS = UsageNames(
 MODEL = ("gen_ai.request.model", "gen_ai.response.model", "ai.model.id", "llm.model_name")
 SYSTEM = "gen_ai.system_instructions"
 TOOLS = "gen_ai.tool.definitions"
-BEFORE = (
-    "refold.input.before"  # our own exports: so many messages of the request before stand in front of these
-)
+BEFORE = "refold.input.before"  # in exports of refold: number of messages of the previous prompt that precede these
 PROMPTS = ("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages", "input.value")
 ANSWERS = ("gen_ai.output.messages", "gen_ai.completion", "output.value")
 CALL_ID = ("gen_ai.tool.call.id", "ai.toolCall.id")
@@ -62,7 +59,7 @@ _OPERATIONS: dict[str, Operation] = {
     "execute_tool": "tool",
     "execute_hook": "hook",
 }
-# OpenInference and OpenLLMetry say what a span is of in attributes of their own.
+# The operation in attributes of OpenInference and OpenLLMetry.
 _KINDS: dict[tuple[str, str], Operation] = {
     ("openinference.span.kind", "AGENT"): "agent",
     ("openinference.span.kind", "LLM"): "chat",
@@ -81,9 +78,9 @@ _EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
 
 def operation(span: Span) -> Operation:
-    """What a span is of.
+    """Return the operation of a span; "" for an unknown one.
 
-    An agent's run and the AI SDK's outer spans are `agent`, one request to a model is `chat`.
+    An agent's run and the AI SDK's outer spans are `agent`; a request to a model is `chat`.
     """
     named = _OPERATIONS.get(text(span.attributes, "gen_ai.operation.name"))
     if named:
@@ -102,16 +99,12 @@ def operation(span: Span) -> Operation:
 
 
 def names_tool(span: Span) -> bool:
-    """Whether the attributes of a span are of a tool, or of its call: what it is of may be a call of an
-    unknown kind.
-    """
+    """Return whether attributes of a span refer to a tool, so it may be a call of an unknown kind."""
     return any(_TOOL.search(name) for name in (*span.attributes, *table(span.left)))
 
 
 def is_outer(span: Span, inner: Span) -> bool:
-    """Whether an AI SDK's inner span can belong to an outer one: its name, and its time within the
-    other's.
-    """
+    """Return whether an inner span of the AI SDK can belong to an outer one, by its name and its times."""
     names = (
         text(span.attributes, "ai.operationId") or span.name,
         text(inner.attributes, "ai.operationId") or inner.name,
@@ -124,17 +117,17 @@ def is_outer(span: Span, inner: Span) -> bool:
 
 
 def first_of(attributes: Attributes, names: Iterable[str]) -> str:
-    """The first of these names that has a value, "" where none has."""
+    """Return the first of these names that has a value, "" for none."""
     return next((name for name in names if attributes.get(name) is not None), "")
 
 
 def first(attributes: Attributes, names: Iterable[str]) -> JSON:
-    """The value of the first of these names that is there."""
+    """Return the value of the first of these names that has one, None for none."""
     return attributes.get(first_of(attributes, names))
 
 
-def counted(span: Span) -> dict[str, JSON]:
-    """The attributes of a span, with counts that some stores write as text as the numbers that they are."""
+def parse_counts(span: Span) -> dict[str, JSON]:
+    """Return the attributes of a span with numeric text as integers; some stores write counts as text."""
     return {name: _number(value) for name, value in span.attributes.items()}
 
 
@@ -143,27 +136,31 @@ def _number(value: JSON) -> JSON:
     return int(value) if isinstance(value, str) and plain_ else value
 
 
-def before(span: Span) -> int:
-    """How many messages of the request before stand in front of the prompt of this one."""
-    return number(counted(span), BEFORE) or 0
+def count_before(span: Span) -> int:
+    """Return the number of messages of the previous prompt that precede those of this span."""
+    return number(parse_counts(span), BEFORE) or 0
 
 
 def usage(span: Span) -> Usage | None:
-    """The tokens of one request. The AI SDK has a name of its own for what was cached."""
-    own = counted(span)
+    """Return the tokens of one request, including the AI SDK's own name for cached ones."""
+    own = parse_counts(span)
     return TOKENS.of({"gen_ai.usage.cache_read.input_tokens": own.get("ai.usage.cachedInputTokens"), **own})
 
 
-def take_prompt(span: Span, told: set[str]) -> tuple[Message, ...]:
-    """The messages of the request, system instructions first; none where they were not captured."""
+def take_prompt(span: Span, known_rests: set[str]) -> tuple[Message, ...]:
+    """Return the messages of the request, system instructions first; none if not captured."""
     own = span.attributes
     name = first_of(own, PROMPTS)
-    listed = take_messages(own, name, told=told).messages if name else _numbered(own, "prompt") or _said(span)
-    return instructed(own, SYSTEM, listed)
+    listed = (
+        take_messages(own, name, known_rests=known_rests).messages
+        if name
+        else _numbered(own, "prompt") or _read_events(span)
+    )
+    return add_instructions(own, SYSTEM, listed)
 
 
 def take_answer(span: Span) -> Read | None:
-    """The answer and why it stopped; None where it was not captured."""
+    """Return the response and its stop reason; None if not captured."""
     own = span.attributes
     if name := first_of(own, ANSWERS):
         return take_messages(own, name, role=Role.ASSISTANT)
@@ -177,28 +174,28 @@ def take_answer(span: Span) -> Read | None:
 
 
 def stop(own: Attributes) -> str:
-    """Why the model stopped, in the provider's words."""
+    """Return the provider's stop reason, "" for none."""
     reasons = unwrapped(own.get("gen_ai.response.finish_reasons"))
     return text(reasons, 0) or text(own, "ai.response.finishReason") or text(reasons)
 
 
 def _of_ai_sdk(own: Attributes) -> Read:
-    said = text(own, "ai.response.text") or plain(own.get("ai.response.object"))
+    content = text(own, "ai.response.text") or plain(own.get("ai.response.object"))
     calls = calls_of({"calls": unwrapped(own.get("ai.response.toolCalls"))}, "calls")
     thought = text(own, "ai.response.reasoning") or text(own, "ai.response.reasoningText")
-    return Read((Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=calls),), stop(own))
+    return Read((Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),), stop(own))
 
 
 def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
-    """Messages in attributes `gen_ai.prompt.N.role`, `.content`, `.tool_calls.M.name` and so on."""
+    """Return messages from attributes `gen_ai.prompt.N.role`, `.content`, `.tool_calls.M.name` and so on."""
     made, calls = _by_number(own, which)
     listed: list[JSON] = []
     for index in sorted({*made, *calls}):
-        asked: list[JSON] = [
+        listed_calls: list[JSON] = [
             {"function": call, "id": call.get("id")} for _, call in sorted(calls[index].items())
         ]
         role = "assistant" if which == "completion" else "user"
-        listed.append({"role": role, **made[index], **({"tool_calls": asked} if asked else {})})
+        listed.append({"role": role, **made[index], **({"tool_calls": listed_calls} if listed_calls else {})})
     return take_messages(listed).messages if listed else ()
 
 
@@ -206,7 +203,7 @@ _ByNumber = dict[int, dict[str, JSON]]
 
 
 def _by_number(own: Attributes, which: str) -> tuple[_ByNumber, dict[int, _ByNumber]]:
-    """The fields of each message, and of each of its calls, by their numbers."""
+    """Return the fields of each message, and of each of its calls, by their numbers."""
     made: _ByNumber = defaultdict(dict)
     calls: dict[int, _ByNumber] = defaultdict(lambda: defaultdict(dict))
     for name, value in own.items():
@@ -220,8 +217,8 @@ def _by_number(own: Attributes, which: str) -> tuple[_ByNumber, dict[int, _ByNum
     return made, calls
 
 
-def _said(span: Span) -> tuple[Message, ...]:
-    """Messages in events, one each: `gen_ai.user.message` with its body."""
+def _read_events(span: Span) -> tuple[Message, ...]:
+    """Return messages from events, one each: `gen_ai.user.message` with its body."""
     listed: list[JSON] = []
     for name, body in _events(span):
         if kind := _EVENT.match(name):
@@ -230,9 +227,7 @@ def _said(span: Span) -> tuple[Message, ...]:
 
 
 def _events(span: Span) -> list[tuple[str, JSON]]:
-    """The span's events, and those that older instrumentations put into an attribute `events`, as JSON
-    text.
-    """
+    """Return the span's events, and those that older instrumentations wrote to an attribute `events`."""
     own: list[tuple[str, JSON]] = [(event.name, {**event.attributes}) for event in span.events]
     listed = rows(unwrapped(span.attributes.get("events")))
     return own + [
@@ -241,13 +236,11 @@ def _events(span: Span) -> list[tuple[str, JSON]]:
 
 
 def call_text(span: Span, names: Iterable[str]) -> str:
-    """A tool span's arguments or result as text, "" where it was not captured."""
+    """Return a tool span's arguments or result as text, "" if not captured."""
     value = first(span.attributes, names)
     return "" if value is None else arguments(value)
 
 
 def cost(span: Span) -> int | None:
-    """What a request cost, in nano-dollars, where an instrumentation priced it in dollars; None where none
-    did.
-    """
+    """Return the cost of a request in nano-dollars, None if the instrumentation did not record it."""
     return nano_usd(first(span.attributes, ("gen_ai.usage.cost", "operation.cost")))

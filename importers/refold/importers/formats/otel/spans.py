@@ -1,11 +1,10 @@
 """Spans as exporters write them, in files or in a database.
 
-Only the shapes differ, never the meaning, which `otel_names` knows. Attribute values keep their JSON types.
-Source of the shapes: opentelemetry-proto's `trace.proto` in its JSON encoding, `ReadableSpan.to_json` of the
-Python SDK, `ReadableSpan` of the JavaScript SDK.
+Only shapes differ between exporters; `names` has the meaning of attributes, whose values keep their JSON
+types. Source of the shapes: opentelemetry-proto's `trace.proto` in its JSON encoding, `ReadableSpan.to_json`
+of the Python SDK, `ReadableSpan` of the JavaScript SDK.
 
-What has a column there is often not among the attributes: a column stands in for the attribute of its
-meaning.
+In a database, some attributes are only in columns; these are read as attributes.
 """
 
 from collections import defaultdict
@@ -44,7 +43,7 @@ Attributes = dict[str, JSON]
 
 
 class SpanEvent(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened within a span, `at` nanoseconds since the Unix epoch."""
+    """An event of a span; `at` is in nanoseconds since the Unix epoch."""
 
     name: str
     at: int | None
@@ -52,9 +51,9 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One span.
+    """A span.
 
-    `start`, `end` in nanoseconds since the Unix epoch; `left` is what of its row has no field here.
+    `start` and `end` are in nanoseconds since the Unix epoch; `left` are the other fields of its row.
     """
 
     position: str
@@ -72,70 +71,70 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def spans(source: Source) -> Iterator[Span | Unread]:
-    """The spans of a JSON document, or of one JSON value a line.
+    """Yield the spans of a JSON document, or of one JSON value per line.
 
-    Raises `BadTranscript` where there is none at all.
+    Raises `BadTranscript` if nothing in the file is JSON.
     """
     for value in values(source, (), ("resourceSpans", ANY, "scopeSpans", ANY, "spans")):
         if isinstance(value, Unread):
             yield value
         else:
-            yield from found(value.value, value.position.removesuffix(" $"))
+            yield from read_spans(value.value, value.position.removesuffix(" $"))
 
 
-def found(value: JSON, position: str) -> Iterator[Span | Unread]:
-    """The spans in a value: a span, a list of them, or OTLP's resources around them."""
+def read_spans(value: JSON, position: str) -> Iterator[Span | Unread]:
+    """Yield the spans in a value: a span, a list of them, or OTLP's resources around them."""
     if isinstance(value, list):
         for index, row in enumerate(value):
-            yield from found_one(row, f"{position}[{index}]")
+            yield from read_element(row, f"{position}[{index}]")
     else:
-        yield from found_one(value, position)
+        yield from read_element(value, position)
 
 
-def found_one(value: JSON, position: str) -> Iterator[Span | Unread]:
-    """The spans of one element."""
+def read_element(value: JSON, position: str) -> Iterator[Span | Unread]:
+    """Yield the spans of one element."""
     if "resourceSpans" in table(value):
         yield from _resources(value, position)
     elif isinstance(value, dict) and isinstance(value.get("name"), str):
         yield span(value, position)
     elif lists := {name: listed for name, listed in table(value).items() if _lists_spans(listed)}:
         for name, listed in lists.items():  # grouped, under a name for each group
-            yield from found(listed, f"{position}.{name}")
-        yield from _beside(left(value, *lists), position)
+            yield from read_spans(listed, f"{position}.{name}")
+        yield from _report_beside(left(value, *lists), position)
     else:
         yield Place(position).problem("no_span", "neither a span nor a list of them", value)
 
 
 def _lists_spans(value: JSON) -> bool:
-    """Whether it is a list of objects with a name and an id, as spans have them."""
+    """Return whether it is a list of objects with a name and an id, like spans."""
     listed = rows(value)
     ids = {"spanContext", "context", "spanId", "span_id"}
     return bool(listed) and all(ids & table(row).keys() and "name" in table(row) for row in listed)
 
 
-def _beside(value: JSON, position: str) -> Iterator[Unread]:
+def _report_beside(value: JSON, position: str) -> Iterator[Unread]:
     if around := rest(value):
-        yield Place(position).problem("no_span", "beside the lists of spans", rest=around)
+        yield Place(position).problem("no_span", "data beside the lists of spans", rest=around)
 
 
 def _resources(value: JSON, position: str) -> Iterator[Span | Unread]:
     for i, resource in enumerate(take_each(value, "resourceSpans")):
         about = at(resource, "resource")
         for j, scope in enumerate(take_each(resource, "scopeSpans")):
-            said: dict[str, JSON] = {"resource": about, "scope": at(scope, "scope")}
+            around: dict[str, JSON] = {"resource": about, "scope": at(scope, "scope")}
             for k, row in enumerate(take_rows(scope, "spans")):
                 place = f"{position}.resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
                 take(resource, "resource")
-                take(scope, "scope")  # each of its spans has them
+                take(scope, "scope")  # copied to each of its spans
                 if isinstance(row, dict):
-                    yield span({**said, **row}, place)
+                    yield span({**around, **row}, place)
                 else:
-                    yield Place(place).problem("no_span", "no object", row)
-    yield from _beside(value, position)
+                    yield Place(place).problem("no_span", "not an object", row)
+    yield from _report_beside(value, position)
 
 
 def span(row: dict[str, JSON], position: str) -> Span:
-    """One span of any of the JSON shapes, taken out of its row."""
+    """Take a span out of its row, which has any of the JSON shapes."""
     context = table(row, "context") or table(row, "spanContext")
     parent = take_first(row, "parent_id", "parentSpanId") or take_text(row, "parentSpanContext", "spanId")
     made = Span(
@@ -146,7 +145,7 @@ def span(row: dict[str, JSON], position: str) -> Span:
         name=take_text(row, "name"),
         start=_take_time(row, "start_time", "startTime", "startTimeUnixNano"),
         end=_take_time(row, "end_time", "endTime", "endTimeUnixNano"),
-        failed=_failed(row.get("status")),
+        failed=_is_failed(row.get("status")),
         message=take_text(row, "status", "description") or take_text(row, "status", "message"),
         attributes=_take_attributes(row),
         events=tuple([_take_event(event) for event in take_each(row, "events")]),
@@ -157,7 +156,7 @@ def span(row: dict[str, JSON], position: str) -> Span:
 
 
 def _take_attributes(row: JSON) -> Attributes:
-    """Attributes as a table, OTLP's list of keys and typed values too."""
+    """Take the attributes as an object, also from OTLP's list of keys and typed values."""
     if isinstance(at(row, "attributes"), list):
         return _take_pairs(row, "attributes")
     found = table(row, "attributes")
@@ -175,7 +174,7 @@ def _take_pairs(value: JSON, *path: str) -> Attributes:
 
 
 def _take_any(typed: JSON) -> JSON:
-    """A value of OTLP's `AnyValue`; 64-bit integers are texts there."""
+    """Take a value out of OTLP's `AnyValue`, which writes 64-bit integers as text."""
     kind = next((name for name in table(typed) if name.endswith("Value")), "")
     match kind, at(typed, kind):
         case "arrayValue", dict():
@@ -193,7 +192,7 @@ def _id(text: str) -> str:
     return text.removeprefix("0x")
 
 
-def _failed(status: JSON) -> bool:
+def _is_failed(status: JSON) -> bool:
     code = at(status, "status_code") if "status_code" in table(status) else at(status, "code")
     return code == 2 or (isinstance(code, str) and code.upper().endswith("ERROR"))
 
@@ -207,8 +206,9 @@ def _take_time(row: JSON, *names: str) -> int | None:
 
 
 def moment(value: JSON) -> int | None:
-    """An instant as exporters write it: `[seconds, nanoseconds]`, nanoseconds (also as text), ISO 8601,
-    milliseconds.
+    """Return a time in nanoseconds, None for no time.
+
+    Accepts `[seconds, nanoseconds]`, nanoseconds (also as text), ISO 8601, and milliseconds.
     """
     match value:
         case [int(seconds), int(nanos)] if 0 <= seconds < 1 << 33 and 0 <= nanos < NANO:
@@ -224,9 +224,7 @@ def moment(value: JSON) -> int | None:
 
 
 def stamp(nanoseconds: int) -> str:
-    """An instant in ISO 8601 and UTC: microseconds, rounded; milliseconds or seconds where that is all of
-    it.
-    """
+    """Return a time as ISO 8601 in UTC, rounded to microseconds, or with fewer digits if these are zero."""
     micros = (nanoseconds + 500) // 1000
     when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     part = "seconds" if micros % 1_000_000 == 0 else "milliseconds" if micros % 1000 == 0 else "microseconds"
@@ -260,26 +258,30 @@ _MOST_SHOWN = 100
 
 
 def database_spans(source: Source) -> Iterator[Span | Unread | Remarked]:
-    """The spans of a database, in the order of their rows; what is in no table of spans is said to be left.
+    """Yield the spans of a database in row order, then remarks about other tables.
 
-    Raises `BadTranscript` where it is no database, or holds no table of spans.
+    Raises `BadTranscript` if it is not a database, or has no table of spans.
     """
     try:
         found = tables(source.whole())
     except BadDatabase as error:
         raise BadTranscript(source.name, "", str(error)) from error
     if "spans" not in found or "span_id" not in found["spans"].columns:
-        raise BadTranscript(source.name, "", "a SQLite database without a table `spans` of spans")
+        raise BadTranscript(source.name, "", "a SQLite database without a table `spans`")
     attributes = _attributes(found.get("span_attributes", ()))
     events = _events(found.get("span_events", ()))
     for number, row in enumerate(found["spans"], 1):
         yield _span({**row}, number, attributes, events)
     for key, orphans in sorted(attributes.items()):
-        yield Place(f"span_attributes span_id={key}").problem("no_span", "no such span", {**orphans})
+        yield Place(f"span_attributes span_id={key}").problem(
+            "no_span", "of a span that is not in the file", {**orphans}
+        )
     for key, late in sorted(events.items()):
-        told: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
-        yield Place(f"span_events span_id={key}").problem("no_span", "no such span", told)
-    yield from _others(found)
+        listed: JSON = [{"name": event.name, "at": event.at, **event.attributes} for event in late]
+        yield Place(f"span_events span_id={key}").problem(
+            "no_span", "of a span that is not in the file", listed
+        )
+    yield from _read_other_tables(found)
 
 
 def _span(
@@ -323,11 +325,11 @@ def _events(rows: Iterable[Mapping[str, JSON]]) -> dict[str, list[SpanEvent]]:
     for row in rows:
         left: dict[str, JSON] = {**row}
         name, key, when = str(take(left, "name")), str(take(left, "span_id")), take_time(left, "timestamp_ms")
-        found[key].append(SpanEvent(name, when, {**_decoded(take(left, "attributes")), **left}))
+        found[key].append(SpanEvent(name, when, {**_decode(take(left, "attributes")), **left}))
     return found
 
 
-def _decoded(value: JSON) -> Attributes:
+def _decode(value: JSON) -> Attributes:
     if not isinstance(value, str):
         return {}
     try:
@@ -337,7 +339,7 @@ def _decoded(value: JSON) -> Attributes:
     return read if isinstance(read, dict) else {"attributes": read}
 
 
-def _others(found: dict[str, ForeignTable]) -> Iterator[Unread | Remarked]:
+def _read_other_tables(found: dict[str, ForeignTable]) -> Iterator[Unread | Remarked]:
     for name, listed in found.items():
         if listed.cut:
             yield Place(name).problem("too_many_rows", f"only the first {len(listed.rows)} rows were read")

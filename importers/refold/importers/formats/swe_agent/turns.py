@@ -1,4 +1,4 @@
-"""SWE-agent's two accounts of a run, steps and messages, laid side by side."""
+"""Alignment of SWE-agent's two records of a run: steps, and messages of the history."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -11,18 +11,14 @@ from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import Role
 
 SHELL = "bash"
-"""The tool whose calls are text."""
+"""Tool name for actions that are text."""
 
 AHEAD = 64
-"""Steps that are looked through for the one that a message belongs to: requests that had to be repeated lie
-between.
-"""
+"""Number of steps searched for the one that belongs to a message. Repeated requests may precede it."""
 
 
 class Turn(NamedTuple):
-    """An answer: its step, its message in the history, and the messages up to the next answer, all as
-    indices.
-    """
+    """A response, as indices: its step, its message, and the messages up to the next response."""
 
     step: int | None
     answer: int | None
@@ -30,10 +26,10 @@ class Turn(NamedTuple):
 
 
 def turns(history: Sequence[JSON], begin: int, steps: Sequence[JSON]) -> Iterator[Turn]:
-    """Each answer once, in order. `begin`: the first answer of the history.
+    """Yield each response once, in order. `begin`: index of the first response in the history.
 
-    A message belongs to the next step that says the same; steps before that one are in no history. Where no
-    step says the same, it speaks for itself.
+    A message belongs to the next step with the same content; the steps before that one have no message. If
+    no step has the same content, the message is a turn without a step.
     """
     answers = [index for index in range(begin, len(history)) if text(history[index], "role") == "assistant"]
     step = 0
@@ -48,9 +44,9 @@ def turns(history: Sequence[JSON], begin: int, steps: Sequence[JSON]) -> Iterato
 
 
 def _same(answer: JSON, step: JSON) -> bool:
-    """Whether a message of the history is a step's answer."""
-    said = words(at(answer, "content"))
-    if said and said in (text(step, "response"), text(step, "thought")):
+    """Return whether a message of the history is a step's response."""
+    content = words(at(answer, "content"))
+    if content and content in (text(step, "response"), text(step, "thought")):
         return text(answer, "action") in ("", text(step, "action"))
     return bool(text(step, "action").strip()) and all(
         text(answer, key) == text(step, key) for key in ("action", "thought")
@@ -58,7 +54,7 @@ def _same(answer: JSON, step: JSON) -> bool:
 
 
 def first_answer(history: Sequence[JSON]) -> int:
-    """Where a run's own messages begin: behind the system prompt, demonstrations and the task."""
+    """Return the index of the first response after system prompt, demonstrations and task."""
     for index, row in enumerate(history):
         if text(row, "role") == "assistant" and at(row, "is_demo") is not True:
             return index
@@ -72,20 +68,19 @@ class _Read(NamedTuple):
 
 
 class TurnConversation:
-    """Messages of a history, or of a prompt, as ours: behind an action that is text, the next one is its
-    result.
+    """Converts the messages of a history or a prompt. The message after a text action becomes its result.
 
-    A prompt repeats most of the one before, which is read once; what of it no message of ours says is told
-    once a run.
+    Messages that a prompt repeats from the previous one are converted once, and remaining fields are kept
+    once per run.
     """
 
     def __init__(self) -> None:
         self._read: list[_Read] = []
-        self._told: set[str] = set()
-        self._unsaid: list[str] = []
+        self._kept_rests: set[str] = set()
+        self._rests: list[str] = []
 
     def read(self, messages: Sequence[JSON]) -> tuple[Message, ...]:
-        """These messages, which stay as they are."""
+        """Return these messages without changing their rows."""
         pairs = enumerate(zip(self._read, messages, strict=False))
         shorter = min(len(self._read), len(messages))
         del self._read[next((place for place, (read, row) in pairs if read.row != row), shorter) :]
@@ -107,46 +102,44 @@ class TurnConversation:
         self._keep(own)
         return _Read(row, message, waiting)
 
-    def pass_by(self, messages: Sequence[JSON]) -> None:
-        """See that messages of a step are told, though no prompt has them: those that are not at their place
-        in the last one.
-        """
+    def keep_others(self, messages: Sequence[JSON]) -> None:
+        """Keep messages of a step that are in no prompt: those not at the same index of the last one."""
         for place, row in enumerate(messages):
             if place >= len(self._read) or self._read[place].row != row:
                 self._keep(row)
 
     def _keep(self, row: JSON) -> None:
-        if (unsaid := rest(row)) and unsaid not in self._told:
-            self._told.add(unsaid)
-            self._unsaid.append(unsaid)
+        if (remaining := rest(row)) and remaining not in self._kept_rests:
+            self._kept_rests.add(remaining)
+            self._rests.append(remaining)
 
-    def left_of(self, row: JSON) -> str:
-        """JSON text of what is left of a message of the history, which no prompt need tell again."""
-        unsaid = rest(row)
-        self._told.add(unsaid)
-        return unsaid
+    def encode_rest(self, row: JSON) -> str:
+        """Return JSON text of the remaining fields of a history message; prompts do not repeat them."""
+        remaining = rest(row)
+        self._kept_rests.add(remaining)
+        return remaining
 
-    def take_unsaid(self) -> str:
-        """JSON text of what was left of the messages that were read since the last time, "" for nothing."""
-        unsaid, self._unsaid = self._unsaid, []
-        return f"[{','.join(unsaid)}]" if unsaid else ""
+    def take_rest(self) -> str:
+        """Return JSON text of fields that remain of messages read since the last call; "" for none."""
+        remaining, self._rests = self._rests, []
+        return f"[{','.join(remaining)}]" if remaining else ""
 
 
 def take_message(row: JSON, place: int) -> Message:
-    """What a message says, taken out of it; a thought only where it is in the text."""
-    role, said = role_of(row), take_words(row, "content")
+    """Take a message out of its row; its `thought` only if the text includes it."""
+    role, content = role_of(row), take_words(row, "content")
     take_if(row, "role", role.value)
-    if text(row, "thought") in said:
+    if text(row, "thought") in content:
         take_text(row, "thought")
-    return Message(role=role, text=said, calls=take_asked(row, place) if role is Role.ASSISTANT else ())
+    return Message(role=role, text=content, calls=take_actions(row, place) if role is Role.ASSISTANT else ())
 
 
 def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
-    """The messages of the exact prompt of a step, none where none was recorded.
+    """Return the messages of a step's exact prompt; none if not recorded.
 
-    1.1 records it as `query`. The `messages` of 1.0 were written when the step was over, so its own answer
-    and observation stand at their end: the prompt is what the step before had written, for the first step the
-    rest.
+    1.1 records it as `query`. 1.0 records `messages` after the step, so they end with its response and
+    observation: the prompt is the `messages` of the previous step, for the first step those before its
+    response.
     """
     query, messages = rows(steps[index], "query"), rows(steps[index], "messages")
     if query or not messages:
@@ -161,21 +154,19 @@ def prompt_of(steps: Sequence[JSON], index: int) -> Sequence[JSON]:
 
 
 def _own_answer(messages: Sequence[JSON], step: JSON) -> int | None:
-    """Where in the messages that a step recorded its own answer stands, None where it does not."""
+    """Return the index of a step's own response in its recorded messages, None if it is not there."""
     last = next((n for n in range(len(messages) - 1, -1, -1) if role_of(messages[n]) is Role.ASSISTANT), None)
     return last if last is not None and _same(messages[last], step) else None
 
 
 def role_of(row: JSON) -> Role:
-    """A message's role; an unknown one is a user's."""
+    """Return a message's role; an unknown one becomes `user`."""
     word = text(row, "role")
     return Role(word) if word in set(Role) else Role.USER
 
 
-def take_asked(row: JSON, place: int) -> tuple[MessageCall, ...]:
-    """What an answer asks for, taken out of it: its function calls, else its action as a command for the
-    shell.
-    """
+def take_actions(row: JSON, place: int) -> tuple[MessageCall, ...]:
+    """Take the calls of a response: its function calls, else its action as a call of the shell."""
     if rows(row, "tool_calls"):
         return take_calls(row)
     if not text(row, "action").strip():
