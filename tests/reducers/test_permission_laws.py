@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from refold.reducers.permissions.rules import PermissionRule, decide
 from refold.reducers.permissions.shell import Command, read_script
 
 BASH = shutil.which("bash")
+_NUMBERS = count()
 REAL = ("env", "timeout", "nohup", "nice", "xargs", "bash")
 STUBS = ("git", "npm", "ls", "rm", "make")
 
@@ -60,7 +62,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs.mkdir()
     for name in (*STUBS, "cat"):
         stub = programs / name
-        stub.write_text(f'#!{BASH}\nprintf "%s\\0" "{name}" "$@" >> "$LOG"\nprintf "\\n\\0" >> "$LOG"\n')
+        # One write for each call: commands in the background run at the same time.
+        stub.write_text(f'#!{BASH}\nprintf "%s\\0" "{name}" "$@" "$END" >> "$LOG"\n')
         stub.chmod(0o755)
     for name in REAL:
         os.symlink(str(shutil.which(name)), programs / name)
@@ -69,11 +72,17 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(script: str, sandbox: Path) -> list[list[str]]:
     """The stub commands that Bash runs for a script, with their arguments."""
-    log = sandbox / "log"
-    log.unlink(missing_ok=True)
-    environment = {"PATH": str(sandbox / "bin"), "LOG": str(log), "HOME": "/h", "X": "1 2", "G": "git"}
+    log = sandbox / f"log-{next(_NUMBERS)}"  # a command in the background may outlive its script
+    environment = {
+        "PATH": str(sandbox / "bin"),
+        "LOG": str(log),
+        "HOME": "/h",
+        "X": "1 2",
+        "G": "git",
+        "END": "\n",
+    }
     subprocess.run(
-        [str(BASH), "-c", script], cwd=sandbox, env=environment, capture_output=True, check=False, timeout=20,
+        [str(BASH), "-c", f"{script}\nwait"], cwd=sandbox, env=environment, capture_output=True, check=False, timeout=20,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if not log.exists():

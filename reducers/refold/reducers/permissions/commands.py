@@ -1,6 +1,8 @@
 """Conditions on one command: its first words, or a glob over all of them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import takewhile
 
 from refold.reducers.patterns import matches
 from refold.reducers.permissions.wrappers import Words, base_name
@@ -9,6 +11,7 @@ Token = str | tuple[str, ...]
 """A word of a prefix, or alternatives for it."""
 
 
+@lru_cache(maxsize=512)
 def command_pattern(glob: str) -> str:
     """Return a glob over a command as a pattern: `*` is any text; a single ` *` at the end may be missing."""
     single = glob.endswith(" *") and glob.count("*") == 1
@@ -25,28 +28,31 @@ def _escape(text: str) -> str:
 
 def glob_matches(glob: str, words: Words, *, permits: bool) -> bool | None:
     """Return whether a glob matches a command; None: unknown. `permits`: see `prefix_matches`."""
-    pattern = command_pattern(glob)
-    known: list[str] = []
-    for word in words:
-        if word is None:
-            break
-        known.append(word)
-    text = " ".join(known)
-    if len(known) == len(words):
-        if not permits and known and matches(pattern, " ".join([base_name(known[0]), *known[1:]])):
-            return True
-        return matches(pattern, text)
+    text, based, complete = _texts(words)
+    head = _literal_head(glob)
+    if complete:
+        texts = (text,) if permits or text == based else (text, based)
+        return any(each.startswith(head) and matches(command_pattern(glob), each) for each in texts)
     # What follows may be anything: certain only if the glob ends in any text and its head is there already.
-    if glob.endswith("*") and matches(pattern, text):
+    if glob.endswith("*") and text.startswith(head) and matches(command_pattern(glob), text):
         return True
-    return None if not known or _may_begin(glob, known) else False
+    return None if not text or based.startswith(head) or head.startswith(based) else False
 
 
-def _may_begin(glob: str, words: Sequence[str]) -> bool:
-    """Return whether a command that begins with these words may match."""
-    literal = glob.partition("*")[0]
-    text = " ".join([base_name(words[0]), *words[1:]])
-    return literal.startswith(text) or text.startswith(literal)
+@lru_cache(maxsize=256)  # each rule asks about the same few commands
+def _texts(words: Words) -> tuple[str, str, bool]:
+    """Return the command up to its first unknown word, the same without the program's folder, and whether no
+    word is unknown.
+    """
+    known = [word for word in takewhile(lambda word: word is not None, words) if word is not None]
+    based = " ".join([base_name(known[0]), *known[1:]]) if known else ""
+    return " ".join(known), based, len(known) == len(words)
+
+
+@lru_cache(maxsize=512)
+def _literal_head(glob: str) -> str:
+    """Return the text with which every command that matches begins."""
+    return glob.partition("*")[0].rstrip(" ")
 
 
 def alternatives(token: Token) -> str:
