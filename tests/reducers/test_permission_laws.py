@@ -62,8 +62,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs.mkdir()
     for name in (*STUBS, "cat"):
         stub = programs / name
-        # One write for each call: commands in the background run at the same time.
-        stub.write_text(f'#!{BASH}\nprintf "%s\\0" "{name}" "$@" "$END" >> "$LOG"\n')
+        # A file for each call: the commands of a pipeline run at the same time.
+        stub.write_text(f'#!{BASH}\nprintf "%s\\0" "{name}" "$@" > "$LOG/$$"\n')
         stub.chmod(0o755)
     for name in REAL:
         os.symlink(str(shutil.which(name)), programs / name)
@@ -73,27 +73,14 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(script: str, sandbox: Path) -> list[list[str]]:
     """The stub commands that Bash runs for a script, with their arguments."""
     log = sandbox / f"log-{next(_NUMBERS)}"  # a command in the background may outlive its script
-    environment = {
-        "PATH": str(sandbox / "bin"),
-        "LOG": str(log),
-        "HOME": "/h",
-        "X": "1 2",
-        "G": "git",
-        "END": "\n",
-    }
+    log.mkdir()
+    environment = {"PATH": str(sandbox / "bin"), "LOG": str(log), "HOME": "/h", "X": "1 2", "G": "git"}
     subprocess.run(
-        [str(BASH), "-c", f"{script}\nwait"], cwd=sandbox, env=environment, capture_output=True, check=False, timeout=20,
-        stdin=subprocess.DEVNULL,
+        [str(BASH), "-c", f"{script}\nwait"], cwd=sandbox, env=environment, capture_output=True, check=False,
+        timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    if not log.exists():
-        return []
-    called: list[list[str]] = [[]]
-    for word in log.read_text(encoding="utf-8", errors="replace").split("\0")[:-1]:
-        if word == "\n":
-            called.append([])
-        else:
-            called[-1].append(word)
-    return called[:-1]
+    texts = [called.read_text(encoding="utf-8", errors="replace") for called in log.iterdir()]
+    return [text.split("\0")[:-1] for text in texts if text.endswith("\0")]
 
 
 def accounts_for(command: Command, words: list[str]) -> bool:
