@@ -1,4 +1,6 @@
-"""`diff`: in what two runs differ; `bisect`: the first event after which something is true."""
+"""`refold diff`: where two runs differ; `bisect`: the first event where a condition holds; `blame`: changes
+of a field.
+"""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -16,7 +18,7 @@ from refold.replay.queries.diffs import Diff, Difference, FirstTrue, RunTotals, 
 from refold.replay.queries.divergence import Divergence, FieldDifference, divergence
 from refold.replay.queries.rows import state_question
 
-_NAME = 60  # characters of a name that a log chose
+_NAME = 60  # characters of a name from a log
 _COLUMNS = (
     Column("turn", right=True),
     Column("left", right=True),
@@ -37,9 +39,11 @@ async def diff_command(
     most: Annotated[int, option("--most", "How many differences at most.", min=1, max=100)] = 20,
     other_store: OtherStore = None,
 ) -> int:
-    """Show where two runs part, and what they came to.
+    """Show where two runs diverge, and compare their totals.
 
-    Exit code 1 if they differ, 125 if words are gone on one side.
+    Exit code 1 if they differ, 125 if payloads were erased on one side.
+
+    Example: refold diff RUN @last
     """
     second = locations.other_place(place, other_store)
     async with locations.reading(place) as store, locations.reading(second) as other:
@@ -85,7 +89,7 @@ def _where(difference: Difference) -> str:
 
 
 def rows_of(fields: Iterable[FieldDifference], indent: str) -> list[tuple[str, str]]:
-    """The fields in which two events differ, a row for each side."""
+    """Return rows for the fields in which two events differ, a row for each side."""
     rows: list[tuple[str, str]] = []
     for field in fields:
         if field.erased:
@@ -143,9 +147,11 @@ async def bisect_command(
     ] = None,
     other_store: OtherStore = None,
 ) -> int:
-    """Find the first event after which something is true of a run, or at which it parts from another.
+    """Find the first event after which a condition holds, or at which a run diverges from another.
 
-    Exit code 1 if so.
+    Example: refold bisect RUN --when 'spent_usd > 1.0'
+
+    Exit code 1 if there is such an event.
     """
     if (when is None) == (versus is None):
         raise WrongUse("expected --when QUESTION or --versus RUN")
@@ -223,7 +229,10 @@ async def blame_command(
     *,
     most: Annotated[int, option("--most", "How many changes at most.", min=1, max=10_000)] = 20,
 ) -> int:
-    """Show which event last changed a field of the state, and which did before that."""
+    """Show which events last changed a field of the state, the newest first.
+
+    Example: refold blame RUN@e41 spent_usd
+    """
     from refold.engine.compatibility import installed_guards  # late: `diff` needs no engine
 
     async with locations.reading(place) as store:

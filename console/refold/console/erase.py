@@ -1,6 +1,4 @@
-"""`refold erase`: what an event said is taken away for good, and the log says that it was, by whom and
-why.
-"""
+"""`refold erase`: delete an event's payload, and record who deleted it and why."""
 
 import os
 import sys
@@ -38,10 +36,10 @@ _LISTED = 12
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased, as JSON: event `seq`, whose content had `size` bytes; `notice` is the event that says
-    so.
+    """The result of an erasure, as JSON. Event `seq` had a payload of `size` bytes; event `notice` records
+    the erasure.
 
-    `forks` are the runs that go on from there, in which it is erased too.
+    `forks`: runs that share the event, in which it is erased too.
     """
 
     run: str
@@ -64,9 +62,11 @@ async def erase_command(
     by: By,
     yes: Annotated[bool, option("--yes", "Do not ask; needed where there is no terminal.")] = False,
 ) -> int:
-    """Erase what an event said, for good, once it was shown and you said yes.
+    """Erase an event's payload for good, after showing it and asking for confirmation.
 
-    Its place, size and the chain of hashes stay.
+    The event stays in its place with its size and digest, so the hash chain still verifies.
+
+    Example: refold erase RUN@e41 --why "contains a password"
     """
     if not why.strip():
         raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
@@ -100,7 +100,7 @@ async def erase_command(
 
 
 async def _confirm(store: Store, event: Stored, forks: Sequence[str]) -> bool:
-    """Show what is to go, and ask. Raises `WrongUse` where there is no terminal to ask at."""
+    """Show what would be erased, and ask. Raises `WrongUse` if there is no terminal."""
     what = f"{figures.counted(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise WrongUse(f"{what} would be gone for good, and there is no terminal to ask at: expected --yes")
@@ -116,7 +116,7 @@ async def _confirm(store: Store, event: Stored, forks: Sequence[str]) -> bool:
 
 
 async def _forks(store: Store, event: Stored) -> list[str]:
-    """The runs that have this event of another in their logs."""
+    """Return the runs whose log shares this event of another run."""
     found = list[str]()
     async for chunk in store.runs():
         for run, _ in chunk:
@@ -126,10 +126,7 @@ async def _forks(store: Store, event: Stored) -> list[str]:
 
 
 async def _refuse_needed(store: Store, run: str, seq: int) -> None:
-    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on.
-
-    An imported one never does.
-    """
+    """Raise `WrongUse` if an unfinished run needs this payload to continue. Imported runs never continue."""
     if await source_of(store, run):
         return
     state, _ = await state_at(store, run, registry=installed_guards())
@@ -160,7 +157,7 @@ async def _some(store: Store, run: str) -> str:
 
 @asynccontextmanager
 async def _hold_lease(store: Store, run: str) -> AsyncGenerator[Lease]:
-    """The run's lease. What was queued for the run stays queued."""
+    """Hold the run's lease. What was queued for the run stays queued."""
     claim = await store.claim(run)
     lease = await store.lease(run, holder=f"refold erase, process {os.getpid()}")
     try:
@@ -180,9 +177,7 @@ async def _erase(store: Store, lease: Lease, event: Stored, why: str, by: str) -
 
 
 async def _redactor(store: Store, run: str) -> Redactor:
-    """What is replaced in every run of this process, and by the policy that this one began with, if it can be
-    read.
-    """
+    """Return the redactor of this process, under the policy that the run started with, if that is readable."""
     with suppress(CannotJudge, Damaged):
         async for _, event in events(store, run, upto=1):
             if isinstance(event, RunStarted):

@@ -1,4 +1,4 @@
-"""`refold grep` and `refold stats`: questions to logs."""
+"""`refold grep` and `refold stats`: queries over logs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,13 @@ from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
 
 GREP_SHARD = 5_000
-"""Events of a part that a process does in one piece: of each something may be told, and what is told is held
-until its turn.
-"""
+"""Events that a process searches in one piece. Its hits are held until they can be printed in order."""
 _BARE = re.compile(r"(?!(and|or|not)$)[\w./][\w./-]*")
-"""A word to look for in a query: no field, no sign and no keyword of the language."""
+"""A plain word of a query: no field, sign or keyword."""
 
 
 class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many events of a run were found, as JSON."""
+    """The number of matching events in a run, as JSON."""
 
     run: str
     count: int
@@ -49,16 +47,19 @@ def grep_command(
     count: Annotated[bool, option("--count", "Only how many there are in each run.")] = False,
     jobs: Jobs = None,
 ) -> int:
-    """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
+    """Find events that match a filter, in the given runs or in all.
 
-    Of an imported run that goes on in another of the store all is in that one: it is left out, unless it is
-    named.
+    Example: refold grep 'type:tool error:true "rm -rf"'
 
-    3 or 125 if a log could not be read to its end, 4 if some could not be looked at; 125, too, if there is
-    none but among events whose words were erased. With -o json: a line an event.
+    An imported run that another run of the store continues is left out, unless it is named: the other run has
+    all its events.
+
+    Exit code 1 if nothing matches; 125 if the payloads of some events were erased and nothing else matches; 3
+    or 125 if a log could not be read to its end; 4 if part of the store could not be searched. With -o json:
+    one line per event.
     """
     _hint(filter)
-    event_question(filter)  # what cannot be asked is said before any log is read
+    event_question(filter)  # report an invalid filter before any log is read
     trouble, total, erased = Problems(), 0, 0
     sizes = at_once(_sizes(place, runs, trouble, everything=everything))
     work = shards(place.path, sizes, GREP_SHARD)
@@ -89,9 +90,7 @@ def grep_command(
 
 
 def _hint(typed: str) -> None:
-    """Print how to type a phrase if the query is several words: the shell may have removed the quotes around
-    them.
-    """
+    """Print how to search for a phrase if the query is several words: the shell may have removed the quotes."""
     words = typed.split()
     if len(words) > 1 and all(_BARE.fullmatch(word) for word in words):
         phrase = '"' + " ".join(words) + '"'
@@ -131,16 +130,17 @@ def _render_excerpt(excerpt: Excerpt) -> str:
 
 
 STATS_SHARD = SHARD
-"""Events of a part that a process does in one piece."""
+"""Events that a process counts in one piece."""
 
-_LISTED = 30  # rows of a table: a log may name as many tools as it likes
+_LISTED = 30  # rows of a table: a log may name any number of tools
 _NAME = 60  # characters of a name that a log chose
 _QUANTILES = (50, 90, 99)
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in nanoseconds, at most 3 % too long but for the longest, which is exact; None if there is
-    none.
+    """Durations in nanoseconds, None if there are none.
+
+    Quantiles are at most 3 % too long; `longest` is exact.
     """
 
     count: int
@@ -151,9 +151,9 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies.
+    """`stats` as JSON: mergeable counts, and quantiles of their latencies.
 
-    `unread` are parts that nobody finished.
+    `unread`: parts that could not be counted.
     """
 
     counts: Stats
@@ -173,13 +173,14 @@ def stats_command(
     where: Annotated[str, option("--where", "Count only events that fit: as turn:..3.")] = "",
     jobs: Jobs = None,
 ) -> int:
-    """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens,
-    cost.
+    """Count ends, tool calls, errors, latencies, tokens and cost, in the given runs or in all.
 
-    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts; 4 if some could not
-    be looked at. With -o json: one document.
+    Example: refold stats --where turn:..3
+
+    Exit code 3 or 125 if a log could not be read to its end (the part that was read counts); 4 if part of the
+    store could not be counted. With -o json: one document.
     """
-    event_question(where)  # what cannot be asked is said before any log is read
+    event_question(where)  # report an invalid filter before any log is read
     trouble, total, unread = Problems(), Stats(), dict[str, str]()
     work = at_once(_work(place, runs, trouble, everything=everything))
     with (
@@ -289,7 +290,10 @@ def _tools(screen: Screen, total: Stats) -> None:
 
 
 def _errors(tool: ToolStats) -> str:
-    """`2 raised`; `unknown` where nobody knows it of any result, `2 raised+?` where of some."""
+    """Render error counts:
+
+    `2 raised`; `unknown` if no result has a status, `2 raised+?` if some have none.
+    """
     told = _by_number(tool.errors) or ("unknown" if tool.unmarked and tool.unmarked == tool.returned else "0")
     return told if told == "unknown" else figures.at_least(told, tool.unmarked)
 
@@ -338,13 +342,13 @@ def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _timing_note(total: Stats) -> str:
-    """Of how many answers the duration is known, where it is not known of all."""
+    """Return how many responses have a duration, if some do not."""
     answers, timed = sum(model.answers for model in total.models.values()), total.latency.count
     return f", of {figures.counted(timed, 'answer')} with a duration" if 0 < timed < answers else ""
 
 
 def _latency(latency: Latency) -> list[str]:
-    """Half within, nine in ten, the longest; `-` where no time was taken."""
+    """Return the median, the 90th percentile and the longest; `-` if no time is known."""
     if not latency.count:
         return ["-", "-", "-"]
     return [figures.seconds(each) for each in (latency.quantile(50), latency.quantile(90), latency.longest)]

@@ -1,4 +1,4 @@
-"""`refold verify`: runs of a store by themselves or under seals, and bundles.
+"""`refold verify`: runs of a store, with or without signed checkpoints, and bundles.
 
 The worst verdict is the exit code.
 """
@@ -30,7 +30,7 @@ from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id
 
 
 class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of which the events from `first` to `last` are under no seal."""
+    """A run whose events from `first` to `last` are covered by no signed checkpoint."""
 
     run: str
     first: int
@@ -38,11 +38,11 @@ class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the seals of a store show, as JSON: of `runs` that were checked, with `events`, so many are
-    sealed.
+    """What the signed checkpoints of a store cover, as JSON: how many of the `runs` and `events` that were
+    checked.
 
-    `compared` entries of the log of heads were held against those runs. `gone` are runs that were sealed up
-    to event `seq`, and that the store no longer has.
+    `compared`: log heads that were compared with those runs. `gone`: runs that a checkpoint covers up to
+    event `seq`, and that the store no longer has.
     """
 
     seals: Evidence
@@ -57,7 +57,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of a bundle, as JSON. `sealed_events` are those up to the sealed head of each run."""
+    """The result for a bundle, as JSON. `sealed_events` counts the events up to each run's signed head."""
 
     bundle: str
     whole: bool
@@ -88,8 +88,14 @@ async def verify_command(
     seal: Annotated[list[str], option("--seal", "A line that `refold seal` printed.")],
     all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
 ) -> int:
-    """Check that logs, or bundles, are whole and unedited; with --store compare a certificate with the runs
-    it names. With -o json: one line a run or bundle, then one of the seals.
+    """Check that logs or bundles are intact, and list what cannot be proven.
+
+    With --key or --seal, also check signed checkpoints (see `refold seal`). With --store, compare a
+    certificate with the runs it names.
+
+    Example: refold verify --all --key seal.pub
+
+    With -o json: one line per run or bundle, then one for the checkpoints.
     """
     if all_sealed and not key and not seal:
         raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
@@ -107,9 +113,9 @@ async def verify_command(
 
 
 def _sort_arguments(typed: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
-    """The files of bundles, those of certificates, and the runs."""
+    """Sort the arguments into files of bundles, files of certificates, and runs."""
     paths = {each: path for each in typed if (path := locations.file_of(each)) is not None}
-    # Bundles by what the file begins with, or by their ending if there is no such file.
+    # A bundle is recognised by its first bytes, or by its suffix if there is no such file.
     files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
     papers = {each: at for each, at in paths.items() if proofs.is_certificate_file(at)}
     return [*files.values()], [*papers.values()], [e for e in typed if e not in files and e not in papers]
@@ -127,14 +133,14 @@ async def _verify_sealed(
     *,
     all_sealed: bool,
 ) -> int:
-    """Verify the runs that were named, or all if none was, under what was sealed of them."""
+    """Verify the named runs, or all if none is named, against signed checkpoints."""
     async with locations.reading(place) as store:
         runs, damage = ([], None) if named else await select_runs(store, ())
         lost = dict[str, NoSuchRun]()
         for each in named:
             await _resolve(store, each, runs, lost)
         evidence = await check_seals(store, keys, lines)
-        # The words too: one that was a run's whole id may be the beginning of another's now.
+        # As typed, too: the full id of a deleted run may now be a prefix of another.
         sealed = await sealed_runs(store, evidence, {*runs, *named} if named else None)
         for each in lost.keys() - sealed.keys():
             raise lost[each]
@@ -152,7 +158,7 @@ async def _verify_sealed(
 
 
 async def _resolve(store: Store, typed: str, runs: list[str], lost: dict[str, NoSuchRun]) -> None:
-    """The run that was typed. One that is not there may have been sealed, and deleted since."""
+    """Resolve a run as typed. A run that is not found may have been signed and deleted since."""
     try:
         runs.append(await addresses.run_of(store, typed))
     except NoSuchRun as error:
@@ -160,7 +166,7 @@ async def _resolve(store: Store, typed: str, runs: list[str], lost: dict[str, No
 
 
 class _Judge:
-    """Verifies runs one after the other, each under its seals, and keeps what was covered."""
+    """Verifies runs one by one against their checkpoints, and collects what is covered."""
 
     def __init__(self, sealed: Mapping[str, SealedRun]) -> None:
         self._sealed = sealed
@@ -259,7 +265,7 @@ def _verify_bundle(
 
 
 def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
-    for run in sorted(runs, key=lambda each: not each.damaged):  # damage is the worst that can be said
+    for run in sorted(runs, key=lambda each: not each.damaged):  # damage is the worst verdict
         if run.problem is not None:
             problem = f"run {run.run} event {run.problem.seq} ({run.problem.kind}): {run.problem.problem}"
             raise (DamagedBundle if run.damaged else UnjudgedBundle)(str(path), problem)
@@ -268,7 +274,7 @@ def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
 
 
 def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
-    """Verify a run of a bundle: what the bundle says of it was checked before, its events are now."""
+    """Verify a run's events. The bundle's own index was checked when it was opened."""
     proof = bundle.proofs.get(run.id)
     sealed = SealedRun(seq=proof.seq, heads=1) if proof else SealedRun()
     verifier = Verifier(run.id, sealed=sealed.seq)
@@ -276,9 +282,7 @@ def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
     follow_all(records, verifier, registry=installed_guards())
     if verifier.problem is not None:
         raise verifier.problem
-    deque(
-        records, maxlen=0
-    )  # behind an event that is wrong, too: the bundle's own digests are checked as it is read
+    deque(records, maxlen=0)  # read on after a wrong event: reading checks the bundle's own digests
     return with_seals(verifier.result(), sealed)
 
 

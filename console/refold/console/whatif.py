@@ -1,4 +1,4 @@
-"""`refold whatif`: runs under other policies, and what a model would have seen."""
+"""`refold whatif`: runs under other policies, and the prompts under them."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -26,7 +26,7 @@ from refold.replay.cuts import request_of
 from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
 
 SHARD_OF_A_STORE = 5_000
-"""Events of a part that a process does in one piece: to ask costs several times what an audit does."""
+"""Events that a process examines in one piece: this costs several times what an audit does."""
 
 
 def whatif_command(
@@ -42,16 +42,19 @@ def whatif_command(
     view: Annotated[bool, option("--view", "Show what the model would have seen there, as a diff.")] = False,
     jobs: Jobs = None,
 ) -> int:
-    """Ask what other policies would have decided over the same facts, and how far the record is evidence.
+    """Test other policies on recorded runs: compute what they would have decided, and how far the record is
+    evidence.
 
-    Exit code 0: all agree; 1: something differs; 125: something is inconclusive, or a rule fits nothing in
-    any of these runs, and nothing differs; 4: some runs could not be looked at. With -o json: a line for each
-    run and policy, then one of totals for each policy.
+    Example: refold whatif --all --policy guardrails
+
+    Exit code 0: all agree; 1: something differs; 125: nothing differs, but something is inconclusive or a
+    rule matches nothing in any of these runs; 4: some runs could not be examined. With -o json: a line for
+    each run and policy, then one of totals for each policy.
     """
     if view:
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
-    question = WhatIfQuestion(others)  # what is wrong with it is said once, and of no run
+    question = WhatIfQuestion(others)  # report an invalid policy once, before any run
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = WhatIfTable(screen, question, every=every)
@@ -74,7 +77,7 @@ def whatif_command(
 
 
 async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:
-    """The runs that were named, or all that can be listed, in parts; and what is wrong with others."""
+    """Return the named runs, or all that can be listed, in parts; and the damage that hides others."""
     async with locations.reading(place) as store:
         if typed:
             sizes, damage = await sizes_of(store, await addresses.runs_of(store, typed)), None
@@ -90,9 +93,9 @@ _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 
 
 async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], others: OtherPolicies) -> int:
-    """Show what was kept, what dropped and why at a turn, by default the last.
+    """Show which messages a prompt would keep or drop, and why, by default for the last turn.
 
-    Exit code 1 if anything is otherwise.
+    Exit code 1 if it differs.
     """
     registry = installed_guards()
     asked = policies_of(others, registry)

@@ -1,4 +1,4 @@
-"""What `refold whatif` found, as text: one run in full, a cell of a table, the totals of many."""
+"""Text output of `refold whatif`: one run in full, a cell of the table, and totals."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,18 +14,18 @@ _AT_LEAST = ", at least: what was under way when it stopped counts as spent"
 _AT_LEAST_LATEST = ", at least: it may have stopped before"
 _VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.INCONCLUSIVE: "inconclusive"}
 _HINT = "--set end_of_turn=wait looks at it as one session"
-_REASONS = 20  # that are listed of inconclusive runs; what is missing is mostly the same
+_REASONS = 20  # reasons that are listed for inconclusive runs
 
 
 def code_of(found: WhatIf) -> int:
-    """The exit code that a verdict means."""
+    """Return the exit code of a verdict."""
     if found.verdict is Verdict.INCONCLUSIVE:
         return CannotJudge.exit_code
     return 0 if found.verdict is Verdict.AGREE else 1
 
 
 def cell(found: WhatIf) -> str:
-    """A verdict in a few words: `STOPS e41 step_limit`."""
+    """Render a verdict in a few words: `STOPS e41 step_limit`."""
     match found.verdict:
         case Verdict.AGREE:
             return "AGREE unfit" if found.unfit else "AGREE"
@@ -46,7 +46,7 @@ def _subject(found: WhatIf) -> str:
 
 
 def tell(screen: Screen, name: str, found: WhatIf) -> None:
-    """One run under one policy, in full."""
+    """Print one run under one policy in full."""
     screen.heading(f"run {found.run} under {name}: {_headline(found)}")
     screen.facts({**_tell_verdict(found), **_tell_findings(found)})
 
@@ -91,7 +91,7 @@ def tell_totals(
     unfit: Sequence[str] = (),
     inconclusive: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """All the runs under one policy. What is saved is only what is exact, and said so."""
+    """Print the totals of all runs under one policy. Savings are exact, or marked as lower bounds."""
     unfit_runs = {Verdict.AGREE: f" ({totals.unfit} of them: a rule fits nothing)"} if totals.unfit else {}
     verdicts = (
         f"{_VERDICTS[word]} {totals.verdicts[word]}{unfit_runs.get(word, '')}"
@@ -124,7 +124,7 @@ def tell_totals(
 
 
 def _reasons(totals: Totals, inconclusive: Mapping[str, int]) -> tuple[str, ...] | None:
-    """Of how many runs no verdict is known, and why: by the first reason of each, the most common first."""
+    """List the reasons of inconclusive runs, by the first reason of each run, the most common first."""
     ranked = sorted(inconclusive.items(), key=lambda item: -item[1])
     listed = [f"{figures.counted(count, 'run')}: {why}" for why, count in ranked[:_REASONS]]
     if more := len(ranked) - _REASONS:
@@ -160,12 +160,12 @@ def _least(found: WhatIf) -> str:
 
 
 def _latest(found: WhatIf) -> str:
-    """Of a run that would have stopped all the same, where what is unknown may have stopped it before."""
+    """Return `, at the latest` for a stop that unknown facts could have caused earlier."""
     return ", at the latest" if found.unknown else ""
 
 
 def _one_turn_of_many(found: WhatIf) -> bool:
-    """Whether the other run would have been over with a finished turn, and the record goes on behind it."""
+    """Return whether the other run would have completed with a finished turn, although the record continues."""
     done = found.verdict is Verdict.STOPS and found.agent_state in SUCCESSFUL
     return done and found.code == "end_turn" and found.saved != Spend()
 
@@ -175,9 +175,9 @@ def _code(fired: Intervention) -> str:
 
 
 def _recorded_decision(found: WhatIf) -> str:
-    """What was decided where the two part.
+    """Render the recorded decision at the divergence.
 
-    Nothing was if that lies behind what they share and before the next fact.
+    There is none if the derived decision falls after the shared events and before the next fact.
     """
     if found.recorded is None and found.derived is not None and found.fact < found.seq:
         return "(nothing: a deadline passed between two events)"
@@ -201,7 +201,7 @@ def _spend_text(spend: Spend) -> str:
 
 
 def _time(spend: Spend) -> str:
-    """How long it took, without the time in which a person was waited for: that is named by itself."""
+    """Render the duration; time spent waiting for an operator is listed separately."""
     if not spend.waited:
         return figures.seconds(spend.duration) if spend.duration else "time unknown"
     busy, waited = figures.seconds(spend.duration - spend.waited), figures.seconds(spend.waited)
@@ -209,9 +209,7 @@ def _time(spend: Spend) -> str:
 
 
 def _cost(spend: Spend) -> str:
-    """What an answer without a known price adds is not known: there is only a least that it cost, or not even
-    that.
-    """
+    """Render the cost. If responses have no known price, it is a lower bound, or unknown."""
     if not spend.unpriced and (spend.cost_nanousd or spend.input or spend.output):
         return figures.dollars(spend.cost_nanousd)
     return f"at least {figures.dollars(spend.cost_nanousd)}" if spend.cost_nanousd else "cost unknown"
