@@ -234,7 +234,9 @@ async def select_runs(store: Store, typed: Sequence[str]) -> tuple[list[str], Da
 
 
 async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """Return all runs that can be listed, each with its number of events, and the damage that hides others."""
+    """Return all runs that can be listed, each with its number of events, and the damage that hides
+    others.
+    """
     runs: list[tuple[str, int]] = []
     try:
         async for chunk in store.runs():

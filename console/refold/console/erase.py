@@ -177,7 +177,9 @@ async def _erase(store: Store, lease: Lease, event: Stored, why: str, by: str) -
 
 
 async def _redactor(store: Store, run: str) -> Redactor:
-    """Return the redactor of this process, under the policy that the run started with, if that is readable."""
+    """Return the redactor of this process, under the policy that the run started with, if that is
+    readable.
+    """
     with suppress(CannotJudge, Damaged):
         async for _, event in events(store, run, upto=1):
             if isinstance(event, RunStarted):

@@ -1,4 +1,6 @@
-"""The stored log of an imported run, and how earlier imports relate to the transcript that is imported now."""
+"""The stored log of an imported run, and how earlier imports relate to the transcript that is imported
+now.
+"""
 
 import hashlib
 from collections import Counter

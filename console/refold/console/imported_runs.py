@@ -87,7 +87,9 @@ class Growth:
         return await self._known.of(reading.format, reading.key, reading.run)
 
     async def _log(self, reading: TranscriptRun) -> ImportedLog | None:
-        """Return the log whose source ended with exactly this file, else the newest if it can be continued."""
+        """Return the log whose source ended with exactly this file, else the newest if it can be
+        continued.
+        """
         if (await self._store.head(reading.run)).seq:
             return None
         newest: ImportedLog | None = None

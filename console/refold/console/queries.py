@@ -90,7 +90,9 @@ def grep_command(
 
 
 def _hint(typed: str) -> None:
-    """Print how to search for a phrase if the query is several words: the shell may have removed the quotes."""
+    """Print how to search for a phrase if the query is several words: the shell may have removed the
+    quotes.
+    """
     words = typed.split()
     if len(words) > 1 and all(_BARE.fullmatch(word) for word in words):
         phrase = '"' + " ".join(words) + '"'

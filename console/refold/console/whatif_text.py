@@ -165,7 +165,9 @@ def _latest(found: WhatIf) -> str:
 
 
 def _one_turn_of_many(found: WhatIf) -> bool:
-    """Return whether the other run would have completed with a finished turn, although the record continues."""
+    """Return whether the other run would have completed with a finished turn, although the record
+    continues.
+    """
     done = found.verdict is Verdict.STOPS and found.agent_state in SUCCESSFUL
     return done and found.code == "end_turn" and found.saved != Spend()
 

@@ -156,7 +156,7 @@ async def worker_command(
 
 def _agent(state: RunState, models: Models, means: DriveOptions) -> Agent:
     setup = state.setup
-    # One worker drives runs of many models: address and price apply to runs that were started with an address.
+    # One worker drives runs of many models: address and price are for runs that were started with one.
     at = model_options(means, setup.model, setup.price) if setup.address else recorded_options(setup.price)
     return agent_of(state, models, restore_tools(state, means), at)
 
