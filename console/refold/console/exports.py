@@ -1,4 +1,4 @@
-"""`export` and `report`: runs as files of other formats, and as pages."""
+"""`refold export` and `refold report`: runs as files of other formats, and as pages."""
 
 from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum, unique
@@ -30,7 +30,7 @@ from refold.store.protocol import Store, UnknownRun
 
 @unique
 class ExportFormat(StrEnum):
-    """What an export is: JSON lines of events, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
+    """The format of an export: JSON lines, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
 
     JSONL = "jsonl"
     MARKDOWN = "markdown"
@@ -43,7 +43,7 @@ _WITHOUT = frozenset({ExportFormat.JSONL, ExportFormat.OTEL, ExportFormat.PARQUE
 
 
 class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written into a file, as JSON: `size` in bytes."""
+    """A written file, as JSON: `size` in bytes."""
 
     path: str
     shape: str
@@ -52,7 +52,7 @@ class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written of each run, and how."""
+    """What is written of each run, and in which format."""
 
     to: Annotated[ExportFormat, option("--to", "In which shape.")] = ExportFormat.JSONL
     no_content: Annotated[
@@ -79,10 +79,12 @@ async def export_command(
     everything: Everything = False,
     force: Force = False,
 ) -> int:
-    """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or
+    """Export runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or
     Parquet.
 
-    Exit code 3 for a ticket of a damaged log, which says where it breaks off.
+    Example: refold export RUN --to markdown --out incident.md
+
+    Exit code 3 for a damaged log: a ticket states where it breaks off, other formats are refused.
     """
     _check(choice, file)
     check_choice(runs, everything=everything)
@@ -106,7 +108,7 @@ async def export_command(
 
 
 def _check(choice: ExportOptions, file: Path | None) -> None:
-    # Before any log is read: that may take a while.
+    # Checked before any log is read, which may take a while.
     if choice.to is ExportFormat.PARQUET and file is None:
         raise WrongUse("--to parquet is binary: name its file with --out FILE")
     if choice.no_content and choice.to not in _WITHOUT:
@@ -122,10 +124,7 @@ async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
 
 
 async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
-    """Pieces of text onto stdout.
-
-    What cannot be seen is shown as its escape, in JSON as JSON's own: the same values.
-    """
+    """Write pieces of text to stdout. Invisible characters are escaped, in JSON with JSON's own escapes."""
     async for piece in pieces:
         screen.text(piece if shape is ExportFormat.MARKDOWN else descriptions.json_text(piece))
 
@@ -133,8 +132,9 @@ async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat)
 async def _into(
     file: Path, store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems, *, force: bool
 ) -> int:
-    """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in
-    bytes.
+    """Write the export to a temporary file, then replace `file` with it, so that readers never see a part.
+
+    Return its size in bytes.
     """
     with written_beside(file, force=force) as beside:
         with beside.open("wb") as opened:
@@ -185,12 +185,12 @@ async def _of(
             return json_lines(store, run, upto, content=not choice.no_content)
 
 
-_MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page
+_MUCH = 100 * 1024 * 1024  # bytes: browsers take many seconds to load a larger page
 _FOLDER = Path("reports")
 
 
 class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON: `size` in bytes; `damaged` says why not all of the log could be followed."""
+    """A written page, as JSON: `size` in bytes; `damaged`: why part of the log could not be followed."""
 
     run: str
     path: str
@@ -200,7 +200,7 @@ class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenPages(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written of a store, as JSON; `unwritten` says of a run why it has no page."""
+    """The pages of a store, as JSON; `unwritten`: runs without a page, with the reason."""
 
     index: str
     pages: list[WrittenPage]
@@ -223,11 +223,15 @@ async def report_command(
     everything: Everything = False,
     force: Force = False,
 ) -> int:
-    """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the
-    model saw.
+    """Write a run as one HTML page that opens from disk, without network: what happened, why, and the
+    prompts.
 
-    With --all a page for each run and an index.html over them. Exit code 3 if a log is damaged, 125 if one
-    cannot be judged, as one of a newer refold: the page says where.
+    With --all: a page for each run, and an index.html.
+
+    Example: refold report @last --out page.html
+
+    Exit code 3 if a log is damaged, 125 if one is inconclusive, for example of a newer refold: the page
+    states where.
     """
     if everything == bool(runs) or len(runs) > 1:
         raise WrongUse("expected one RUN, or --all; `refold ls` lists the runs")
@@ -235,7 +239,7 @@ async def report_command(
         if everything:
             return await _all(screen, store, file or _FOLDER, force=force)
         if file is not None:
-            check_free(file, force=force)  # before the log is read: that may take a while
+            check_free(file, force=force)  # checked before the log is read, which may take a while
         run, upto = await addresses.place_of(store, runs[0])
         report = await build(store, run, upto, installed_guards())
     told = _write_page(report, file or Path(page_name(run)), force=force)
@@ -248,7 +252,7 @@ async def report_command(
 
 
 async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> int:
-    """A page for each run of the store, each as it is done, and then the index."""
+    """Write a page for each run of the store, then the index."""
     check_free(folder / NAME, force=force)
     _make(folder)
     sizes, damage = await all_runs(store)
@@ -297,7 +301,7 @@ def _make(folder: Path) -> None:
 
 def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:
     size = 0
-    # A reader of the old page sees one of the two while the new one is written.
+    # Written beside it and renamed: a reader sees the old page or the new one.
     with written_beside(file, force=force) as beside, beside.open("wb") as made:
         for piece in pieces(report):
             size += made.write(piece.encode())

@@ -28,7 +28,7 @@ from refold.reducers.text import clean
 from refold.replay import figures
 from refold.store.protocol import Store
 
-_SHOWN = 5  # problems of a file, in text
+_SHOWN = 5  # problems of a file that are printed as text
 _WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  # from good to bad
 
 
@@ -36,14 +36,13 @@ _Into = tuple[Store, Conversations]
 
 
 class _Waits(Exception):
-    """A file is a sub-agent's, and nothing in the store says yet which call began it."""
+    """A file is a subagent's, and the store does not know yet which call started it."""
 
 
 class ImportedRun(ImportResult, frozen=True, kw_only=True):
-    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None:
-    nothing was to be written.
+    """A run of a file. `end`: how it ended by its source; `state`: the derived state; `added` None: dry run.
 
-    Of `uncounted` answers not all tokens are known.
+    `uncounted`: responses without a complete token count.
     """
 
     run: str
@@ -55,12 +54,12 @@ class ImportedRun(ImportResult, frozen=True, kw_only=True):
 
     @property
     def code(self) -> int:
-        """The exit code for it: 3 for a damaged log, 1 for one that is not what the file gives."""
+        """Its exit code: 3 for a damaged log, 1 if the stored run differs from the file."""
         return Damaged.exit_code if self.damaged else 1 if self.differs else 0
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
-    """What was odd in a file: how often, how often something could not be read, and the first of it."""
+    """Odd places in a file: how many, how many could not be read, and the first of them."""
 
     count: int = 0
     unread: int = 0
@@ -68,7 +67,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotImported(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was not imported, as JSON. `skipped`: it was not named, and is no transcript."""
+    """A file that was not imported, as JSON. `skipped`: it was found in a folder and is no transcript."""
 
     file: str
     problem: str
@@ -76,7 +75,7 @@ class NotImported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReadFile(msgspec.Struct, frozen=True):
-    """A file that was imported."""
+    """An imported file."""
 
     reading: Transcript
     why: str
@@ -93,13 +92,16 @@ async def import_command(
     ] = None,
     dry_run: Annotated[bool, option("--dry-run", "Read and count, write nothing.")] = False,
 ) -> int:
-    """Make runs of transcripts of other agents. What is there already is not added again.
+    """Import transcripts of other agents as runs. Runs that are already in the store are compared, not added
+    again.
 
-    With -o json: one line a file, with its counts, its runs and what was odd in it.
+    Example: refold import ~/.claude/projects
 
-    Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a
-    file of no known format and for a folder without a transcript, 3 if a file cannot be imported at all, or
-    the run that is there is damaged, 4 if it cannot be read; the worst of them.
+    With -o json: one line per file, with its counts, its runs and its odd places.
+
+    Exit codes, the worst of all files: 1 if something could not be read, or a stored run differs from its
+    file; 2 for a file of an unknown format, or a folder without transcripts; 3 if a file cannot be imported,
+    or the stored run is damaged; 4 if a file is not readable.
     """
     if format is not None:
         importer(format)
@@ -113,7 +115,7 @@ async def import_command(
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
     codes = [file.code for _, file in done]
-    # A folder that was named is like a file that was: nothing of it imported is no success.
+    # A named folder from which nothing is imported is an error, as for a named file.
     for path in _find_bare(paths, done):
         note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
         codes.append(WrongUse.exit_code)
@@ -128,8 +130,8 @@ def _find_bare(paths: Sequence[Path], done: Sequence[tuple[Path, FileDone]]) -> 
 async def _all(
     screen: Screen, into: _Into, files: Sequence[tuple[Path, FoundFile]], named: str | None
 ) -> list[tuple[Path, FileDone]]:
-    """Each file, and those of sub-agents behind those that began them: what began a run is in its first
-    event, or nowhere.
+    """Import each file, subagents after the runs that started them: a run's parent is recorded in its
+    first event.
     """
     done: list[tuple[Path, FileDone]] = []
     waiting, before = files, 0
@@ -147,7 +149,7 @@ async def _all(
 async def _file(
     screen: Screen, into: _Into | None, file: FoundFile, named: str | None, *, waits: bool = False
 ) -> FileDone:
-    """Import a file. Raises `_Waits` if it `waits` for what began it."""
+    """Import a file. With `waits`, raises `_Waits` if its parent is not known yet."""
     if file.skipped:
         return _not_imported(screen, file.name, file.skipped, skipped=True)
     try:

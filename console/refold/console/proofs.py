@@ -1,4 +1,4 @@
-"""`refold seal`, `keygen`, `pack`, `unpack`, and certificates."""
+"""`refold seal`, `keygen`, `pack` and `unpack`, and certificates."""
 
 import time
 from collections.abc import Sequence
@@ -35,9 +35,8 @@ from refold.store.verify_bundle import key_id
 
 
 class SealReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What `seal` did, as JSON.
-
-    `line` is to be kept; `at` is nanoseconds since the epoch, `key` the public key's id.
+    """What `seal` did, as JSON. Keep `line`; `at` is in nanoseconds since the epoch, `key` the public
+    key's id.
     """
 
     line: str
@@ -58,7 +57,11 @@ async def seal_command(
         list[Path], option("--last-key", "Public key of the last seal, after a change of keys.")
     ],
 ) -> int:
-    """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
+    """Sign a checkpoint of all runs: the head of each log. Prints a line to keep where the store's writer
+    cannot reach it.
+
+    Example: refold seal --key seal.pem --seal "$(cat last-line)"
+    """
     signing, kept = files.read_signing_key(key), [*map(seals.kept, seal)]
     before = [*map(files.read_public_key, last_key)]
     async with changing(place) as store:
@@ -84,7 +87,10 @@ def keygen_command(
     screen: Screen,
     file: Annotated[Path, argument("Where to write the private key; the public one goes to FILE.pub.")],
 ) -> int:
-    """Make an Ed25519 key to sign with. No file is ever written over."""
+    """Create an Ed25519 key to sign with: FILE and FILE.pub. Existing files are never overwritten.
+
+    Example: refold keygen seal.pem
+    """
     key = key_id(files.make_key(file))
     rows = [
         ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
@@ -105,7 +111,10 @@ async def pack_command(
     file: Annotated[Path | None, new_file("The bundle's file; it must not exist.", shows="RUN.zip")] = None,
     tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
 ) -> int:
-    """Put runs into one file that verifies offline, with the seal that covers them."""
+    """Write runs to a bundle: one file that verifies offline, with the signed checkpoint that covers them.
+
+    Example: refold pack RUN --out incident.zip
+    """
     async with locations.reading(place) as store:
         named = await addresses.runs_of(store, runs)
         others = f"-and-{len(named) - 1}" if len(named) > 1 else ""
@@ -132,7 +141,10 @@ async def unpack_command(
     *,
     file: Annotated[Path, new_file("The new store's file; it must not exist.")],
 ) -> int:
-    """Make a store of a bundle's runs, to show, audit and replay them."""
+    """Create a store from a bundle's runs, to show, audit and replay them.
+
+    Example: refold unpack incident.zip --out incident.db
+    """
     unpacked = await bundles.unpack(bundle, file)
     told = f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, each as it was packed"
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
@@ -142,16 +154,16 @@ async def unpack_command(
 
 
 _MOST = 1 << 28
-"""Bytes of a certificate that is read: about 150 a run."""
+"""Largest certificate that is read, in bytes: a run takes about 150."""
 _TOLD = 20
-"""Runs of each kind that are named as text."""
+"""Runs of each kind that are named in text."""
 
 
 class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not
-    signed.
+    """A checked certificate, as JSON. `key`: the id of the key that signed it, "" if not signed.
 
-    `compared`: a key was named, and this is it. `store` is what its runs are in the store that was given.
+    `compared`: the signature was checked against a given key. `store`: how its runs compare with the given
+    store.
     """
 
     certificate: str
@@ -165,7 +177,7 @@ class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_certificate_file(path: Path) -> bool:
-    """Whether this is a file that begins as a certificate does."""
+    """Return whether the file starts like a certificate."""
     try:
         with path.open("rb") as file:
             return is_certificate(file.read(64))
@@ -174,10 +186,10 @@ def is_certificate_file(path: Path) -> bool:
 
 
 async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], place: StorePlace) -> int:
-    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if it is
-    named by --store.
+    """Check a certificate's digest and signature; compare its runs with the store at `place` if --store names
+    it.
 
-    The exit code: the worst of the audit's own and of what the store is found to be.
+    Returns the worst exit code of the audit and of the comparison.
     """
     try:
         with path.open("rb") as file:
@@ -215,7 +227,7 @@ def _code(store: ComparedStore | None) -> int:
 def _limits_of_proof(
     signer: str, store: ComparedStore | None, *, compared: bool, unused: bool
 ) -> tuple[str, ...]:
-    """What the certificate does not show."""
+    """Return what the certificate does not prove."""
     found = [] if store else [THESE_LOGS]
     if unused:
         found.append(
@@ -256,7 +268,7 @@ def _tell(screen: Screen, checked: CheckedCertificate) -> None:
 
 
 def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
-    """What the runs are in the store: a row each for those that are not what was audited."""
+    """Return the comparison with the store, and a row for each run that is not as audited."""
     kinds = [
         ("same as audited", store.same),
         ("grown", len(store.grown)),

@@ -51,9 +51,9 @@ from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """The last line of `run` and `resume` as JSON: how the run stands.
+    """The last line of `run` and `resume` as JSON: the run's state and totals.
 
-    `cost` and times are nano units; `doubts` are calls whose end is not known.
+    Costs and durations are in nano units; `doubts` are calls with an unknown outcome.
     """
 
     run: str
@@ -82,10 +82,14 @@ async def run_command(
     system: Annotated[str | None, option("--system", "System prompt.")] = None,
     label: Labels,
 ) -> int:
-    """Start an agent on TASK and stay with it to its end.
+    """Start an agent on TASK and drive it to its end.
 
-    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type":
-    "result", ...}.
+    Ctrl-C cancels the run; a second Ctrl-C ends the process, and `refold resume` continues the run.
+
+    Example: refold run "Summarise the notes" --root . --model openai:gpt-5-mini
+
+    With -o json: a line {"type": "recorded", "seq", "event"} per event, and a last line {"type": "result",
+    ...}.
     """
     labels, name = labels_of(label), locations.model_name(model)
     task = _task(task)
@@ -99,7 +103,7 @@ async def run_command(
     asked = at.model(name)
     async with AsyncExitStack() as stack:
         _closing(stack, asked)
-        # Refuses what cannot work before a file is made.
+        # Refuse invalid agents before a file is created.
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
         agent.store = await stack.enter_async_context(locations.writing(place))
         run = agent.start(task, labels=labels, environment=(*environment, *chosen))
@@ -116,7 +120,12 @@ async def resume_command(
         str | None, option("--message", "Answer for a run that waits for one; @FILE, or - for stdin.")
     ] = None,
 ) -> int:
-    """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
+    """Continue a run where its log ends, under its own model and policy. Output as `run`.
+
+    Tools are code and not in the log: give --root and --tools as for `run`.
+
+    Example: refold resume @last --root .
+    """
     state, contents = await look(place, run, decides=True)
     if message is not None:
         message = read_text_argument(message, "--message")
@@ -134,7 +143,7 @@ async def resume_command(
         going_on = await take_up(stack, place, state, means)
         if message is not None:
             with descriptions.translate_conflicts(place):
-                await going_on.result()  # the log is read; nothing happens before the answer
+                await going_on.result()  # reads the log; the run still waits for the message
             going_on.send(message)
         return await stay(screen, place, going_on, means.typed)
 
@@ -167,8 +176,8 @@ _ANYWHERE = ModelOptions()
 
 
 class Models:
-    """Models by name and where they are served, each made once and closed with `stack`: one that runs here is
-    loaded only once.
+    """Models by name and address, each created once and closed with `stack`, so that local weights are
+    loaded once.
     """
 
     def __init__(self, stack: AsyncExitStack) -> None:
@@ -176,7 +185,7 @@ class Models:
         self._made: dict[tuple[str, ModelOptions], Model] = {}
 
     def get(self, name: str, at: ModelOptions = _ANYWHERE) -> Model:
-        """The model. Raises `WrongUse`, as for a missing key."""
+        """Return the model. Raises `WrongUse`, for example for a missing key."""
         if (name, at) not in self._made:
             model = self._made[name, at] = at.model(name)
             _closing(self._stack, model)
@@ -184,9 +193,9 @@ class Models:
 
 
 async def take_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: DriveOptions) -> Run:
-    """The run of this state, to go on with: under its own model, policy and tools.
+    """Return the run of this state, to continue it under its own model, policy and tools.
 
-    `stack` closes what it needs.
+    `stack` closes its resources.
     """
     tools = restore_tools(state, means)
     agent = agent_of(state, Models(stack), tools, model_options(means, state.setup.model, state.setup.price))
@@ -195,15 +204,17 @@ async def take_up(stack: AsyncExitStack, place: StorePlace, state: RunState, mea
 
 
 def restore_tools(state: RunState, means: DriveOptions) -> list[Tool]:
-    """The tools that a run was started with. Raises `WrongUse` that says what to add to the command."""
+    """Return the tools that a run was started with. Raises `WrongUse` with the options to add."""
     return rebuild_tools(state.setup.run, [tool.name for tool in state.setup.tools], means.tools, means.root)
 
 
 def agent_of(state: RunState, models: Models, tools: list[Tool], at: ModelOptions) -> Agent:
-    """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
+    """Return an agent to continue a run, with its own models.
+
+    Raises `WrongUse` if a model is not available.
+    """
     agent = Agent(model=_model(state, models, at), tools=tools, name=state.setup.agent)
-    # The policy that counts is the run's own, from its log: the agent has none, but for the models that it
-    # names.
+    # The run's own policy, from its log, applies: the agent needs only the models that it names.
     add_fallbacks(agent, state.policy, models)
     return agent
 
@@ -219,30 +230,30 @@ def _model(state: RunState, models: Models, at: ModelOptions) -> Model:
 
 
 def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
-    """Give the agent the models that this policy falls back to."""
+    """Add the models that this policy falls back to."""
     fallback = policy.retry.fallback
     agent.models.update({name: models.get(name) for name in (fallback.models if fallback else ())})
 
 
 def overdue(state: RunState) -> bool:
-    """Whether a person was asked about calls and did not answer in time: going on applies what the policy
-    says.
-    """
+    """Return whether an approval timed out: continuing the run then applies the policy's `on_timeout`."""
     asked = state.approval
     return asked is not None and asked.until is not None and time.time_ns() >= asked.until
 
 
 def exit_code(state: AgentState, code: str) -> int:
-    """0 for COMPLETED, 4 where the provider failed, 1 for every other way in which a run ends or waits."""
+    """Return 0 for COMPLETED, 4 if the provider failed, 1 for every other way in which a run ends or
+    waits.
+    """
     if state.succeeded:
         return 0
     return WorldFailed.exit_code if state.failed and code.startswith("provider:") else 1
 
 
 async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
-    """The state of the run that was typed, and the contents that it needs.
+    """Return the state of the run as typed, and the payloads that it needs.
 
-    `decides`: something is to be decided in it, so it must not be an imported one. Raises `RunImported`.
+    `decides`: the caller records a decision, so an imported run is refused. Raises `RunImported`.
     """
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, typed)
@@ -260,8 +271,9 @@ def _closing(stack: AsyncExitStack, model: Model) -> None:
 
 
 async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> int:
-    """Watch a run until it ends or waits, and tell how it stands. The exit code. `means`: see
-    `next_words`.
+    """Watch a run until it ends or waits, print the result, and return the exit code.
+
+    `means`: see `next_words`.
     """
     follow(os.environ)
     watching = watcher(screen, run.id)

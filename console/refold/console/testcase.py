@@ -1,4 +1,4 @@
-"""`refold testcase` and `refold shrink`: logs made for tests."""
+"""`refold testcase` and `refold shrink`: logs for tests."""
 
 import os
 import re
@@ -82,8 +82,9 @@ _PLAY = """\
 
 
 class Testcase(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON. `played`: through the live engine too; if not, `why`. `passes`: it does
-    now.
+    """What was written, as JSON. `played`: the test also runs through the live engine; else `why` not.
+
+    `passes`: it passes now.
     """
 
     run: str
@@ -102,8 +103,12 @@ async def testcase_command(
     *,
     file: Annotated[Path, new_file("The test, as in tests/test_x.py; it must not exist.")],
 ) -> int:
-    """Write a test that replays RUN and fails at its first different decision, with the log beside it as a
-    bundle.
+    """Write a pytest file that replays RUN and fails at the first changed decision, with the log as a bundle
+    beside it.
+
+    Example: refold testcase RUN --out tests/test_payment.py
+
+    Exit code 1 if the test fails now.
     """
     if not file.parent.is_dir():
         raise WrongUse(f"{file}: there is no folder {file.parent}; make it first, or name another")
@@ -134,7 +139,7 @@ async def testcase_command(
 
 
 async def _unplayable(store: Store, run: str) -> str:
-    """Why a run cannot be played through the live engine; "" if it can: it was, just now."""
+    """Return why the live engine cannot reproduce a run; "" if it just did."""
     try:
         recording = await Recording.read(store, run, installed_guards())
         async with open_memory() as again:
@@ -186,7 +191,9 @@ Shows = Callable[[Log], bool]
 
 
 class MinimalLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON: of `facts_before` facts so many are left, with what follows from them."""
+    """What was written, as JSON: `facts` of `facts_before` facts are left, with the decisions that follow
+    from them.
+    """
 
     run: str
     path: str
@@ -211,10 +218,12 @@ async def shrink_command(
     ] = None,
     most: Annotated[int, option("--most", "How many logs are tried at most.", min=1)] = 10_000,
 ) -> int:
-    """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid
-    log.
+    """Write the smallest log that still shows a condition: leave facts out of RUN, and derive its decisions
+    again.
 
-    It is written into a store of its own. RUN stays as it is.
+    The log is valid, and is written to a new store. RUN is not changed.
+
+    Example: refold shrink RUN --when 'spent_usd > 1.0' --out small.db
     """
     if [when is not None, audit_differs, check is not None].count(True) != 1:
         raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log is to show")
@@ -251,7 +260,9 @@ async def _twist(store: Store, run: str) -> Parted:
 
 
 async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
-    """The smallest log that shows it, or with which the command ends with 0; and how many were tried."""
+    """Return the smallest log that shows the condition, or with which the command exits with 0, and the
+    number tried.
+    """
     tried = code = 0
     try:
         log = next(steps)
@@ -279,9 +290,7 @@ def _words(command: str | None) -> list[str]:
 
 
 async def _exit_code_for(words: Sequence[str], log: Log) -> int:
-    """The exit code of the command, given a store with this log alone: in the environment, as
-    REFOLD_STORE.
-    """
+    """Run the command with a store of this log alone, named by REFOLD_STORE, and return its exit code."""
     with TemporaryDirectory(prefix="refold-shrink-") as folder:
         path = Path(folder) / "runs.db"
         async with await open_store(path, durability="process") as store:

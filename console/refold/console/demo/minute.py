@@ -1,8 +1,4 @@
-"""The first minute, in a terminal that types commands.
-
-Nothing printed here was written before: it is what the commands say, of which the lines that matter are
-shown.
-"""
+"""The demo's first minute: commands typed in a terminal, with the relevant lines of their real output."""
 
 import os
 import re
@@ -22,19 +18,19 @@ from refold.reducers.errors import WorldFailed
 from refold.store.protocol import LEASE_SECONDS
 
 _PATIENCE = 300
-"""Seconds that one command may take: a model of this size on a slow machine, and some more."""
+"""Timeout of a command in seconds: the model may run on a slow machine."""
 
 
 class NotShown(Exception):
-    """A command did not do what the demo says that it does."""
+    """A command did not do what the demo claims."""
 
 
 class Terminal:
-    """Types commands in `folder`, with the store `runs.db` there, under no setting of the environment."""
+    """Runs commands in `folder`, with the store `runs.db` there, without settings from the environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # What its reader set for runs of their own is not for these. Where the weights are, is.
+        # The user's settings do not apply, except the folder of the weights.
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -43,20 +39,19 @@ class Terminal:
         self._environment = {**kept, "REFOLD_STORE": "runs.db", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Type a command and do not wait for it."""
+        """Print a command and start it, without waiting for it."""
         say(f"$ {command_line(*words)}")
         return self._process(words)
 
     def type(self, *words: str, shows: Sequence[str], code: int = 0) -> str:
-        """Type a command, and see what it does. See `run`."""
+        """Print a command and run it. See `run`."""
         say(f"$ {command_line(*words)}")
         return self.run(*words, shows=shows, code=code)
 
     def run(self, *words: str, shows: Sequence[str] = (), code: int = 0) -> str:
-        """Do a command that was typed, and show the first line that fits each pattern of `shows`. All that it
-        wrote.
+        """Run a command, print the first line that matches each pattern of `shows`, and return its stdout.
 
-        Raises `NotShown` if there is no such line, or if its exit code is not `code`.
+        Raises `NotShown` if no line matches, or if its exit code is not `code`.
         """
         process = self._process(words)
         try:
@@ -85,12 +80,12 @@ class Terminal:
 
 
 def command_line(*words: str) -> str:
-    """How a command of ours is typed."""
+    """Return a refold command as typed."""
     return f"refold {shlex.join(words)}"
 
 
 def path_setting(folder: Path) -> str:
-    """What to set, for somebody in `folder` to whom `refold` is no command yet. Empty if it is one."""
+    """Return the `PATH` that a user in `folder` must set to type `refold`; "" if it is found already."""
     if shutil.which("refold"):
         return ""
     scripts = Path(sys.executable).parent
@@ -99,7 +94,7 @@ def path_setting(folder: Path) -> str:
 
 
 def show(output: str, pattern: str) -> None:
-    """Show the first line of an output that fits a pattern. Raises `NotShown` if there is none."""
+    """Print the first line of an output that matches a pattern. Raises `NotShown` if none does."""
     found = next((line for line in output.splitlines() if re.search(pattern, line)), None)
     if found is None:
         raise NotShown(f"no line with {pattern!r} in:\n{output}")
@@ -107,7 +102,7 @@ def show(output: str, pattern: str) -> None:
 
 
 def say(line: str = "") -> None:
-    """Print a line, whole: a terminal folds what is wider."""
+    """Print a line without folding it."""
     print(line, flush=True)
 
 
@@ -120,15 +115,15 @@ _MADE = (
     *(f"{store}.db{end}" for store in ("runs", "edited") for end in ("", "-wal", "-shm")),
 )
 _SESSION = "claude_code"
-"""How the id begins of the run that is made of the recorded session."""
+"""The first characters of the imported session's run id."""
 _SAID = b'"output":"30 cents"'
-"""How the tool's answer stands in the file."""
+"""The tool's result as the file stores it."""
 
 
 def play(folder: Path) -> int:
-    """Show the five things. Exit code 0 if each was seen to be so, else 1.
+    """Show the five things. Exit code 0 if all checks passed, else 1.
 
-    Raises `WorldFailed` for a folder that cannot be made.
+    Raises `WorldFailed` if the folder cannot be created.
     """
     _announce()
     fetch_weights(_MODEL)
@@ -156,7 +151,7 @@ def _announce() -> None:
 
 
 def _furnish(folder: Path) -> None:
-    """Make the folder as it is at the beginning. What others put there stays."""
+    """Reset the demo's files in the folder. Other files are kept."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in _MADE:
@@ -168,7 +163,7 @@ def _furnish(folder: Path) -> None:
 
 
 def _answers_by_a_tool(terminal: Terminal) -> str:
-    """A real run. Its id."""
+    """Perform a real run, and return its id."""
     say("\n1. A real model, in this process, answers by a tool. The run is on disk, whole, and audited.")
     task = "Look up the price of an apple."
     shows = ["call +c1 price", "result +c1 ok", " said "]
@@ -180,7 +175,7 @@ def _answers_by_a_tool(terminal: Terminal) -> str:
 
 
 class FileEdit(NamedTuple):
-    """A byte of a file: where it stands, and what it was and is."""
+    """An edited byte of a file: its place, and its value before and after."""
 
     place: int
     before: str
@@ -188,9 +183,9 @@ class FileEdit(NamedTuple):
 
 
 def edit_copy(source: Path, target: Path, said: bytes, after: str) -> FileEdit:
-    """Copy a file, and write `after` over the first digit of what it holds as `said`.
+    """Copy a file, and replace the first digit of `said` in it by `after`.
 
-    Raises `NotShown` if it holds no such thing.
+    Raises `NotShown` if the file does not contain `said`.
     """
     held = bytearray(source.read_bytes())
     found = held.find(said)
@@ -218,7 +213,7 @@ def _pays_once(terminal: Terminal) -> None:
     run = _id(
         _kill_midway(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml")
     )
-    if not Path("/proc").exists():  # Only Linux knows that a process is dead; elsewhere its lease runs out.
+    if not Path("/proc").exists():  # Only on Linux a dead process is detected; elsewhere its lease expires.
         time.sleep(LEASE_SECONDS)
     resume = ("resume", run, "--tools", "shop:pay")
     say(f"$ {command_line(*resume)}; cat ledger.txt")
@@ -234,7 +229,7 @@ def _pays_once(terminal: Terminal) -> None:
 
 
 def _kill_midway(terminal: Terminal, *words: str) -> str:
-    """Type a command, and kill it as soon as something is in the ledger. What it had written."""
+    """Start a command, and kill it once the ledger exists. Return its output."""
     process = terminal.start(*words)
     ledger, until = terminal.folder / "ledger.txt", time.monotonic() + 300
     try:
@@ -252,7 +247,7 @@ def _kill_midway(terminal: Terminal, *words: str) -> str:
 
 
 def _finds_the_rule(terminal: Terminal) -> str:
-    """Where the rule would have stopped the session: `t19`, its turn."""
+    """Return the turn in which the rule would have stopped the session: `t19`."""
     say("\n4. A real session: Claude Code drops a stash that holds its work. Where would one rule stop it?")
     terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
     terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])
@@ -271,5 +266,5 @@ def _makes_a_page(terminal: Terminal, turn: str) -> None:
 
 
 def _id(output: str) -> str:
-    """The id in the first line of what `run` writes."""
+    """Return the id in the first line of the output of `run`."""
     return output.split()[1]
