@@ -103,7 +103,7 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     assert said in refold("show", "aa11", "--raw", "--store", store).out
     ran = refold("erase", "aa11@e3", "--why", "asked to", "--by", "ann", "--yes", "--store", store)
     assert 0 == ran.code, ran.err
-    for told in ("bytes are erased", "its digest", "bundles, backups, exports"):
+    for told in ("bytes erased", "its digest", "bundles, backups, exports"):
         assert told in ran.out
     raw = refold("show", "aa11", "--raw", "--store", store).out
     assert said not in raw

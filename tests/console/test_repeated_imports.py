@@ -103,7 +103,7 @@ def test_what_is_equal_is_said_to_be(refold: Refold, store: Path, file: Path) ->
     note(store, run)
     again = refold("import", file, "--store", store)
     assert 0 == again.code
-    assert "there already, equal: nothing added" in again.out
+    assert "already imported, equal: nothing added" in again.out
 
 
 def test_of_several_runs_a_sum_says_how_many_are_what(refold: Refold, store: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> Non
         assert 0 == ran.code, ran.err
     again = refold("import", file, "--store", store)
     assert 0 == again.code
-    assert "equal but for what is erased at e1, e5: nothing added" in again.out
+    assert "equal except erased payloads at e1, e5: nothing added" in again.out
     found = imported(refold, store, file)
     assert ([1, 5], 0, 0) == (found["erased"], found["differs"], found["added"])
 

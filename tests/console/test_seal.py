@@ -203,7 +203,7 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
         pytest.param(
             ["erase", "aa11@e2", "--why", "x"], "e1 run_started, e3 model_responded", id="nothing said"
         ),
-        pytest.param(["pack", "zz", "--out", "b.zip"], "is no run in this store", id="no run"),
+        pytest.param(["pack", "zz", "--out", "b.zip"], "matches no run in this store", id="no run"),
         pytest.param(["unpack", "none.zip", "--out", "new.db"], "there is no such file", id="no bundle"),
         pytest.param(["verify", "none.zip"], "there is no such file", id="no bundle to verify"),
     ],

@@ -90,7 +90,7 @@ async def run_of(store: Store, typed: str) -> str:
     """Return the id of the run that an address without a place names. Raises `BadAddress`, `NoSuchRun`."""
     address = parse(typed)
     if is_place(typed):
-        raise BadAddress(typed, f"expected a whole run here: leave out what follows {address.run!r}")
+        raise BadAddress(typed, f"expected a run without a place: remove what follows {address.run!r}")
     return await resolve_id(store, address.run)
 
 
@@ -146,9 +146,11 @@ async def resolve_id(store: Store, typed: str) -> str:
         return candidates[0]
     more = len(candidates) > _LISTED
     if candidates:
-        raise NoSuchRun(typed, "is how several runs begin; type more of it:", candidates[:_LISTED], more=more)
+        raise NoSuchRun(typed, "is ambiguous; it matches:", candidates[:_LISTED], more=more)
     newest = await _some(store, "")
-    problem = "is no run in this store; its newest are:" if newest else "is no run: this store has none"
+    problem = (
+        "matches no run in this store; the newest are:" if newest else "matches no run: the store has none"
+    )
     raise NoSuchRun(typed, problem, newest[:_LISTED], more=len(newest) > _LISTED)
 
 
@@ -174,7 +176,7 @@ async def _newest(store: Store) -> str:
             if not await _is_child(store, run):
                 return run
     if not newest:
-        raise NoSuchRun(LAST, "is no run: this store has none", (), more=False)
+        raise NoSuchRun(LAST, "matches no run: the store has none", (), more=False)
     return newest
 
 
@@ -213,7 +215,7 @@ class Problems:
     def end(self, ended: "Ended") -> None:
         """End a part of a store, with the problem that kept it from being finished, if any."""
         if ended.problem:
-            note(f"{ended.shard.name}: NOT LOOKED AT: {ended.problem}")
+            note(f"{ended.shard.name}: NOT READ: {ended.problem}")
             self.code = worst((self.code, WorldFailed.exit_code))
 
 
@@ -258,8 +260,7 @@ async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[t
                 continue
         left.append((run, size))
     if grown := len(runs) - len(left):
-        some = "1 run goes" if grown == 1 else f"{grown} runs go"
-        note(f"{some} on in another, which has all of it: looked at there")
+        note(f"{figures.counted(grown, 'run')} left out: another run has the same events, and later ones")
     return left
 
 
@@ -272,7 +273,7 @@ async def choose_runs(
     Raises `WrongUse`, `NoSuchRun`.
     """
     if typed and everything:
-        raise WrongUse("expected RUN or --all, not both; without either, all runs are meant")
+        raise WrongUse("expected RUN or --all, not both; without either, all runs are read")
     if typed:
         return await sizes_of(store, await runs_of(store, typed))
     runs: list[tuple[str, int]] = []

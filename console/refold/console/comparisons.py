@@ -34,9 +34,9 @@ async def diff_command(
     screen: Screen,
     place: StorePlace,
     left: WholeRun,
-    right: Annotated[str, argument("The other one.")],
+    right: Annotated[str, argument("The other run.")],
     *,
-    most: Annotated[int, option("--most", "How many differences at most.", min=1, max=100)] = 20,
+    most: Annotated[int, option("--most", "List at most this many differences.", min=1, max=100)] = 20,
     other_store: OtherStore = None,
 ) -> int:
     """Show where two runs diverge, and compare their totals.
@@ -57,22 +57,22 @@ def _tell(screen: Screen, found: Diff, most: int) -> None:
     left, right = found.left.run, found.right.run
     if found.differences:
         first = found.differences[0]
-        screen.heading(f"left {left}, right {right}: they part in turn {first.turn}, {_where(first)}")
+        screen.heading(f"left {left}, right {right}: they diverge in turn {first.turn}, {_where(first)}")
         screen.pairs(rows_of(first.fields, "  "))
         said = found.said
         if said is not None and said is not first and said != first:
-            screen.heading(
-                f"  first that changed what was said, or what the model saw: turn {said.turn}, {_where(said)}"
-            )
+            screen.heading(f"  first difference in a payload or a prompt: turn {said.turn}, {_where(said)}")
             screen.pairs(rows_of(said.fields, "  "))
         screen.say()
         screen.table(_COLUMNS, [_cells(each) for each in found.differences[:most]])
         if found.differing > most:
             screen.say(f"and {figures.count(found.differing - most)} more")
     else:
-        screen.heading(f"left {left}, right {right}: they say the same")
+        screen.heading(f"left {left}, right {right}: no differences")
     if found.unknown:
-        screen.say(f"unknown: the words of {figures.counted(found.unknown, 'event')} are gone on one side")
+        screen.say(
+            f"unknown: the payloads of {figures.counted(found.unknown, 'event')} were erased on one side"
+        )
     screen.say()
     titles = [Column(""), Column("left", right=True), Column("right", right=True)]
     sides = zip(_NAMES, _side(found.left), _side(found.right), strict=True)
@@ -96,7 +96,7 @@ def rows_of(fields: Iterable[FieldDifference], indent: str) -> list[tuple[str, s
             rows.append((f"{indent}{field.field}", "erased on one side: unknown"))
             continue
         before = "…" if field.start else ""
-        where = f"from character {figures.count(field.place + 1)} on" if field.place else ""
+        where = f"from character {figures.count(field.place + 1)}" if field.place else ""
         rows.append((f"{indent}{field.field}", where))
         rows.append((f"{indent}  left", f"{before}{field.left}" if field.left else "(nothing)"))
         rows.append((f"{indent}  right", f"{before}{field.right}" if field.right else "(nothing)"))
@@ -141,7 +141,7 @@ async def bisect_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    when: Annotated[str | None, option("--when", "A question, as 'spent_usd > 1.0 and steps >= 3'.")] = None,
+    when: Annotated[str | None, option("--when", "A condition, as 'spent_usd > 1.0 and steps >= 3'.")] = None,
     versus: Annotated[
         str | None, option("--versus", "Another run: find the first event that differs.")
     ] = None,
@@ -154,7 +154,7 @@ async def bisect_command(
     Exit code 1 if there is such an event.
     """
     if (when is None) == (versus is None):
-        raise WrongUse("expected --when QUESTION or --versus RUN")
+        raise WrongUse("expected --when CONDITION or --versus RUN")
     if versus is not None:
         return await _versus(screen, (place, locations.other_place(place, other_store)), (run, versus))
     question = state_question(when or "")
@@ -174,23 +174,23 @@ async def _versus(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: 
 
 def _tell_first(screen: Screen, place: StorePlace, found: FirstTrue) -> None:
     how = (
-        "by halving: once true it stays so"
+        "by binary search: once true, it stays true"
         if found.how == "halving"
-        else "by asking after every event: it may become false again"
+        else "by checking every event: it may become false again"
     )
-    asked = f"{how}; asked {figures.counted(found.asked, 'time')}"
+    asked = f"{how}; checked {figures.counted(found.asked, 'time')}"
     if not found.seq:
         screen.heading(
             f"run {found.run}: never true in its {figures.counted(found.events, 'event')}: {found.when}"
         )
         screen.pairs([("  found", asked)])
         return
-    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, and then it is true: {found.when}")
+    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, after which it is true: {found.when}")
     rows = [(f"  {field}", " -> ".join(map(_render_value, values))) for field, values in found.fields.items()]
     screen.pairs(
         [*rows, ("  turn", str(found.turn)), ("  when", figures.clock(found.at)), ("  found", asked)]
     )
-    screen.say(f"  why it came to that: refold why {found.run}@e{found.seq}{place.option}")
+    screen.say(f"  explain it: refold why {found.run}@e{found.seq}{place.option}")
 
 
 def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found: Divergence) -> None:
@@ -200,15 +200,15 @@ def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found
         "nothing": "no hash and no digest of a state in common: compared event by event",
     }[found.by]
     if not found.fields:
-        screen.heading(f"run {found.left} and run {found.right} say the same to their ends")
+        screen.heading(f"run {found.left} and run {found.right} do not differ")
         screen.pairs([("  same", same)])
         return
     left, right = (f"e{seq}" if seq else "no event" for seq in found.seqs)
     kinds = " and ".join(dict.fromkeys(kind for kind in found.kinds if kind))
-    screen.heading(f"run {found.left} ({left}) and run {found.right} ({right}) part: {kinds}")
-    screen.pairs([("  same", f"{same}; {found.looks} looks")])
+    screen.heading(f"run {found.left} ({left}) and run {found.right} ({right}) diverge: {kinds}")
+    screen.pairs([("  same", f"{same}; {figures.counted(found.looks, 'comparison')}")])
     screen.pairs(rows_of(found.fields, "  "))
-    screen.say(f"  all that is different: {_diff(place, other, found)}")
+    screen.say(f"  all differences: {_diff(place, other, found)}")
 
 
 def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
@@ -225,9 +225,11 @@ async def blame_command(
     screen: Screen,
     place: StorePlace,
     run: Address,
-    field: Annotated[str, argument("As spent_usd, agent_state, or a path into the state: window.ranges.")],
+    field: Annotated[
+        str, argument("A field, as spent_usd or agent_state, or a path into the state, as window.ranges.")
+    ],
     *,
-    most: Annotated[int, option("--most", "How many changes at most.", min=1, max=10_000)] = 20,
+    most: Annotated[int, option("--most", "List at most this many changes.", min=1, max=10_000)] = 20,
 ) -> int:
     """Show which events last changed a field of the state, the newest first.
 

@@ -72,7 +72,7 @@ def _sum(files: Sequence[FileDone]) -> str:
         parts.append(f"{figures.count(refused)} not imported")
     if odd := [file.name for file in read if file.unread]:
         named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
-        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
+        parts.append(f"{figures.counted(len(odd), 'file')} not fully read: {named}")
     return "; ".join(parts)
 
 
@@ -110,7 +110,7 @@ def open_as_it_is(path: Path, name: str, size: int | None = None) -> Generator[B
         raise Unreadable(name, error.strerror or str(error)) from error
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise Unreadable(name, "it is no regular file")
+            raise Unreadable(name, "it is not a regular file")
         yield cast("BinaryIO", io.BufferedReader(_Upto(file, name, size), _BUFFER))
 
 
@@ -195,7 +195,7 @@ def find_files(path: Path) -> Sequence[FoundFile]:
     if place.is_dir():
         return list(_walk(place))
     if not place.is_file():
-        what = "is no file" if place.exists() else "does not exist"
+        what = "is not a file" if place.exists() else "does not exist"
         raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
     return [FoundFile(place, clean(str(path)))]
 
@@ -250,7 +250,7 @@ def _reason_to_skip(path: Path) -> str:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return "a link: name it to follow it"
-    return "" if stat.S_ISREG(mode) else "no regular file"
+    return "" if stat.S_ISREG(mode) else "not a regular file"
 
 
 def _refuse(error: OSError) -> None:

@@ -338,12 +338,12 @@ def sentence(related: Relation) -> str:
     """Describe a relation in a phrase."""
     match related.how:
         case "goes_on":
-            return f"goes on after e{related.upto} of {related.run}"
+            return f"continues {related.run} after its e{related.upto}"
         case "ends_before":
-            return f"ends at e{related.upto} of {related.run}, which goes on"
+            return f"ends at e{related.upto} of {related.run}, which continues"
         case "same":
-            return f"tells the same as {related.run}"
+            return f"is the same conversation as {related.run}"
         case "differs":
-            return f"differs from e{related.upto + 1} of {related.run} on"
+            return f"differs from {related.run}, from its e{related.upto + 1}"
         case "unknown":
-            return f"cannot be compared with {related.run}, whose log is damaged behind e{related.upto}"
+            return f"cannot be compared with {related.run}, whose log is damaged after e{related.upto}"

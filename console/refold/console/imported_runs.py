@@ -138,8 +138,8 @@ class BegunOtherwise(Damaged):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} was imported up to event {self.seq} by a version of refold that derives another event "
-            "there: it was left as it is; import into another store"
+            f"run {self.run} was imported in part by another version of refold, which derived a different event "
+            f"{self.seq}: it was not changed; import into another store"
         )
 
 

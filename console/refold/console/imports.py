@@ -88,9 +88,9 @@ async def import_command(
     paths: Annotated[list[Path], argument("Files, or folders of them.", metavar="PATH...")],
     *,
     format: Annotated[  # noqa: A002
-        str | None, option("--format", "The format of all the files.", shows="told by their content")
+        str | None, option("--format", "The format of all files.", shows="detected from their content")
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", "Read and count, write nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Read and count the files, but write nothing.")] = False,
 ) -> int:
     """Import transcripts of other agents as runs. Runs that are already in the store are compared, not added
     again.
@@ -117,7 +117,7 @@ async def import_command(
     codes = [file.code for _, file in done]
     # A named folder from which nothing is imported is an error, as for a named file.
     for path in _find_bare(paths, done):
-        note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
+        note(f"{clean(str(path))}: no transcript in this folder: name another folder, or a file")
         codes.append(WrongUse.exit_code)
     return max(codes, key=_WORST.index)
 
@@ -156,7 +156,7 @@ async def _file(
         with file.opened() as opened:
             size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
-            found = detected(source) if named is None else Candidate(named, 100, "as was said")
+            found = detected(source) if named is None else Candidate(named, 100, "as given")
             told = await _import_source(
                 into, source, found, partial(_reopen, file, size), sure=named is not None, waits=waits
             )
@@ -305,11 +305,11 @@ def _done(run: ImportedRun) -> str:
     if run.added is None:
         return f"{figures.counted(run.events, 'event')}, not written"
     if run.whole and run.differs:
-        return f"is there already, and is NOT what the file gives: it differs from e{run.differs} on"
+        return f"already imported, and DIFFERS from the file from e{run.differs}"
     if run.whole and run.damaged:
-        return "is there already, and its log was edited behind what this file gives"
+        return "already imported, and its log was edited after the events of this file"
     if run.whole:
-        return f"{figures.counted(run.events, 'event')}, there already, {_equal(run)}: nothing added"
+        return f"{figures.counted(run.events, 'event')}, already imported, {_equal(run)}: nothing added"
     return f"{figures.counted(run.events, 'event')}, {figures.count(run.added)} added"
 
 
@@ -317,16 +317,16 @@ def _equal(run: ImportedRun) -> str:
     if not run.erased:
         return "equal"
     shown = ", ".join(f"e{seq}" for seq in run.erased[:_SHOWN])
-    return f"equal but for what is erased at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
+    return f"equal except erased payloads at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
 
 
 def _began(run: ImportedRun) -> Iterable[str]:
     if run.parent is not None:
-        yield f"call {run.parent.call} of {run.parent.run} began it"
+        yield f"started by call {run.parent.call} of {run.parent.run}"
 
 
 def _comparison_lines(run: ImportedRun) -> Iterable[str]:
     if run.damaged:
         yield f"the log was edited: {run.damaged}"
     elif run.differs:
-        yield "its chain is whole: an earlier refold derived it differently, or it was rewritten; a seal would tell which"
+        yield "its chain is intact: another version of refold derived it differently, or it was rewritten (only a signed checkpoint can show which)"

@@ -169,7 +169,7 @@ async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     """
     if not place.path.exists() and not place.chosen:
         raise WrongUse(
-            f"there are no runs yet: {place.path} does not exist; `refold run TASK` makes it, --store PATH names another"
+            f"no runs yet: {place.path} does not exist; `refold run TASK` creates it, --store PATH names another"
         )
     try:
         opened = open_here(place.path)
@@ -193,7 +193,7 @@ async def _look_through(place: StorePlace, store: Store) -> None:
     except Damaged as error:
         keep_damage(error)
     except OSError as error:
-        raise StoreUnavailable(str(place.path), f"cannot be looked at: {error}") from error
+        raise StoreUnavailable(str(place.path), f"cannot be read: {error}") from error
 
 
 @asynccontextmanager
@@ -203,7 +203,9 @@ async def writing(place: StorePlace) -> AsyncGenerator[Store]:
         try:
             place.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            problem = f"its folder cannot be made: {error.strerror}; name another place by --store or {STORE}"
+            problem = (
+                f"its folder cannot be created: {error.strerror}; name another place by --store or {STORE}"
+            )
             raise StoreUnavailable(str(place.path), problem) from error
     try:
         opened = await open_store(place.path)
@@ -239,7 +241,7 @@ def read_text_argument(typed: str, what: str) -> str:
     """
     if typed == "-":
         if sys.stdin is None:
-            raise WrongUse(f"{what}: stdin is closed; - reads what stands there")
+            raise WrongUse(f"{what}: stdin is closed, and - reads from it")
         return _decode(sys.stdin.buffer.read(LARGEST + 1), what, "stdin")
     if typed.startswith("@"):
         return _decode(_of_file(expand_home(Path(typed[1:])), what), what, typed[1:])

@@ -149,7 +149,9 @@ class Screen:
             *("  ".join(_align(row[n], shown[n], columns[n]) for n in shown).rstrip() for row in cells)
         )
         if left_out := [title for n, title in enumerate(titles) if n not in shown]:
-            note(f"columns left out: {', '.join(left_out)}; a wider terminal, a pipe or -o json has them")
+            note(
+                f"columns left out: {', '.join(left_out)}; they are in the output of a wider terminal, a pipe or -o json"
+            )
 
     def block(self, heading: str, *lines: str) -> None:
         """Write a heading with lines below it."""

@@ -102,7 +102,7 @@ class Signals:
         if self.first is not None:
             os._exit(_code(heard))
         self.first = heard
-        note("stopping: every run is left as it stands, for others; once more ends at once")
+        note("stopping: its runs are left to other workers; a second signal ends at once")
         self._stop.cancel()
 
 
@@ -111,13 +111,13 @@ async def worker_command(
     place: StorePlace,
     means: DriveOptions,
     *,
-    at_once: Annotated[int, option("--at-once", "How many runs side by side.", min=1)] = 8,
+    at_once: Annotated[int, option("--at-once", "Drive at most this many runs at a time.", min=1)] = 8,
     lease: Annotated[
         float,
-        option("--lease", "Seconds without a sign of life after which others take a run over.", min=0.5),
+        option("--lease", "Seconds until other workers take over the runs of a dead worker.", min=0.5),
     ] = LEASE_SECONDS,
     until_idle: Annotated[
-        bool, option("--until-idle", "End when no run is left to drive; 1 if some could not be.")
+        bool, option("--until-idle", "End when no run is runnable; exit code 1 if some failed.")
     ] = False,
 ) -> int:
     """Drive the runnable runs of the store (queued, abandoned or answered), until it is stopped.
@@ -184,7 +184,7 @@ def _words(line: NewsLine) -> str:
         case "put_down":
             return f"put down, {line.state}: {line.reason} ({line.code})"
         case "failed":
-            return f"failed, tried again in {figures.seconds(nano(line.again))}: {line.problem}"
+            return f"failed, retried in {figures.seconds(nano(line.again))}: {line.problem}"
         case "lost":
             return f"lost to another engine: {line.problem}"
 
@@ -195,9 +195,9 @@ async def fork_command(
     run: Address,
     means: MeansOrWorker,
     *,
-    say: Annotated[str, option("--say", "A message to the model, before it goes on.")] = "",
+    say: Annotated[str, option("--say", "A message to the model before it continues.")] = "",
     edit: Annotated[
-        list[str], option("--edit", "CALL=TEXT, CALL=@FILE or CALL=- (stdin): the result of a call, made up.")
+        list[str], option("--edit", "CALL=TEXT, CALL=@FILE or CALL=- (stdin): replace the result of a call.")
     ],
     by: By,
     policy: PolicyFile = None,
@@ -221,7 +221,7 @@ async def fork_command(
         agent = _agent_of_fork(state, Models(stack), means, model, policy)
         store = await stack.enter_async_context(locations.writing(place))
         fork = agent.fork(parent, at, say=say, results=edits, by=by, labels=labels, store=store)
-        note(f"run {fork.id} goes on from event {figures.count(at)} of run {parent}")
+        note(f"run {fork.id} continues run {parent} from event {figures.count(at)}")
         return await (leave if means.detach else stay)(screen, place, fork, means.typed)
 
 
@@ -270,4 +270,4 @@ def _model(state: RunState, models: Models, means: DriveOptions, chosen: str | N
     except WrongUse as error:
         if chosen is not None:
             raise
-        raise WrongUse(f"{error}; this is the run's own model: name another by --model") from error
+        raise WrongUse(f"{error}; this is the run's own model: name another with --model") from error
