@@ -254,7 +254,7 @@ def test_an_answer_that_is_too_late(refold: Refold, scripted: Scripted, store: P
     scripted([say("Planned.")])
     ran = refold("approve", "dd55", "--all", "--store", store)
     assert 2 == ran.code
-    assert "too late, an answer was due by 2023" in ran.err
+    assert "too late, the answer was due by 2023" in ran.err
     ran = refold("resume", "dd55", "--store", store)
     assert 0 == ran.code, ran.err
     assert "rejected" == last(refold, store, "call_refused")["why"]

@@ -82,11 +82,11 @@ async def test_each_preset_has_runs_that_can_start(preset: str) -> None:
 
 
 HERMES = [
-    "a request told the model how near its limit is",
-    "at its last step it was granted one request more, without tools",
-    "an answer was cut, the model was told to go on, and did",
-    "the outcome is longer than any one answer: its parts are joined",
-    "a summary that the model wrote stands for older messages",
+    "a request warned the model that a limit is near",
+    "after its last step it was granted one more request, without tools",
+    "a response was cut, and the model was asked to continue and did",
+    "the outcome is longer than any response: its parts are joined",
+    "a summary by the model replaces older messages",
 ]
 
 

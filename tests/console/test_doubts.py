@@ -253,7 +253,7 @@ def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path,
     words = ["--by", f"ann of account 8 {EVIL}", "--why", f"see account 4711 {EVIL}"]
     ran = refold("resolve", told_run, "c1", ending, *words, "--store", store)
     assert (0, f"{told_run}\n") == (ran.code, ran.out), ran.err
-    assert "the model is not told, and nothing runs" in ran.err
+    assert "the model is not informed, and nothing runs" in ran.err
     assert set() == dangerous(ran.out + ran.err)
     *same, note = logged(refold, store, told_run)
     assert before == same
@@ -275,7 +275,7 @@ def test_whoever_went_on_is_told_of_it(refold: Refold, scripted: Scripted, store
     run = crash(store, "pay-1")
     scripted([say("Perhaps it is paid.")])
     ran = refold("resume", run, *TOOLS, "--store", store)
-    assert (0, True) == (ran.code, "doubts  c1 (pay): nobody saw how it ended" in ran.out)
+    assert (0, True) == (ran.code, "doubts  c1 (pay): outcome unknown" in ran.out)
     assert f"refold doubts {run} --store {store}" in ran.err
     scripted([])
     assert ["c1"] == json.loads(refold("resume", run, "-o", "json", "--store", store).out)["doubts"]

@@ -35,11 +35,11 @@ def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: s
     ran = refold("verify", "--all", "--key", public(key), "--seal", line, "--store", store)
     assert 0 == ran.code, ran.err
     for said in (
-        "the seals: hold",
+        "signed checkpoints: valid",
         "1 seals over 3 entries, against key",
         "3 of 3 entries, of which 2 are heads of these runs",
-        "2 of 3 sealed and intact",
-        "no event of it",
+        "2 of 3 covered and intact",
+        "no event",
         f"newest    {line}",
         "that no seal was removed after the one that was kept last",
         "that what was recorded is what happened",
@@ -161,7 +161,7 @@ def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: P
         ran = refold("verify", "ee66", *words, "--store", store)
         assert (125, True) == (ran.code, "cover none of these runs: inconclusive" in ran.out)
         ran = refold("verify", "ee66", "aa11", *words, "--store", store)
-        assert (0, True) == (ran.code, "1 of 2 sealed and intact" in ran.out)
+        assert (0, True) == (ran.code, "1 of 2 covered and intact" in ran.out)
 
 
 def test_the_state_before_a_cut(refold: Refold, store: Path, key: Path, line: str) -> None:
@@ -184,7 +184,7 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
     """A key, and a store without any seal: it cannot be judged."""
     ran = refold("verify", "--all", "--key", public(key), "--store", store)
     assert 125 == ran.code
-    assert "the seals: there are none" in ran.out
+    assert "signed checkpoints: none" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ NAME_RUNS = "expected one RUN or more, or --all"
 
 
 UNCOUNTED_ANSWERS = "answers without a full count of tokens"
-UNSENT = "none was recorded with the answer"
+UNSENT = "none was recorded with the response"
 
 
 def not_in_doubt(call: str, *others: str) -> str:

@@ -38,7 +38,7 @@ _BUILT_IN_NAMES = READING | WRITING | {"run_command", "write_todos"}
 def _below_root(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | None], list[Tool]]:
     def made(root: Path | None) -> list[Tool]:
         if root is None:
-            raise WrongUse(f"--tools {word}: needs --root DIR, the directory that it may reach")
+            raise WrongUse(f"--tools {word}: needs --root DIR, the directory that it may access")
         return make(root)
 
     return made
@@ -74,8 +74,8 @@ def rebuild_tools(run: str, offered: Sequence[str], words: Sequence[str], root: 
         missing.remove("write_todos")
     if missing:
         raise WrongUse(
-            f"run {run} was started with the tools {', '.join(missing)}, which are not there now; "
-            f"add {_way_out(missing)}, as when it was started"
+            f"run {run} was started with the tools {', '.join(missing)}, which are missing now; "
+            f"add {_way_out(missing)}, as at its start"
         )
     return tools
 
@@ -131,10 +131,10 @@ def _import_tools(word: str) -> Sequence[Given]:
     listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
     if not listed and ":" not in word:
         raise WrongUse(
-            f"--tools {word}: the module has no tools, and no functions of its own; give module:attribute"
+            f"--tools {word}: the module has no tools, and no functions of its own; expected module:attribute"
         )
     if not listed or not all(isinstance(each, Tool | FunctionType) for each in listed):
-        raise WrongUse(f"--tools {word}: expected a tool, a function or a list of such, got a {kind}")
+        raise WrongUse(f"--tools {word}: expected a tool, a function or a list of them, got a {kind}")
     return cast("list[Given]", listed)
 
 
@@ -229,9 +229,11 @@ def model_list_command(screen: Screen) -> int:
 
 def model_fetch_command(
     screen: Screen,
-    name: Annotated[str, argument("Which model.")] = "smollm2-135m",
+    name: Annotated[str, argument("The model's name.")] = "smollm2-135m",
     *,
-    check: Annotated[bool, option("--check", "Check the digest of what is there, too.")] = False,
+    check: Annotated[
+        bool, option("--check", "Also check the digest of weights that are already there.")
+    ] = False,
 ) -> int:
     """Fetch a model's weights into the user's cache, and print their path.
 

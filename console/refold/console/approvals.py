@@ -31,7 +31,7 @@ from refold.replay.kinds.arguments import called_with
 _MOST = 1000
 _TEXT = 200  # characters of the model's last text
 _ARGUMENT = 60  # characters of each argument in the list; `approvals RUN` shows all of it
-_WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls ended"}
+_WHAT = {"approval": "approval", "message": "a message", "doubt": "outcome of calls"}
 _ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "doubt": "doubts {}"}
 
 
@@ -153,7 +153,7 @@ def _cells(question: WaitingRun) -> list[str]:
 
 
 Calls = Annotated[list[str], words("Calls, as `refold approvals RUN` lists them.")]
-EveryCall = Annotated[bool, option("--all", "All calls that wait.")]
+EveryCall = Annotated[bool, option("--all", "All waiting calls.")]
 
 
 class OperatorRemark(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +167,9 @@ class OperatorRemark(msgspec.Struct, frozen=True, kw_only=True):
 async def approvals_command(
     screen: Screen,
     place: StorePlace,
-    run: Annotated[str | None, argument("RUN or @last; without: all that waits for a person.")] = None,
+    run: Annotated[
+        str | None, argument("RUN or @last; by default all runs that wait for an operator.")
+    ] = None,
 ) -> int:
     """List the calls of a run that wait for approval; without RUN, all runs that wait for an operator.
 
@@ -209,8 +211,10 @@ async def reject_command(
     means: MeansOrWorker,
     *,
     everything: EveryCall = False,
-    escalate: Annotated[bool, option("--escalate", "Leave it to the next in the chain instead.")] = False,
-    terminate: Annotated[bool, option("--terminate", "And end the run.")] = False,
+    escalate: Annotated[
+        bool, option("--escalate", "Let the next approver of the chain decide instead.")
+    ] = False,
+    terminate: Annotated[bool, option("--terminate", "End the run, too.")] = False,
 ) -> int:
     """Reject waiting calls, and continue the run. Output as `run`.
 
@@ -226,8 +230,8 @@ async def edit_command(
     screen: Screen,
     place: StorePlace,
     run: WholeRun,
-    call: Annotated[str, argument("The call that is to run otherwise.")],
-    arguments: Annotated[str, option("--arguments", "What it runs with: one JSON object.")],
+    call: Annotated[str, argument("The call to change.")],
+    arguments: Annotated[str, option("--arguments", "The arguments to run it with: one JSON object.")],
     remark: OperatorRemark,
     means: MeansOrWorker,
 ) -> int:
@@ -274,12 +278,12 @@ def _select_calls(state: RunState, calls: Sequence[str], *, everything: bool) ->
         raise NotWaiting(run, state.agent_state, "an answer about calls")
     if overdue(state):
         raise WrongUse(
-            f"run {run}: too late, an answer was due by {figures.clock(asked.until or 0)}; "
-            f"`refold resume {run}` goes on with what its policy says of that"
+            f"run {run}: too late, the answer was due by {figures.clock(asked.until or 0)}; "
+            f"`refold resume {run}` applies the approver's on_timeout"
         )
     if bool(calls) == everything:
         raise WrongUse(
-            f"expected one CALL or more, or --all; {', '.join(asked.event.calls)} wait for approval"
+            f"expected one CALL or more, or --all; waiting for approval: {', '.join(asked.event.calls)}"
         )
     return asked.event.calls if everything else calls
 
@@ -294,7 +298,7 @@ def _tell(screen: Screen, place: StorePlace, state: RunState, question: WaitingR
     asks = (
         f"{question.approver} of its policy's approvals" if chain else f"its policy's guard {question.guard}"
     )
-    screen.say(descriptions.line(f"asked by {asks}"))
+    screen.say(descriptions.line(f"requested by {asks}"))
     for call in question.calls:
         screen.say(descriptions.line(f"{call.call}  {call.tool}  {call.arguments}"))
     for typed in next_words(state, means_needed(state))[:2]:

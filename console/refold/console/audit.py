@@ -33,12 +33,13 @@ _TOLD = 20
 def audit_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. Or a bundle's file.")],
+    runs: Annotated[list[str], words("RUN or @last (ids may be prefixes), or a bundle's file.")],
     *,
     everything: Everything = False,
     jobs: Jobs = None,
     certificate: Annotated[
-        Path | None, option("--certificate", "Write what was found as a document; it must not exist.")
+        Path | None,
+        option("--certificate", "Write the results to this file as a certificate; it must not exist."),
     ] = None,
     key: Annotated[
         Path | None, option("--key", "Private Ed25519 key in PEM, to sign the certificate.")
@@ -83,7 +84,7 @@ def _check_certificate(certificate: Path | None, key: Path | None) -> None:
     if key is not None and certificate is None:
         raise WrongUse("--key signs a certificate: name its file with --certificate")
     if certificate is not None and os.path.lexists(certificate):
-        raise WrongUse(f"{certificate}: is there already, and is not overwritten: choose another name")
+        raise WrongUse(f"{certificate}: already exists, and is not overwritten: choose another name")
 
 
 def _bundles_of(runs: Sequence[str]) -> dict[str, Path]:
@@ -179,8 +180,8 @@ def _tell(screen: Screen, totals: Totals, seconds: float) -> None:
 
 def imported_row(runs: int) -> list[tuple[str, str]]:
     """Return a row about imported runs, if there are any."""
-    said = "of the runs: their decisions were derived at import, and no agent was held to them"
-    return [("  imported", f"{figures.count(runs)} {said}")] if runs else []
+    said = "decisions were derived at import, not made by a live agent"
+    return [("  imported", f"{figures.counted(runs, 'run')}: {said}")] if runs else []
 
 
 def named_rows(totals: Totals) -> list[tuple[str, str]]:
@@ -188,7 +189,7 @@ def named_rows(totals: Totals) -> list[tuple[str, str]]:
     titles = {
         "differs": totals.differing,
         "damaged": totals.damaged,
-        "not judged": totals.unjudged,
+        "inconclusive": totals.unjudged,
         "NOT CHECKED": totals.unchecked,
     }
     return [(f"  {title}", f"{each.name}: {each.why}") for title, found in titles.items() for each in found]

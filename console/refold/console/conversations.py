@@ -263,6 +263,6 @@ def _cells(child: ChildRun) -> list[str]:
         child.agent_state, child.code if child.agent_state not in SUCCESSFUL else None
     )
     state = SourceEnd(end=child.source_end).brief(0) if child.source_end else state
-    state = "cannot be read whole" if child.damaged else descriptions.line(state)
+    state = "not fully readable" if child.damaged else descriptions.line(state)
     task = descriptions.task(child.task, _TEXT) if not child.damaged else child.damaged
     return [child.run, child.call or child.branch or "not known", state, child.model, task]

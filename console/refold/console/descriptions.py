@@ -158,7 +158,7 @@ def waits_for(state: RunState) -> str:
     if state.approval is not None:
         return f"approval of {', '.join(state.approval.event.calls)}"
     if calls := doubtful_calls(state):
-        return f"a person to say how {', '.join(calls)} ended"
+        return f"an operator to settle {', '.join(calls)}"
     if state.agent_state.awaits_operator:
         return "a message"
     return "a worker"
@@ -208,7 +208,7 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
             case "queued":
                 return "waits for a worker"
             case "later":
-                return f"waits, {_remaining(self.seconds)} more at most"
+                return f"continues within {_remaining(self.seconds)}"
             case "lost":
                 return "no engine has it"
 
@@ -247,12 +247,15 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
     match error:
         case Held(run=run, holder=holder, seconds=seconds):
             problem = f"run {run} is driven by {driver(holder)}, whose lease has {_remaining(seconds)} left unless it renews it"
-            also = "; if that process is gone, the run is free when its lease has run out"
+            also = "; if that process is gone, the run is free when its lease expires"
         case LeaseLost(run=run) | Overtaken(run=run):
-            problem, also = f"run {run} was taken over by another engine; nothing more is done here", ""
+            problem, also = (
+                f"run {run} was taken over by another engine; this process no longer drives it",
+                "",
+            )
         case LeaseLapsed(run=run):
             problem = str(error)
-            also = f"; if no other engine has it, `refold resume {run}{place.option}` goes on"
+            also = f"; if no other engine has it, `refold resume {run}{place.option}` continues it"
         case _:
             return None
     ways = (

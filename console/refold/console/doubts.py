@@ -77,9 +77,9 @@ class DoubtTally:
 async def doubts_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last; without: all of the store.")],
+    runs: Annotated[list[str], words("RUN or @last; by default all runs of the store.")],
     *,
-    everything: Annotated[bool, option("--all", "What has been settled, too.")] = False,
+    everything: Annotated[bool, option("--all", "List settled calls, too.")] = False,
 ) -> int:
     """List calls with an unknown outcome, the oldest first. Exit code 1 if any is unresolved.
 
@@ -120,7 +120,7 @@ async def resolve_command(
     call: Annotated[str, argument("The call, as `refold doubts` lists it.")],
     ending: Annotated[
         CallEnding,
-        argument("How it ended; after did-not a call without a result runs once more.", metavar="ENDING"),
+        argument("How it ended; after did-not, a call without a result runs again.", metavar="ENDING"),
     ],
     *,
     why: Note = "",
@@ -218,7 +218,7 @@ async def _note_beside(
             state = await annotate(store, call.run, make, registry=installed_guards())
     tell_left(screen, place, state)
     note(
-        f"a note about event {call.result}, the result of {call.call}: the model is not told, and nothing runs"
+        f"a note on event {call.result}, the result of {call.call}: the model is not informed, and nothing runs"
     )
     return 0
 
@@ -251,7 +251,7 @@ async def cancel_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    why: Annotated[str, option("--why", "Recorded with the cancellation.")] = "",
+    why: Annotated[str, option("--why", "Reason, recorded with the cancellation.")] = "",
     by: By,
 ) -> int:
     """Stop a run and the child runs that its calls started, at once. No model, tool or policy is needed.
@@ -273,9 +273,12 @@ async def cancel_command(
 
 
 def _tell_cancelled(screen: Screen, place: StorePlace, left: Cancellation) -> None:
-    screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
+    if left.code == "cancelled" and left.reason.startswith("cancelled "):
+        screen.heading(f"run {left.run}: {left.state} {left.reason.removeprefix('cancelled ')}")
+    else:
+        screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
     if left.in_doubt:
-        screen.say("in doubt: how these calls ended is not known, and they are not run again")
+        screen.say("in doubt: the outcome of these calls is unknown, and they are not run again")
         for call in left.in_doubt:
             screen.say(f"  {call.call}  {call.tool}  run {call.run}")
     note(f"next    refold show {left.run}{place.option}")

@@ -54,12 +54,12 @@ class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
 class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is written of each run, and in which format."""
 
-    to: Annotated[ExportFormat, option("--to", "In which shape.")] = ExportFormat.JSONL
+    to: Annotated[ExportFormat, option("--to", "The format.")] = ExportFormat.JSONL
     no_content: Annotated[
-        bool, option("--no-content", "Without what was said: for jsonl, otel and parquet.")
+        bool, option("--no-content", "Leave out payloads (for jsonl, otel and parquet).")
     ] = False
     prompts: Annotated[
-        bool, option("--prompts", "For otel: all that each request showed, not only what is new in it.")
+        bool, option("--prompts", "For otel: the full prompt of each request, not only its new messages.")
     ] = False
 
 
@@ -70,12 +70,10 @@ ExportRequest = Sequence[tuple[str, int | None]]
 async def export_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[
-        list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.")
-    ],
+    runs: Annotated[list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; ids may be prefixes.")],
     choice: ExportOptions,
     *,
-    file: Annotated[Path | None, new_file("The file.", shows="stdout")] = None,
+    file: Annotated[Path | None, new_file("The file to write.", shows="stdout")] = None,
     everything: Everything = False,
     force: Force = False,
 ) -> int:
@@ -112,9 +110,9 @@ def _check(choice: ExportOptions, file: Path | None) -> None:
     if choice.to is ExportFormat.PARQUET and file is None:
         raise WrongUse("--to parquet is binary: name its file with --out FILE")
     if choice.no_content and choice.to not in _WITHOUT:
-        raise WrongUse(f"--no-content: there is nothing of {choice.to} without what was said")
+        raise WrongUse(f"--no-content is not possible with --to {choice.to}: expected jsonl, otel or parquet")
     if choice.prompts and (choice.to is not ExportFormat.OTEL or choice.no_content):
-        raise WrongUse("--prompts is for otel, and for what was said: leave it out, or --no-content")
+        raise WrongUse("--prompts needs --to otel, and cannot be combined with --no-content")
 
 
 async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
@@ -213,7 +211,7 @@ async def report_command(
     place: StorePlace,
     runs: Annotated[
         list[str],
-        words("RUN, RUN@e41 (up to an event), RUN@t7 (a turn) or @last; a prefix of an id will do."),
+        words("RUN, RUN@e41 (up to an event), RUN@t7 (a turn) or @last; ids may be prefixes."),
     ],
     *,
     file: Annotated[
@@ -246,7 +244,7 @@ async def report_command(
     screen.result(told, lambda: screen.say(_sentence(told)))
     if told.size > _MUCH:
         note(
-            f"browsers take long for so large a page; {run}@e{told.events // 4} is a report up to an earlier event"
+            f"browsers load so large a page slowly; `refold report {run}@e{told.events // 4}` stops at an earlier event"
         )
     return _code(report)
 
@@ -296,7 +294,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WorldFailed(f"{folder}: cannot be made: {error.strerror or error}") from error
+        raise WorldFailed(f"{folder}: cannot be created: {error.strerror or error}") from error
 
 
 def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:

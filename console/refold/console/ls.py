@@ -57,18 +57,24 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     state: Annotated[
         list[str],
-        option("--state", "Only runs in this state, or ended so by their source: completed, open, driven."),
+        option(
+            "--state",
+            "Only runs in this state, or with this end by their source, as completed, open, driven.",
+        ),
     ]
     label: Annotated[list[str], option("--label", "name=value: only runs with this label.")]
     since: Annotated[
         str,
         option(
-            "--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date in UTC, as 2026-01-31."
+            "--since",
+            "Only runs started since then: 90m, 12h, 2d or 3w ago, or a date in UTC, as 2026-01-31.",
         ),
     ] = ""
     sort: Annotated[
         Order | None,
-        option("--sort", "The most first; by default the last recorded, or imported: not the last begun."),
+        option(
+            "--sort", "Sort, highest first; by default the most recently recorded or imported run is first."
+        ),
     ] = None
 
 
@@ -77,9 +83,9 @@ async def ls_command(
     screen: Screen,
     place: StorePlace,
     asked: RunFilter,
-    prefix: Annotated[str, argument("Only runs whose id begins so.")] = "",
+    prefix: Annotated[str, argument("Only runs whose id begins with this.")] = "",
     *,
-    most: Annotated[int, option("--most", "How many at most.", min=1)] = 20,
+    most: Annotated[int, option("--most", "List at most this many.", min=1)] = 20,
 ) -> int:
     """List runs, the most recently recorded or imported first.
 
@@ -242,7 +248,7 @@ def _none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
     if sieve and sieve.asks:
         there = f"; states there are: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
         return f"no run in {place.path} matches{there}"
-    return f"no runs in {place.path}; `refold run TASK` makes one"
+    return f"no runs in {place.path}; `refold run TASK` starts one"
 
 
 _ON_TERMINAL = (
@@ -283,7 +289,7 @@ def _task(run: RunLine) -> str:
 
 def _state(run: RunLine) -> str:
     if run.damaged:
-        return "cannot be read whole"
+        return "not fully readable"
     state = descriptions.end_text(run)
     if run.engine is not None:
         state = f"{state}, {run.engine}"

@@ -60,7 +60,7 @@ def run_guarded(work: Callable[[], int], words: Sequence[str]) -> int:
 
 def _report_failure(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
-        _complain(f"the command line needs {error.name}, not installed here: pip install 'refold[cli]'")
+        _complain(f"the command line needs the package {error.name}: pip install 'refold[cli]'")
         return WRONG_USE
     from refold.console.screen import OutputClosed
     from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
@@ -76,7 +76,7 @@ def _report_failure(error: Exception, words: Sequence[str]) -> int:
     # A bug of refold: the result is inconclusive.
     _trace()
     _complain(
-        f"this is a bug of refold ({type(error).__name__}): nothing can be judged; please report what stands above"
+        f"this is a bug in refold ({type(error).__name__}), and the result is inconclusive; please report the lines above"
     )
     return CannotJudge.exit_code
 
@@ -161,7 +161,7 @@ def _report_misuse(error: "click.ClickException") -> None:
     if context is not None:
         _say(context.get_usage())
         end = "" if said.endswith("?") else ";"
-        more = f"{end} `{context.command_path} -h` says what can be typed"
+        more = f"{end} `{context.command_path} -h` lists what is accepted"
     _complain(f"{said[:1].lower()}{said[1:]}{more}")
 
 

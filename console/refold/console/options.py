@@ -71,37 +71,37 @@ def _login() -> str:
     return login()
 
 
-Output = Annotated[OutputFormat | None, Typed(("-o", "--output"), "How results are written.", shows="text")]
+Output = Annotated[OutputFormat | None, Typed(("-o", "--output"), "Output format.", shows="text")]
 StorePath = Annotated[
-    Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="the user's data")
+    Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="in the user's data folder")
 ]
 OtherStore = Annotated[Path | None, option("--other-store", "The store of the second run.", shows="the same")]
-Address = Annotated[str, argument("RUN, RUN@e41 (event), RUN@t7 (turn) or @last; a prefix of an id will do.")]
-WholeRun = Annotated[str, argument("RUN or @last; a prefix of an id will do.")]
-Runs = Annotated[list[str], words("RUN or @last; a prefix of an id will do.")]
+Address = Annotated[str, argument("RUN, RUN@e41 (event), RUN@t7 (turn) or @last; ids may be prefixes.")]
+WholeRun = Annotated[str, argument("RUN or @last; an id may be a prefix.")]
+Runs = Annotated[list[str], words("RUN or @last; ids may be prefixes.")]
 Everything = Annotated[bool, option("--all", "All runs of the store.")]
 Labels = Annotated[list[str], option("--label", "name=value, recorded with the run.")]
 PolicyFile = Annotated[Path | None, option("--policy", "Policy file (.toml, .yaml, .json), or a preset.")]
 Settings = Annotated[
-    list[str], option("--set", "limits.step=20: change this of the recorded policy, or of --policy.")
+    list[str], option("--set", "KEY=VALUE, as limits.step=20: change the recorded policy, or --policy.")
 ]
-Note = Annotated[str, option("--why", "Why: recorded with the answer, not shown to the model.")]
+Note = Annotated[str, option("--why", "Reason, recorded with the answer and not sent to the model.")]
 By = Annotated[
     str,
-    option("--by", "Who says so.", default=_login, shows="your login name"),
+    option("--by", "Who decides, as recorded.", default=_login, shows="your login name"),
 ]
-Force = Annotated[bool, option("--force", "Write over a file that is there.")]
+Force = Annotated[bool, option("--force", "Overwrite an existing file.")]
 
 
 class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is driven from here: its tools, their directory, and the model's address and price."""
 
-    root: Annotated[Path | None, option("--root", "Directory that the files tools may reach.")] = None
+    root: Annotated[Path | None, option("--root", "Directory that the file tools may access.")] = None
     tools: Annotated[
         list[str],
         option(
             "--tools",
-            "files, files-ro (read only), todos, shell, module or module:attribute; by commas, or once more.",
+            "files, files-ro (read only), todos, shell, module or module:attribute; comma-separated, or repeated.",
             shows="todos, and files with --root",
         ),
     ] = []
@@ -109,11 +109,11 @@ class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
         str | None, option("--base-url", "Address of an OpenAI-compatible server; also REFOLD_BASE_URL.")
     ] = None
     price: Annotated[
-        str | None, option("--price", "IN/OUT: what the model costs, dollars per million tokens; 0.5/1.5.")
+        str | None, option("--price", "IN/OUT: the model's price, dollars per million tokens, as 0.5/1.5.")
     ] = None
     timeout: Annotated[
         float | None,
-        option("--timeout", "Seconds for which the model's server may stay silent.", shows="120"),
+        option("--timeout", "Seconds that the model's server may stay silent.", shows="120"),
     ] = None
 
     @property
@@ -135,7 +135,7 @@ class MeansOrWorker(DriveOptions, frozen=True, kw_only=True):
     """The same for commands that may leave the run to a worker."""
 
     detach: Annotated[
-        bool, option("--detach", "Record it and leave the run to a worker: see `refold worker`.")
+        bool, option("--detach", "Only record it, and leave the run to a worker (see `refold worker`).")
     ] = False
 
 
@@ -171,7 +171,7 @@ class _EnumChoice(click.Choice[str]):
         """Return the member with the value."""
         if self._kind is OutputFormat and value not in self.choices and ctx and _writes_file(ctx.command):
             self.fail(
-                f"{value!r} is no format (text or json). To write into a file: {OUT} {value}", param, ctx
+                f"{value!r} is not a format (text or json); to write to a file, use {OUT} {value}", param, ctx
             )
         return self._kind(super().convert(str(value), param, ctx))
 

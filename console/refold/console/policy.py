@@ -103,19 +103,19 @@ _WRITERS: Mapping[Language, Callable[[dict[str, Any], bool], str]] = {
 
 
 SENTENCES = {
-    "inspect-iterative": "works until a limit or a keyword ends it: nudged at each step, a window of 100 messages",
-    "paperbench": "works until its time is up, and retries as long as that allows; prunes on overflow",
+    "inspect-iterative": "works until a limit or a keyword ends it; a nudge at each step, a window of 100 messages",
+    "paperbench": "works and retries until its time is up; compacts on overflow",
     "guardrails": "50 steps, budgets, a stop on repeated calls, two recoveries from cut answers",
-    "hermes": "90 steps a turn, told of at 70 and 90 per cent, summaries, one last request without tools",
-    "utah": "20 steps a turn, told of from 10 before the end, old results shortened",
-    "tirea": "limits judged after a step, previews of results, a budget of tokens, broken streams taken up",
-    "observed": "what imported runs are derived under: no limits, nothing decided that the source did not do",
+    "hermes": "90 steps a turn, warnings at 70 % and 90 %, summaries, one last request without tools",
+    "utah": "20 steps a turn, warnings in the last 10, old results shortened",
+    "tirea": "limits checked after a step, previews of results, a token budget, broken streams continued",
+    "observed": "the policy of imported runs: no limits, no decision that the source did not make",
     "paperbench-solver": "paperbench as its later solver: steps, a submit tool, full jitter",
     "guardrails-later": "guardrails with more: premature ends, endless reading, the wrong shell, summaries",
     "hermes-quiet": "hermes without pressure",
     "hermes-optin": "hermes with one warning, once a turn",
-    "hermes-guarded": "hermes with guards against calls that lead nowhere",
-    "awaken": "tirea's successor: 16 steps checked after the answer, nothing retried, a person asked about calls",
+    "hermes-guarded": "hermes with guards against futile calls",
+    "awaken": "tirea's successor: 16 steps checked after the response, no retries, calls approved by an operator",
 }
 
 PolicyName = Annotated[Path, argument("A file (.toml, .yaml, .json), or a preset.")]
@@ -124,7 +124,7 @@ PolicyName = Annotated[Path, argument("A file (.toml, .yaml, .json), or a preset
 def policy_list_command(screen: Screen) -> int:
     """List the presets and their variants. With -o json: one array."""
     rows = [(name, str(data.get("preset", "")), SENTENCES[name]) for name, data in PRESETS.items()]
-    columns = (Column("NAME"), Column("VARIANT OF"), Column("WHAT IT IS", elastic=True))
+    columns = (Column("NAME"), Column("VARIANT OF"), Column("DESCRIPTION", elastic=True))
     listed = [{"name": name, "of": of or None, "is": said} for name, of, said in rows]
     screen.result(listed, lambda: screen.table(columns, rows))
     return 0
@@ -135,7 +135,7 @@ def policy_show_command(
     policy: PolicyName,
     *,
     language: Annotated[
-        Language | None, option("--format", "Which language.", shows="yaml; json with -o json")
+        Language | None, option("--format", "The language of the file.", shows="yaml; json with -o json")
     ] = None,
 ) -> int:
     """Print a policy in full as a policy file: presets resolved, and every default and text filled in.
@@ -166,8 +166,8 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
         *(f"environment: {setting}" for setting in chosen),
         *(f"warning: {complaint}" for complaint in complaints),
         *(f"note: {each}" for each in told),
-        *([f"approvals: a call of a tool that none of them names {others}"] if others else []),
-        f"{policy} can be used",
+        *([f"approvals: a call of any other tool {others}"] if others else []),
+        f"{policy} is valid",
     ]
     document = {
         "policy": str(policy),

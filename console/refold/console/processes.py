@@ -16,7 +16,7 @@ from refold.console.screen import is_terminal
 from refold.replay.bulk import Shard
 
 Jobs = Annotated[
-    int | None, option("--jobs", "Processes, where there are many runs.", min=1, shows="one a core")
+    int | None, option("--jobs", "Number of processes for many runs.", min=1, shows="one per core")
 ]
 
 

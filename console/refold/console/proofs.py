@@ -52,9 +52,11 @@ async def seal_command(
     place: StorePlace,
     *,
     key: Annotated[Path, option("--key", "Private Ed25519 key in PEM.")],
-    seal: Annotated[list[str], option("--seal", "A line printed before: sign only what begins with it.")],
+    seal: Annotated[
+        list[str], option("--seal", "A line printed before: sign only a log of heads that extends it.")
+    ],
     last_key: Annotated[
-        list[Path], option("--last-key", "Public key of the last seal, after a change of keys.")
+        list[Path], option("--last-key", "Public key of the last signed checkpoint, after a change of keys.")
     ],
 ) -> int:
     """Sign a checkpoint of all runs: the head of each log. Prints a line to keep where the store's writer
@@ -71,16 +73,19 @@ async def seal_command(
     sealed = SealReceipt(
         line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, broken=done.broken
     )
-    screen.result(sealed, lambda: _tell_sealed(screen, sealed))
+    screen.result(sealed, lambda: _tell_sealed(screen, sealed, done.seal.size))
     for each in done.broken:
-        note(f"NOT sealed: run {each.run} event {each.seq} was sealed with {each.hash}, and {each.problem}")
+        note(
+            f"NOT signed: run {each.run} event {each.seq} was signed with the hash {each.hash}, but {each.problem}"
+        )
     return Damaged.exit_code if done.broken else 0
 
 
-def _tell_sealed(screen: Screen, sealed: SealReceipt) -> None:
+def _tell_sealed(screen: Screen, sealed: SealReceipt, entries: int) -> None:
     screen.say(sealed.line)
     named = f"key {sealed.key}, {figures.clock(sealed.at)}"
-    note(f"{figures.count(sealed.added)} new heads of {figures.counted(sealed.runs, 'run')}; {named}")
+    new = f"{figures.counted(sealed.added, 'new log head')} of {figures.counted(sealed.runs, 'run')}"
+    note(f"{new}, {figures.counted(entries, 'entry')} signed; {named}")
 
 
 def keygen_command(
@@ -93,8 +98,8 @@ def keygen_command(
     """
     key = key_id(files.make_key(file))
     rows = [
-        ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
-        ("public", f"{files.public_path(file)}: to verify with; give it to your auditors"),
+        ("private", f"{file}: sign with it; keep it where agents cannot read it"),
+        ("public", f"{files.public_path(file)}: verify with it; give it to your auditors"),
         ("key", key),
     ]
     made = {"private": str(file), "public": str(files.public_path(file)), "key": key}
@@ -106,10 +111,10 @@ def keygen_command(
 async def pack_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], argument("RUN or @last; a prefix of an id will do.")],
+    runs: Annotated[list[str], argument("RUN or @last; ids may be prefixes.")],
     *,
     file: Annotated[Path | None, new_file("The bundle's file; it must not exist.", shows="RUN.zip")] = None,
-    tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
+    tree: Annotated[bool, option("--tree", "Include the runs that their calls started.")] = False,
 ) -> int:
     """Write runs to a bundle: one file that verifies offline, with the signed checkpoint that covers them.
 
@@ -129,7 +134,9 @@ async def pack_command(
 def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
     screen.heading(f"{packed.path}: {figures.counted(packed.size, 'byte')}")
     sealed = (
-        f"{packed.sealed} of them under the store's newest seal" if packed.sealed else "none of them sealed"
+        f"{packed.sealed} of them covered by the newest signed checkpoint"
+        if packed.sealed
+        else "none of them covered by a signed checkpoint"
     )
     runs = f"{packed.runs}, with {figures.counted(packed.events, 'event')}; {sealed}"
     screen.pairs([("  runs", runs), ("  sha256", packed.sha256)])
@@ -146,10 +153,12 @@ async def unpack_command(
     Example: refold unpack incident.zip --out incident.db
     """
     unpacked = await bundles.unpack(bundle, file)
-    told = f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, each as it was packed"
+    told = (
+        f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, unchanged"
+    )
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
     if not screen.json:
-        note("the seal stays in the bundle: refold verify BUNDLE --key FILE.pub")
+        note("the signed checkpoint stays in the bundle: refold verify BUNDLE --key FILE.pub")
     return 0
 
 
@@ -236,9 +245,9 @@ def _limits_of_proof(
     if not signer:
         found.append("who wrote it: it is not signed")
     elif not compared:
-        found.append(f"whose key {signer} is: give the right one by --key")
+        found.append(f"whose key {signer} is: pass the signer's public key with --key")
     if store and (store.others or store.grown):
-        found.append("that what was not audited is intact: the runs and events that it does not name")
+        found.append("that runs and events that it does not name are intact")
     return (*found, NO_OTHERS, NOT_TRUE)
 
 
@@ -274,11 +283,11 @@ def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
         ("grown", len(store.grown)),
         ("different", len(store.differing)),
     ]
-    kinds += [("not judged", len(store.unjudged)), ("not in the certificate", store.others)]
+    kinds += [("inconclusive", len(store.unjudged)), ("not in the certificate", store.others)]
     told = ", ".join(f"{figures.count(count)} {word}" for word, count in kinds if count) or "no runs"
-    lists = {"grown": store.grown, "DIFFERS": store.differing, "not judged": store.unjudged}
-    is_certificate_file = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
-    return [("  store", f"{store.store}: {told}"), *is_certificate_file]
+    lists = {"grown": store.grown, "DIFFERS": store.differing, "inconclusive": store.unjudged}
+    rows = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
+    return [("  store", f"{store.store}: {told}"), *rows]
 
 
 def _first(runs: Sequence[RunFinding]) -> list[str]:

@@ -38,13 +38,13 @@ def grep_command(
     screen: Screen,
     place: StorePlace,
     filter: Annotated[  # noqa: A002 - the name that is typed
-        str, argument('As type:tool name:bash error:true tokens>2000 "rm -rf".')
+        str, argument('The filter, as type:tool name:bash error:true tokens>2000 "rm -rf".')
     ],
     runs: Runs,
     *,
     everything: Everything = False,
-    most: Annotated[int | None, option("--most", "Stop after so many.", min=1)] = None,
-    count: Annotated[bool, option("--count", "Only how many there are in each run.")] = False,
+    most: Annotated[int | None, option("--most", "Stop after this many events.", min=1)] = None,
+    count: Annotated[bool, option("--count", "Print only the number of events per run.")] = False,
     jobs: Jobs = None,
 ) -> int:
     """Find events that match a filter, in the given runs or in all.
@@ -84,7 +84,7 @@ def grep_command(
             if total == most:
                 break
     if erased:
-        note(f"not searched: {figures.counted(erased, 'event')} whose words were erased")
+        note(f"not searched: {figures.counted(erased, 'event')} whose payload was erased")
     nothing = CannotJudge.exit_code if erased else 1
     return trouble.code or (0 if total else nothing)
 
@@ -172,7 +172,7 @@ def stats_command(
     runs: Runs,
     *,
     everything: Everything = False,
-    where: Annotated[str, option("--where", "Count only events that fit: as turn:..3.")] = "",
+    where: Annotated[str, option("--where", "Count only events that match, as turn:..3.")] = "",
     jobs: Jobs = None,
 ) -> int:
     """Count ends, tool calls, errors, latencies, tokens and cost, in the given runs or in all.
@@ -246,9 +246,9 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
             "tokens": f"{tokens if total.input or total.output else 'unknown'}{uncounted}",
             "cost": f"{cost}{unpriced}",
             "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
-            "approvals": f"asked {figures.counted(total.asked, 'time')}",
+            "approvals": f"requested {figures.counted(total.asked, 'time')}",
             "a run took": _spread(total.elapsed),
-            "an answer": _spread(total.latency) + _timing_note(total),
+            "a response": _spread(total.latency) + _timing_note(total),
         },
         indent="",
     )
@@ -261,7 +261,7 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
         "failed requests": total.failures,
         "limits and guards": total.trips,
         "refused calls, by": total.refusals,
-        "prunes, by": total.prunes,
+        "compactions, by": total.prunes,
         "events": total.kinds,
     }
     for title, counts in groups.items():
@@ -269,13 +269,13 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
 
 
 def _unknown(answers: int, which: str) -> str:
-    return f", and {figures.counted(answers, 'answer')} {which}" if answers else ""
+    return f", and {figures.counted(answers, 'response')} {which}" if answers else ""
 
 
 def _tools(screen: Screen, total: Stats) -> None:
     if not total.tools:
         return
-    titles = ("tool", "returned", "errors", "refused", "half within", "9 in 10", "longest", "said")
+    titles = ("tool", "returned", "errors", "refused", "median", "90 %", "longest", "size")
     rows = [
         [
             descriptions.line(name, _NAME) or "(unknown)",
@@ -303,7 +303,7 @@ def _errors(tool: ToolStats) -> str:
 def _models(screen: Screen, total: Stats) -> None:
     if not total.models:
         return
-    titles = ("model", "answers", "half within", "9 in 10", "longest", "stopped by")
+    titles = ("model", "responses", "median", "90 %", "longest", "stopped by")
     rows = [
         [
             descriptions.line(name, _NAME) or "(unknown)",
@@ -346,7 +346,7 @@ def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 def _timing_note(total: Stats) -> str:
     """Return how many responses have a duration, if some do not."""
     answers, timed = sum(model.answers for model in total.models.values()), total.latency.count
-    return f", of {figures.counted(timed, 'answer')} with a duration" if 0 < timed < answers else ""
+    return f", of {figures.counted(timed, 'response')} with a duration" if 0 < timed < answers else ""
 
 
 def _latency(latency: Latency) -> list[str]:
@@ -360,4 +360,4 @@ def _spread(latency: Latency) -> str:
     if not latency.count:
         return "time unknown"
     half, most = figures.seconds(latency.quantile(50)), figures.seconds(latency.quantile(90))
-    return f"half within {half}, nine in ten within {most}, the longest {figures.seconds(latency.longest)}"
+    return f"median {half}, 90 % within {most}, longest {figures.seconds(latency.longest)}"

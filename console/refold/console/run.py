@@ -72,7 +72,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 async def run_command(
     screen: Screen,
     place: StorePlace,
-    task: Annotated[str, argument("What the agent is to do; @FILE, or - for stdin.")],
+    task: Annotated[str, argument("The task; @FILE reads a file, - reads stdin.")],
     means: MeansOrWorker,
     *,
     model: Annotated[
@@ -117,7 +117,8 @@ async def resume_command(
     means: MeansOrWorker,
     *,
     message: Annotated[
-        str | None, option("--message", "Answer for a run that waits for one; @FILE, or - for stdin.")
+        str | None,
+        option("--message", "Message to a run that waits for one; @FILE reads a file, - reads stdin."),
     ] = None,
 ) -> int:
     """Continue a run where its log ends, under its own model and policy. Output as `run`.
@@ -151,7 +152,7 @@ async def resume_command(
 def _task(typed: str) -> str:
     task = read_text_argument(typed, "TASK")
     if not task.strip():
-        raise WrongUse(f"TASK {typed!r}: is empty; give words, @FILE, or - for stdin")
+        raise WrongUse(f"TASK {typed!r} is empty: expected a text, @FILE, or - for stdin")
     return task
 
 
@@ -165,10 +166,10 @@ def _refuse_message(state: RunState) -> None:
         raise NotWaiting(run, state.agent_state)
     calls = state.approval.event.calls if state.approval is not None else doubtful_calls(state)
     if calls:
-        asks = "whether they may run" if state.approval is not None else "how they ended"
+        what = "approval" if state.approval is not None else "the outcome"
         raise WrongUse(
-            f"run {run} asks about the calls {', '.join(calls)}, {asks}: "
-            f"`refold {next_words(state)[0]}` says so, not a message"
+            f"run {run} waits for {what} of {', '.join(calls)}, not for a message: "
+            f"use `refold {next_words(state)[0]}`"
         )
 
 
@@ -225,8 +226,8 @@ def _model(state: RunState, models: Models, at: ModelOptions) -> Model:
     except WrongUse as error:
         if at.base_url is not None or not state.setup.address:
             raise
-        asked = f"run {state.setup.run} asked it at {state.setup.address}"
-        raise WrongUse(f"{error}; {asked}: if that is a server of your own, add --base-url") from error
+        used = f"run {state.setup.run} used it at {state.setup.address}"
+        raise WrongUse(f"{error}; {used}: if that is your own server, add --base-url") from error
 
 
 def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
@@ -317,14 +318,14 @@ def _tell(
     error = f": {result.outcome.provider_error}" if result.outcome.provider_error else ""
     screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code}){error}")
     if result.outcome.source == "fallback":
-        screen.say(f"says    {result.outcome.text}")
+        screen.say(f"text    {result.outcome.text}")
     if result.limit is not None:
         screen.say(f"limit   {figures.hit(result.limit)}")
     screen.say(f"spent   {', '.join(figures.spent(state))}")
     screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
     if calls and state.ended:
         named = ", ".join(f"{call.call} ({call.tool})" for call in calls)
-        screen.say(f"doubts  {named}: nobody saw how it ended")
+        screen.say(f"doubts  {named}: outcome unknown")
         note(f"next    refold doubts {result.run}{place.option}")
     for command in next_words(state, means):
         note(f"next    refold {command}{place.option}")

@@ -42,12 +42,10 @@ async def show_command(
     place: StorePlace,
     run: Address,
     *,
-    every: Annotated[bool, option("--all", "Every event, a line each.")] = False,
-    raw: Annotated[bool, option("--raw", "Every event as it is stored, as JSON lines.")] = False,
-    follow: Annotated[bool, option("--follow", "Go on with events to come, until the end.")] = False,
-    asked: Annotated[
-        str, option("--filter", "Only events that fit, a line each: as type:tool error:true.")
-    ] = "",
+    every: Annotated[bool, option("--all", "List every event, one per line.")] = False,
+    raw: Annotated[bool, option("--raw", "Print every event as stored, as JSON lines.")] = False,
+    follow: Annotated[bool, option("--follow", "Keep printing new events until the run ends.")] = False,
+    asked: Annotated[str, option("--filter", "List only events that match, as type:tool error:true.")] = "",
 ) -> int:
     """Show a run: a row per turn, then how it ended.
 
@@ -152,7 +150,7 @@ async def _show_events(
     async with locations.reading(place) as store:
         run, since, upto = await addresses.events_of(store, typed)
         if follow and upto is not None:
-            raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
+            raise WrongUse(f"{typed!r}: --follow reads to the end of a run: remove the event or turn")
         turn, ended, first = 0, False, 0
         head: Head = START
         problem: Damaged | None = None
@@ -232,7 +230,7 @@ def _end(screen: Screen, told: RunSummary, counter: EffectCounter, spent: str) -
 def _lost(told: RunSummary) -> str:
     """Describe how much of the source is in no fact, and how to list it."""
     lost = figures.counted(told.lost, "place")
-    return f"{lost} of the source may be in no fact: refold show {told.run} --filter kind:diagnosed"
+    return f"{lost} of the source may be missing in the facts: refold show {told.run} --filter kind:diagnosed"
 
 
 def _totals(totals: SourceTotals) -> str:
@@ -277,7 +275,7 @@ def _rows(turn: TurnRow) -> list[list[str]]:
     """Return a turn's row, and a row for each further call."""
     texts = [descriptions.short(turn.text, _TEXT)] if turn.text is None or turn.text.strip() else []
     if not turn.stop:
-        texts = ["(no answer)"]
+        texts = ["(no response)"]
     did = [(text, "") for text in texts] + [(_call(call), _result(call)) for call in turn.calls]
     did = did or [("(nothing)", "")]
     counts = [figures.count(known.sent(turn.usage)), figures.count(known.got(turn.usage))]
@@ -296,7 +294,7 @@ def _rows(turn: TurnRow) -> list[list[str]]:
 
 def _oddities(turn: TurnRow) -> Iterator[str]:
     if turn.stop == "max_tokens":
-        yield "answer cut at the output limit"
+        yield "response cut at the output limit"
     if turn.stop in ("content_filter", "stop_sequence", "other"):
         yield f"stop: {turn.stop}"
     if turn.attempts > 1:

@@ -61,19 +61,19 @@ def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: 
     screen.facts(
         {
             "at": f"{figures.clock(stored.at)}{since}" if stored.at else None,
-            "says": kind_for(told.event).says(told.event),
+            "summary": kind_for(told.event).says(told.event),
             "damaged": _render_problem(problem) or None,
         },
         indent="",
     )
     earlier = [each for each in around.related if each.seq < stored.seq]
     later = [each for each in around.related if each.seq > stored.seq]
-    _list(screen, "decided on", earlier, {"fact"})
+    _list(screen, "caused by", earlier, {"fact"})
     _list(screen, "about", earlier, {"about"})
-    _list(screen, "asked for by", earlier, {"request", "call"})
+    _list(screen, "requested by", earlier, {"request", "call"})
     _tell_words(screen, told, indent="")
-    _list(screen, "followed by", later, {*get_args(How)} - {"note"})
-    _list(screen, "noted", later, {"note"})
+    _list(screen, "caused", later, {*get_args(How)} - {"note"})
+    _list(screen, "notes", later, {"note"})
     _tell_fields(screen, "recorded", _body(told))
 
 
@@ -113,7 +113,7 @@ def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
 
 def _tell_said(screen: Screen, words: Mapping[str, Any], *, erased: bool, indent: str) -> None:
     if erased:
-        screen.say(f"{indent}said  {ERASED}")
+        screen.say(f"{indent}payload  {ERASED}")
     for name, value in words.items():
         _field(screen, name, value, indent)
 
@@ -122,7 +122,7 @@ def _tell_call(screen: Screen, call: AskedCall, indent: str) -> None:
     screen.heading(f"{indent}call {call.id} {call.name}")
     _tell_arguments(screen, call.arguments, indent)
     if call.ran is not None:
-        screen.heading(f"{indent}which a person let run with")
+        screen.heading(f"{indent}approved by an operator with other arguments")
         _tell_arguments(screen, call.ran, indent)
 
 

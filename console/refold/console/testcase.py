@@ -32,9 +32,9 @@ from refold.store.files import written_beside
 from refold.store.protocol import Store
 
 _TEST = Template('''\
-"""Run $run, replayed: it fails at the first decision that would be another one now. Written by `refold testcase`.
+"""Replay run $run, and fail at the first decision that has changed. Written by `refold testcase`.
 
-What the model and the tools said comes from the log beside this file; neither is asked, and nothing reaches the network.
+Responses and tool results come from the log beside this file: no model, tool or network is used.
 """
 
 from pathlib import Path
@@ -50,15 +50,15 @@ LOG = Path(__file__).with_name("$log")
 
 def test_$name(tmp_path: Path) -> None:
     """$says"""
-    anyio.run(_replayed, tmp_path / "runs.db")
+    anyio.run(_replay, tmp_path / "runs.db")
 
 
-async def _replayed(path: Path) -> None:
+async def _replay(path: Path) -> None:
     await unpack(LOG, path)
     async with await open_store(path) as store:
         found = await verify(store, RUN)
         assert found.whole, found.problem or found.unweighable
-        assert found.hash == HEAD, "this is another log than the test was written for"
+        assert found.hash == HEAD, "the log is not the one that this test was written for"
         audited = await audit(store, RUN, installed_guards())
         assert not audited.damaged, audited.damaged
         for each in (*audited.findings, *audited.unreplayable):
@@ -74,7 +74,7 @@ _PLAYED_IMPORTS = "from refold.engine import Recording\n" + _IMPORTS.replace(
     "import open_store", "import open_memory, open_store"
 )
 _PLAY = """\
-        # And through the live engine: it raises `Diverged` at the first event that is another one.
+        # And through the live engine, which raises `Diverged` at the first event that differs.
         recording = await Recording.read(store, RUN, installed_guards())
         async with open_memory() as again:
             await recording.play(again)
@@ -111,7 +111,7 @@ async def testcase_command(
     Exit code 1 if the test fails now.
     """
     if not file.parent.is_dir():
-        raise WrongUse(f"{file}: there is no folder {file.parent}; make it first, or name another")
+        raise WrongUse(f"{file}: the folder {file.parent} does not exist: create it first, or name another")
     if not re.fullmatch(r"test_\w+\.py|\w+_test\.py", file.name, re.ASCII):
         raise WrongUse(
             f"{file}: expected test_NAME.py, with letters, digits and underscores: else pytest does not find it"
@@ -152,9 +152,9 @@ async def _unplayable(store: Store, run: str) -> str:
 
 
 def _parts(error: Diverged) -> str:
-    as_told = f"other {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
+    as_told = f"different {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
     return (
-        f"an engine would record event {error.seq} otherwise ({error.played}, {as_told}), as is usual with runs "
+        f"an engine would record a different event {error.seq} ({error.played}, {as_told}), as is usual for runs "
         "that were imported or shrunk"
     )
 
@@ -162,7 +162,7 @@ def _parts(error: Diverged) -> str:
 def _text(run: str, head: str, file: Path, *, played: bool) -> str:
     shown = run if re.fullmatch(r"[\w.:-]{1,200}", run, re.ASCII) else None
     if shown is None:
-        raise WrongUse(f"run {run!r}: its id cannot stand in a Python file")
+        raise WrongUse(f"run {run!r}: its id cannot be written to a Python file")
     says = "Every decision follows from the facts"
     says += ", audited and played again." if played else "."
     return _TEST.substitute(
@@ -181,9 +181,13 @@ def _tell(screen: Screen, done: Testcase) -> None:
         f"{done.test}: replays run {done.run}, {figures.counted(done.events, 'event')}, from {done.log}"
     )
     if not done.played:
-        note(textwrap.shorten(f"it audits only, and plays nothing through the engine: {done.why}", 300))
+        note(
+            textwrap.shorten(
+                f"the test audits the log, but does not play it through the live engine: {done.why}", 300
+            )
+        )
     if not done.passes:
-        note(f"it fails now: refold audit {done.run} says where")
+        note(f"the test fails now: refold audit {done.run} shows where")
     note(f"next    python -m pytest {done.test}")
 
 
@@ -209,14 +213,17 @@ async def shrink_command(
     run: WholeRun,
     *,
     file: Annotated[Path, new_file("The new store's file; it must not exist.")],
-    when: Annotated[str | None, option("--when", "That this held of a state: 'spent_usd > 1.0'.")] = None,
+    when: Annotated[
+        str | None, option("--when", "The log must reach a state where this holds, as 'spent_usd > 1.0'.")
+    ] = None,
     audit_differs: Annotated[
-        bool, option("--audit-differs", "That the first different decision differs so.")
+        bool, option("--audit-differs", "The first different decision must differ in the same way.")
     ] = False,
     check: Annotated[
-        str | None, option("--check", "That this command, given REFOLD_STORE, ends with exit code 0.")
+        str | None,
+        option("--check", "This command must exit with 0; REFOLD_STORE names the store of the log."),
     ] = None,
-    most: Annotated[int, option("--most", "How many logs are tried at most.", min=1)] = 10_000,
+    most: Annotated[int, option("--most", "Try at most this many logs.", min=1)] = 10_000,
 ) -> int:
     """Write the smallest log that still shows a condition: leave facts out of RUN, and derive its decisions
     again.
@@ -226,7 +233,7 @@ async def shrink_command(
     Example: refold shrink RUN --when 'spent_usd > 1.0' --out small.db
     """
     if [when is not None, audit_differs, check is not None].count(True) != 1:
-        raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log is to show")
+        raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log must show")
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         told = await told_of(store, run)
@@ -273,7 +280,7 @@ async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str])
     except ShowsNothing as error:
         if shows:
             raise
-        raise WrongUse(f"--check: {words[0]} ends with {code} for the whole log, and not with 0") from error
+        raise WrongUse(f"--check: {words[0]} exits with {code} for the full log, expected 0") from error
     except StopIteration as found:
         smallest: Log = found.value
         return smallest, tried
@@ -311,5 +318,5 @@ async def _exit_code_for(words: Sequence[str], log: Log) -> int:
 def _tell_shrunk(screen: Screen, done: MinimalLog) -> None:
     left = f"{figures.count(done.facts)} of {figures.counted(done.facts_before, 'fact')}"
     screen.say(f"{done.path}: run {done.run}, {left}, {figures.counted(done.events, 'event')}")
-    note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")
+    note(f"{figures.count(done.tried)} logs tried; without the removed facts, the log still shows the same")
     note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")

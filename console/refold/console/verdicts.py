@@ -17,7 +17,7 @@ from refold.store.protocol import Store, UnknownRun
 
 _SHOWN = 600
 _SUMMED = {0: "in order", CannotJudge.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
-_WORDS = (*_SUMMED.values(), "not as they should be")
+_WORDS = (*_SUMMED.values(), "with differences")
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
 
@@ -55,7 +55,7 @@ async def judge_command(
 
 def tell_codes(screen: Screen, codes: Sequence[int]) -> None:
     """Print how many runs got each verdict."""
-    counts = Counter(_SUMMED.get(code, "not as they should be") for code in codes)
+    counts = Counter(_SUMMED.get(code, "with differences") for code in codes)
     told = ", ".join([f"{figures.count(counts[word])} {word}" for word in _WORDS if counts[word]])
     screen.heading(f"{figures.counted(len(codes), 'run')}: {told}")
 
@@ -108,20 +108,21 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
     verdict = "intact" if found.whole else "DAMAGED" if found.damaged else "inconclusive"
     screen.heading(f"run {found.run}: {verdict}")
-    counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with content"
-    head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed"
+    counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with a payload"
+    head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event is intact"
     problem, cut = found.problem, figures.counted(found.cut, "output")
     screen.facts(
         {
             "wrong": f"event {problem.seq}{_kind(problem.kind)}: {problem.problem}" if problem else None,
-            "checked": f"{counts}, {found.erased} of them erased, {found.digests} state digests derived again",
+            "checked": f"{counts}, {found.erased} of them erased, {figures.counted(found.digests, 'state digest')} recomputed",
             "head": head,
             "state": found.agent_state,
-            "sizes": _unchecked(found.unmeasured, "their words are erased"),
+            "sizes": _unchecked(found.unmeasured, "their payloads are erased"),
             "weights": _unchecked(found.unweighed, found.unweighable),
-            "cut": f"of {cut} only what was kept was measured" if found.cut else None,
+            "cut": f"of {cut} only the recorded part was measured" if found.cut else None,
             "forked": [
-                f"events up to {each.seq} are those of run {each.run}, checked too" for each in found.prefixes
+                f"events up to {each.seq} are shared with run {each.run}, checked too"
+                for each in found.prefixes
             ],
             "sealed": _sealed(found),
             "unproved": found.cannot_prove,
@@ -139,17 +140,17 @@ def _kind(kind: str) -> str:
 
 def _sealed(found: Verification) -> str | None:
     if not found.sealed:
-        return None if found.sealed is None else "no event of it"
+        return None if found.sealed is None else "no event"
     return f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
 
 
 def _unchecked(events: int, why: str) -> str | None:
-    return f"of {figures.counted(events, 'event')} not checked: {why}" if events else None
+    return f"not checked for {figures.counted(events, 'event')}: {why}" if events else None
 
 
 def _audit_verdict(found: Audit) -> str:
     if found.damaged:
-        return "DAMAGED, cannot be followed to its end"
+        return "DAMAGED, cannot be read to its end"
     if found.differences:
         return f"DIFFERS, {figures.counted(found.differences, 'time')}"
     return "every decision follows from the facts" if found.clean else "inconclusive"
@@ -165,10 +166,8 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     """Print an audit as text."""
     screen.heading(f"run {found.run}: {_audit_verdict(found)}")
     derived = f"{figures.counted(found.decisions, 'decision')} from {figures.counted(found.facts, 'fact')}"
-    imported = "its decisions were derived at import: no agent was ever held to them"
-    unasked = (
-        f"after {figures.counted(found.unasked, 'fact')}, whether a guard that is blind would have spoken"
-    )
+    imported = "decisions were derived at import, not made by a live agent"
+    unasked = f"after {figures.counted(found.unasked, 'fact')}, it is unknown whether a blind guard would have intervened"
     # For a damaged log the state is that of the last decision that was compared; `show` has a later one.
     state = "" if found.damaged else f", {found.agent_state}"
     screen.facts(
@@ -187,7 +186,7 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
 
 def _tell_finding(screen: Screen, place: StorePlace, run: str, finding: Finding) -> None:
     screen.heading(
-        f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, decided by event {finding.fact}"
+        f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, caused by event {finding.fact}"
     )
     rows = [("    why", finding.why)] if finding.why else []
     for field in finding.fields or ("",):

@@ -78,15 +78,19 @@ async def verify_command(
     place: StorePlace,
     runs: Annotated[
         list[str],
-        words("RUN or @last; a prefix of an id will do. Or the file of a bundle, or of a certificate."),
+        words("RUN or @last (ids may be prefixes), or the file of a bundle or a certificate."),
     ],
     *,
     everything: Everything = False,
     key: Annotated[
-        list[Path], option("--key", "Public key, by which seals, or certificates, may be signed.")
+        list[Path], option("--key", "Public key of signed checkpoints or certificates; may be repeated.")
     ],
-    seal: Annotated[list[str], option("--seal", "A line that `refold seal` printed.")],
-    all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
+    seal: Annotated[
+        list[str], option("--seal", "A line that `refold seal` printed: its entries must still be there.")
+    ],
+    all_sealed: Annotated[
+        bool, option("--all-sealed", "125 if any event is not covered by a signed checkpoint.")
+    ] = False,
 ) -> int:
     """Check that logs or bundles are intact, and list what cannot be proven.
 
@@ -98,7 +102,9 @@ async def verify_command(
     With -o json: one line per run or bundle, then one for the checkpoints.
     """
     if all_sealed and not key and not seal:
-        raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
+        raise WrongUse(
+            "--all-sealed: expected --key (the public key of signed checkpoints), or --seal (a printed line)"
+        )
     keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
     files, papers, named = _sort_arguments(runs)
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files]
@@ -204,28 +210,30 @@ def _unsealed_lines(unsealed: Sequence[Unsealed]) -> list[str]:
 
 def _verdict(found: Sealing) -> str:
     if not found.seals.holds or found.gone:
-        return "DO NOT HOLD"
+        return "INVALID"
     if not found.seals.seals:
-        return "there are none"
-    return "hold" if found.compared else "hold, and cover none of these runs: inconclusive"
+        return "none"
+    return "valid" if found.compared else "valid, but none covers these runs: inconclusive"
 
 
 def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
     seals = found.seals
-    screen.heading(f"the seals: {_verdict(found)}")
-    against = [f"key {each}" for each in seals.keys] + ([f"{seals.lines} kept lines"] if seals.lines else [])
+    screen.heading(f"signed checkpoints: {_verdict(found)}")
+    against = [f"key {each}" for each in seals.keys] + (
+        [figures.counted(seals.lines, "kept line")] if seals.lines else []
+    )
     entries, sealed = figures.counted(seals.entries, "entry"), figures.count(found.sealed_events)
     screen.facts(
         {
             "wrong": [*seals.problems, *([f"and {seals.more} more"] if seals.more else [])],
             "gone": [
-                f"run {each.run}: sealed up to event {each.seq}, and not in the store" for each in found.gone
+                f"run {each.run}: covered up to event {each.seq}, but not in the store" for each in found.gone
             ],
-            "checked": f"{seals.seals} seals over {entries}, against {', '.join(against)}",
-            "covered": f"{seals.trusted} of {entries}, of which {found.compared} are heads of these runs",
-            "runs": f"{found.sealed_runs} of {found.runs} sealed and intact",
-            "events": f"{sealed} of {figures.count(found.events)} sealed and intact",
-            "unsealed": _unsealed_lines(found.not_sealed) if whole else None,
+            "checked": f"{figures.counted(seals.seals, 'signed checkpoint')} over {entries}, against {', '.join(against)}",
+            "covered": f"{seals.trusted} of {entries}; {figures.counted(found.compared, 'log head')} of these runs compared",
+            "runs": f"{found.sealed_runs} of {found.runs} covered and intact",
+            "events": f"{sealed} of {figures.count(found.events)} covered and intact",
+            "uncovered": _unsealed_lines(found.not_sealed) if whole else None,
             "newest": f"{seals.newest}, {figures.clock(seals.at)}" if seals.newest else None,
             "unproved": found.cannot_prove,
         }
@@ -301,13 +309,15 @@ def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:
         raise UnjudgedBundle(str(path), NOTHING_SEALED)
     for line in lines:
         if bundle.seal is None or bundle.seal.size != line.size:
-            over = f"over {figures.counted(bundle.seal.size, 'entry')}" if bundle.seal else "not there"
-            raise UnjudgedBundle(
-                str(path), f"its seal is {over}, so it cannot be compared with {line.line[:24]}…"
+            it = (
+                f"its signed checkpoint covers {figures.counted(bundle.seal.size, 'entry')}"
+                if bundle.seal
+                else "it has no signed checkpoint"
             )
+            raise UnjudgedBundle(str(path), f"{it}, so {line.line[:24]}… cannot be compared")
         if bundle.seal.root != line.root:
             raise DamagedBundle(
-                str(path), f"its seal has another root than {line.line[:24]}…, which was kept"
+                str(path), f"the root of its signed checkpoint is not that of the kept line {line.line[:24]}…"
             )
 
 
@@ -320,7 +330,7 @@ def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
 
 def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     screen.heading(f"bundle {found.bundle}: intact")
-    rows = [*list_results(bundle), *(("unsealed", each) for each in _unsealed_lines(found.not_sealed))]
+    rows = [*list_results(bundle), *(("uncovered", each) for each in _unsealed_lines(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
         screen.say(f"  run {each.run}: intact, {figures.counted(each.events, 'event')}, {each.agent_state}")

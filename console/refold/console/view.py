@@ -123,7 +123,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     state, lacks = await _last_request(store, run, upto)
     asked = _request(state)
     if asked is None:
-        raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
+        raise DamagedLog(run, state.seq, "a request was made here, but the state before it requires none")
     request = request_for(asked, state, await words_of(store, run, state))
     imported = await _is_imported(store, run)
     answer, later = await _answer(store, run, state.seq)
@@ -178,7 +178,7 @@ async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunSt
         return asked, lacks
     if upto is None:
         raise NoSuchTurn(run, None, 0)
-    raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
+    raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; use a later one")
 
 
 async def _is_imported(store: Store, run: str) -> bool:
@@ -209,12 +209,12 @@ async def _answer(
 def _compare_digest(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> tuple[Sent, str]:
     """Return how the digests compare, and why they cannot be compared."""
     if answer is None:
-        return "unknown", "no answer came"
+        return "unknown", "no response came"
     stored, event = answer
     if not event.sent:
-        return "unknown", "none was recorded with the answer"
+        return "unknown", "none was recorded with the response"
     if stored.content is None:
-        return "unknown", "the answer's content was erased"
+        return "unknown", "the response's payload was erased"
     return "agrees" if whole.digest(stored.salt) == event.sent else "differs", ""
 
 
@@ -226,7 +226,7 @@ def _tell_view(screen: Screen, found: View) -> None:
     )
     for number, message in enumerate(found.request.messages, 1):
         screen.say()
-        name = f" (answers {message.call})" if message.call else ""
+        name = f" (result of {message.call})" if message.call else ""
         if number == 1 and message.role is Role.SYSTEM and not found.system_known:
             name = " (the source records a template: parts of it may not have been sent)"
         screen.heading(f"--- {number}. {message.role}{name}")
@@ -244,7 +244,7 @@ def _tell_settings(screen: Screen, found: View) -> None:
         {
             "tools": tools or ("none" if found.tools_known else unknown),
             "settings": settings or ("the model's own" if found.settings_known else unknown),
-            "most": None if request.max_output is None else f"{request.max_output} tokens of output",
+            "output": None if request.max_output is None else f"at most {request.max_output} tokens",
             "missing": [*found.lacks, *_missing_tokens(found)],
             "sent": _SENT[found.sent] + found.unknown_why,
         },
@@ -260,8 +260,8 @@ def _missing_tokens(found: View) -> list[str]:
 
 
 _SENT: dict[Sent, str] = {
-    "agrees": "this is what was sent, by the digest recorded then",
-    "differs": "this is NOT what was sent: the digest recorded then is another",
+    "agrees": "identical to what was sent, by the recorded digest",
+    "differs": "NOT what was sent: the recorded digest differs",
     "unknown": "no digest to compare with: ",
 }
 
@@ -275,7 +275,7 @@ def _tell_message(screen: Screen, message: Message) -> None:
     for call in message.calls:
         screen.styled(_indent(f"[call {call.id}] {descriptions.line(call.name)} {call.arguments}"))
     if not (message.reasoning or message.text or message.calls):
-        screen.styled(_indent("(no words)"), "dim")
+        screen.styled(_indent("(empty)"), "dim")
 
 
 def _indent(text: str) -> str:
@@ -324,7 +324,7 @@ def _ranges(ranges: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges) or "none"
 
 
-_COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
+_COLUMNS = (Column("before"), Column("place"), Column("who"), Column("verdict"), Column("measured"))
 
 
 @reads
@@ -343,14 +343,14 @@ async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
 def _tell(screen: Screen, found: Reasons) -> None:
     of = "" if found.seq == found.fact else f", which followed from event {found.fact} ({found.fact_kind})"
     screen.heading(f"run {found.run}, event {found.seq}: {found.kind}{of}")
-    screen.pairs([("says", found.says)])
+    screen.pairs([("summary", found.says)])
     if found.opinions:
         screen.table(_COLUMNS, [_row(opinion, found) for opinion in found.opinions])
     else:
-        screen.say("no limit and no guard was asked")
+        screen.say("no limit or guard was evaluated")
     then = enumerate(zip(found.decisions, found.told, strict=True), found.fact + 1)
     rows = [f"e{seq} {kind}: {said}" for seq, (kind, said) in then]
-    screen.facts({"then": tuple(rows or ["nothing was decided"])}, indent="")
+    screen.facts({"then": tuple(rows or ["no decision"])}, indent="")
 
 
 def _row(opinion: Opinion, found: Reasons) -> list[str]:

@@ -254,9 +254,9 @@ class StoppedHalfway(WorldFailed):
     def lines(self) -> list[str]:
         """The lines of the message. Line breaks in its parts are escaped."""
         if not self.seq:
-            return [self.problem, f"nothing of run {self.run} was recorded"]
-        whole = f"run {self.run} stopped here; its log is whole up to event {self.seq}."
-        return [self.problem, f"{whole} When this is mended, it goes on with", f"  {self.resume}"]
+            return [self.problem, f"run {self.run}: nothing was recorded"]
+        whole = f"run {self.run} stopped; its log is intact up to event {self.seq}."
+        return [self.problem, f"{whole} When this is fixed, continue with", f"  {self.resume}"]
 
     def __str__(self) -> str:
         return "\n".join(map(descriptions.line, self.lines))
@@ -277,7 +277,7 @@ class Interrupts:
         self.count += 1
         if self.count == 1 and self._run.state.approval is None:
             self._run.cancel("Ctrl-C")
-            self._watcher.note("stopping; Ctrl-C again ends at once, and the run can be resumed")
+            self._watcher.note("stopping; Ctrl-C again ends at once (the run can be resumed)")
             return
         try:
             self._watcher.close()

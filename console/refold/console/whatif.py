@@ -32,14 +32,14 @@ SHARD_OF_A_STORE = 5_000
 def whatif_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. With --view RUN@t7.")],
+    runs: Annotated[list[str], words("RUN or @last (ids may be prefixes); with --view RUN@t7.")],
     others: OtherPolicies,
     *,
     everything: Everything = False,
     every: Annotated[
-        bool, option("--every", "List every run: also those that agree, and those that are inconclusive.")
+        bool, option("--every", "List every run, including those that agree and those that are inconclusive.")
     ] = False,
-    view: Annotated[bool, option("--view", "Show what the model would have seen there, as a diff.")] = False,
+    view: Annotated[bool, option("--view", "Show the prompt under the policy, as a diff.")] = False,
     jobs: Jobs = None,
 ) -> int:
     """Test other policies on recorded runs: compute what they would have decided, and how far the record is
@@ -60,7 +60,7 @@ def whatif_command(
     table = WhatIfTable(screen, question, every=every)
     with (
         processes(jobs, work) as executor,
-        progress("asking", sum(shard.events for shard in work)) as step,
+        progress("examining", sum(shard.events for shard in work)) as step,
     ):
         for each in worked(work, executor, question, alone, held=HELD):
             if isinstance(each, Ended):
@@ -101,7 +101,7 @@ async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], othe
     asked = policies_of(others, registry)
     prices, contexts = choose_prices(others.prices), choose_contexts(others.contexts)
     if len(runs) != 1 or len(asked) != 1:
-        raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
+        raise WrongUse("expected one RUN@t7 and one policy: --view shows one request")
     ((name, (policy, _)),) = asked.items()
     async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, runs[0])
@@ -116,8 +116,8 @@ async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], othe
 def _tell(screen: Screen, name: str, found: Hypothesis) -> None:
     screen.heading(f"run {found.run}, turn {found.step}, asked at event {found.seq}: under {name}")
     if not found.asked:
-        screen.say(f"this request would not have been made: {found.found.why}")
-    screen.say("  as it was, - only in the recorded request, + only under the policy, ~ shown otherwise")
+        screen.say(f"this request would not have been sent: {found.found.why}")
+    screen.say("  unchanged, - only in the recorded request, + only under the policy, ~ changed")
     for row in found.rows:
         _tell_row(screen, row)
     was, would = found.tokens

@@ -98,20 +98,20 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[
         list[Path],
-        option("--policy", "Policy file (.toml, .yaml, .json), or a preset; several side by side."),
+        option("--policy", "Policy file (.toml, .yaml, .json), or a preset; may be repeated."),
     ] = []
     settings: Settings = []
     only: Annotated[
         str | None,
-        option("--only", "limits,guards,approvals: these rules of --policy, over the run's own policy."),
+        option("--only", "Only these rules of --policy, over the run's own policy: limits,guards,approvals."),
     ] = None
     prices: Annotated[
         Path | None,
-        option("--prices", "genai-prices, or a file: prices for answers of which the record has none."),
+        option("--prices", "genai-prices, or a file: prices for responses without a recorded price."),
     ] = None
     contexts: Annotated[
         Path | None,
-        option("--contexts", "genai-prices, or a file: context lengths of models where the record has none."),
+        option("--contexts", "genai-prices, or a file: context lengths that are not recorded."),
     ] = None
 
     def __hash__(self) -> int:
@@ -133,7 +133,7 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
     if not asked.policy:
         if asked.only is not None:
             raise WrongUse(
-                "--only takes rules out of another policy: name it with --policy (--set changes the recorded one)"
+                "--only selects rules of another policy: name it with --policy (--set changes the recorded one)"
             )
         if not asked.settings:
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
@@ -170,7 +170,7 @@ def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
     """Raise `WrongUse` if the policy has no rule of these kinds, because every run would agree."""
     keys = [key for kind in kinds for key in RULES.get(kind, ()) if key != "call_timeout"]
     if keys and not any(getattr(policy, key) for key in keys):
-        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to ask")
+        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to test")
 
 
 def _always(policy: Policy) -> Change:

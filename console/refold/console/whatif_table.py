@@ -94,7 +94,7 @@ class WhatIfTable:
     def _unfit_in(self, place: int) -> list[str]:
         never, counts = self._fit_nothing(place), sorted(self._unfit[place].items())
         told = {
-            path: f"{path} fits nothing in {'any' if path in never else count} of these runs"
+            path: f"{path} matches nothing in {'any' if path in never else count} of these runs"
             for path, count in counts
         }
         meant = self._meant[place]
@@ -169,9 +169,9 @@ class WhatIfTable:
             self._screen.say()
             tell_totals(self._screen, name, totals, self._unfit_in(place), self._inconclusive[place])
         if self._prices:
-            self._screen.say(f"what the record has no price of is priced by {self._prices}")
+            self._screen.say(f"responses without a recorded price are priced by {self._prices}")
         if self._contexts:
-            self._screen.say(f"models whose context the record does not say read what {self._contexts} says")
+            self._screen.say(f"context lengths that are not recorded are taken from {self._contexts}")
 
     def _notes(self, place: int) -> list[str]:
         defaults = self._defaults[place]
@@ -187,11 +187,9 @@ class WhatIfTable:
             policies = [Column(name.upper(), elastic=True, main=share) for name in self._names]
             about = [Column("RUN"), Column("BEGAN", optional=1), Column("TASK", elastic=True, optional=2)]
             self._screen.table([*about, *policies], rows)
-        counts = [
-            f"{figures.counted(self._hidden[rank], 'run')} {verb}"
-            for rank, verb in ((_RANKS[Verdict.AGREE], "AGREE"), (_COUNTED, "inconclusive"))
-            if self._hidden[rank]
-        ]
+        agree, unknown = self._hidden[_RANKS[Verdict.AGREE]], self._hidden[_COUNTED]
+        counts = [f"{figures.counted(agree, 'run')} AGREE{'S' if agree == 1 else ''}"] if agree else []
+        counts += [f"{figures.counted(unknown, 'run')} inconclusive"] if unknown else []
         if counts:
             every = "every policy" if len(self._names) > 1 else self._names[0]
             listed = f"{'and ' if rows else ''}{', '.join(counts)} under {every}"
@@ -201,7 +199,7 @@ class WhatIfTable:
         """End a part of the store, with the problem that kept it from being finished, if any."""
         if ended.problem:
             self._codes.append(WorldFailed.exit_code)
-            row = self._broken(ended.shard.name, f"NOT ASKED: {ended.problem}")
+            row = self._broken(ended.shard.name, f"NOT EXAMINED: {ended.problem}")
             unchecked = Unchecked(part=ended.shard.name, unchecked=ended.problem)
             self._screen.result(unchecked, lambda: self._rows.append(row))
 

@@ -10,10 +10,15 @@ from refold.replay import figures
 from refold.replay.whatif.verdict import Intervention, Spend, Totals, Verdict, WhatIf
 
 _SHOWN = 300
-_AT_LEAST = ", at least: what was under way when it stopped counts as spent"
-_AT_LEAST_LATEST = ", at least: it may have stopped before"
-_VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.INCONCLUSIVE: "inconclusive"}
-_HINT = "--set end_of_turn=wait looks at it as one session"
+_AT_LEAST = ", at least: work in progress at the stop counts as spent"
+_AT_LEAST_LATEST = ", at least: it may have stopped earlier"
+_VERDICTS = {
+    Verdict.AGREE: "AGREES",
+    Verdict.STOPS: "STOPS",
+    Verdict.DIVERGES: "DIVERGES",
+    Verdict.INCONCLUSIVE: "inconclusive",
+}
+_HINT = "--set end_of_turn=wait treats it as one session"
 _REASONS = 20  # reasons that are listed for inconclusive runs
 
 
@@ -28,7 +33,7 @@ def cell(found: WhatIf) -> str:
     """Render a verdict in a few words: `STOPS e41 step_limit`."""
     match found.verdict:
         case Verdict.AGREE:
-            return "AGREE unfit" if found.unfit else "AGREE"
+            return "AGREES unfit" if found.unfit else "AGREES"
         case Verdict.STOPS:
             return f"STOPS e{found.seq} {found.code}{_latest(found)}{_subject(found)}{_default(found)}"
         case Verdict.DIVERGES:
@@ -71,11 +76,11 @@ def _tell_verdict(found: WhatIf) -> Facts:
 def _tell_findings(found: WhatIf) -> Facts:
     fired = [f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]]
     more = len(found.fired) - 10 + found.more
-    priced = f"{figures.counted(found.priced, 'answer')} without a price in the record, by {found.prices}"
+    priced = f"{figures.counted(found.priced, 'response')} without a recorded price, by {found.prices}"
     return {
         "fired": (*fired, *([f"and {figures.counted(more, 'time')} more"] if more > 0 else [])),
         "unseen": tuple(
-            f"event {seq}: {why}; it was not shown before the record ends" for seq, why in found.unseen[:10]
+            f"event {seq}: {why}; no later prompt of the record has it" for seq, why in found.unseen[:10]
         ),
         "unfit": tuple(map(str, found.unfit)),
         "priced": priced if found.prices else None,
@@ -92,7 +97,7 @@ def tell_totals(
     inconclusive: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Print the totals of all runs under one policy. Savings are exact, or marked as lower bounds."""
-    unfit_runs = {Verdict.AGREE: f" ({totals.unfit} of them: a rule fits nothing)"} if totals.unfit else {}
+    unfit_runs = {Verdict.AGREE: f" ({totals.unfit} of them: a rule matches nothing)"} if totals.unfit else {}
     verdicts = (
         f"{_VERDICTS[word]} {totals.verdicts[word]}{unfit_runs.get(word, '')}"
         for word in Verdict
@@ -101,13 +106,15 @@ def tell_totals(
     screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
     saved = [f"{_spend_text(totals.saved)}, as recorded"]
     if totals.inexact:
-        lacking = f"in {figures.counted(totals.inexact, 'run')} with something under way, or unknown"
+        lacking = f"in {figures.counted(totals.inexact, 'run')} with work in progress, or unknown"
         saved.append(f"{_spend_text(totals.at_least)} at least, {lacking}")
-    done = f"{figures.counted(totals.done, 'run')}, by an answer after which the record goes on: no saving"
+    done = (
+        f"{figures.counted(totals.done, 'run')}, by a response after which the record continues: no savings"
+    )
     fired = ", ".join(
         f"{who} {n} in {figures.counted(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
     )
-    forks = f"{totals.before} part in what they share with another run: counted there"
+    forks = f"{totals.before} diverge in events that they share with another run: counted there"
     screen.facts(
         {
             "cut short": _counts(totals.cut_short),
@@ -131,26 +138,26 @@ def _reasons(totals: Totals, inconclusive: Mapping[str, int]) -> tuple[str, ...]
         listed += [f"and {figures.counted(more, 'reason')} more"] if more > 0 else []
     partly = totals.unknown - sum(inconclusive.values())
     if partly > 0:
-        listed.append(f"{figures.counted(partly, 'run')} in part, behind a verdict")
+        listed.append(f"{figures.counted(partly, 'run')} in part, after their verdict")
     return tuple(listed) or None
 
 
 def _headline(found: WhatIf) -> str:
     match found.verdict:
         case Verdict.AGREE:
-            return f"AGREES to the end of the record{', and has rules that fit nothing in it' if found.unfit else ''}"
+            return f"AGREES to the end of the record{', but has rules that match nothing in it' if found.unfit else ''}"
         case Verdict.STOPS:
             return f"STOPS at event {found.seq}, in turn {found.turn}{_latest(found)}"
         case Verdict.DIVERGES:
-            return f"DIVERGES at event {found.seq}, in turn {found.turn}: what follows is no evidence"
+            return f"DIVERGES at event {found.seq}, in turn {found.turn}: later events are not evidence"
         case Verdict.INCONCLUSIVE:
-            return f"inconclusive from event {found.seq} on"
+            return f"inconclusive from event {found.seq}"
 
 
 def _context(found: WhatIf) -> str:
     if found.context is None:
-        return f"nothing is taken from {found.contexts}"
-    return f"{figures.counted(found.context, 'token')}, which is not in the record, by {found.contexts}"
+        return f"no length was needed from {found.contexts}"
+    return f"{figures.counted(found.context, 'token')}, by {found.contexts}: the record has none"
 
 
 def _least(found: WhatIf) -> str:
@@ -207,12 +214,12 @@ def _time(spend: Spend) -> str:
     if not spend.waited:
         return figures.seconds(spend.duration) if spend.duration else "time unknown"
     busy, waited = figures.seconds(spend.duration - spend.waited), figures.seconds(spend.waited)
-    return f"{busy} and {waited} of waiting for a person"
+    return f"{busy} and {waited} waiting for an operator"
 
 
 def _cost(spend: Spend) -> str:
     """Render the cost. If responses have no known price, it is a lower bound, or unknown."""
-    if not spend.unpriced and (spend.cost_nanousd or spend.input or spend.output):
+    if not spend.unpriced:
         return figures.dollars(spend.cost_nanousd)
     return f"at least {figures.dollars(spend.cost_nanousd)}" if spend.cost_nanousd else "cost unknown"
 

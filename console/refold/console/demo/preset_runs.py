@@ -40,14 +40,14 @@ def play_preset(preset: str, store: Path, root: Path | None) -> int:
         store.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WorldFailed(
-            f"{store.parent}: cannot be made: {error.strerror}; name another by --store"
+            f"{store.parent}: cannot be created: {error.strerror}; name another with --store"
         ) from error
     with _files(root) as place:
         _say(
             f"The model is {path.name}, in this process: no key, no network. It may read the files in {place}."
         )
         runs, failed = anyio.run(_scenes, store, place, played)
-    _say("What to type next, in this directory")
+    _say("What to type next, in this folder")
     for command in _next(store, runs):
         print(f"  {command}")
     for problem in failed:

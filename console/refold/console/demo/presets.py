@@ -104,7 +104,7 @@ def scenes(preset: str) -> tuple[DemoScene, ...]:
         raise WrongUse(f"there is no preset {preset!r}{nearest(preset, PRESETS)}")
     if preset == "observed":
         raise WrongUse(
-            "the preset 'observed' is for imported runs: it has no loop to play; try `refold import`"
+            "the preset 'observed' is for imported runs, and has no loop to play; try `refold import`"
         )
     base = _base(preset)
     played = [
@@ -213,32 +213,32 @@ def _smaller(seen: PlayedRun) -> bool:
 
 
 READING = (
-    Expected("a request told the model how near its limit is", _has_pressure, _has_tier),
+    Expected("a request warned the model that a limit is near", _has_pressure, _has_tier),
     Expected(
-        "at its last step it was granted one request more, without tools",
+        "after its last step it was granted one more request, without tools",
         lambda seen: bool(_requests(seen, "grace")),
         lambda policy: policy.grace is not None and "step" in policy.grace.on,
     ),
-    Expected("each request nudged the model on", _has_nudge, lambda policy: policy.nudge),
+    Expected("each request nudged the model", _has_nudge, lambda policy: policy.nudge),
     Expected(
-        "the model was told how much time it used",
+        "the model was informed of the time used",
         lambda seen: bool(_injections(seen, "progress")),
         lambda policy: policy.progress is not None,
     ),
     Expected(
-        "the run did not end before a limit did it",
+        "a limit ended the run",
         lambda seen: seen.told.limit is not None,
         lambda policy: policy.end_of_turn == "continue",
     ),
 )
 TELLING = (
     Expected(
-        "an answer was cut, the model was told to go on, and did",
+        "a response was cut, and the model was asked to continue and did",
         _went_on,
         lambda policy: policy.truncation is not None and policy.truncation.when != "broken_calls",
     ),
     Expected(
-        "the outcome is longer than any one answer: its parts are joined",
+        "the outcome is longer than any response: its parts are joined",
         _has_stitch,
         lambda policy: (
             policy.truncation is not None
@@ -247,24 +247,24 @@ TELLING = (
         ),
     ),
     Expected(
-        "the cut answer ended the run, and the log says that it was cut",
+        "the cut response ended the run, and the log records that it was cut",
         lambda seen: seen.told.code == "truncated",
         lambda policy: policy.truncation is None and policy.end_of_turn == "complete",
     ),
     Expected(
-        "a finished turn was answered with: go on",
+        "a finished turn was answered with a request to continue",
         lambda seen: bool(_injections(seen, "continue")),
         lambda policy: policy.end_of_turn == "continue",
     ),
 )
 REMEMBERING = (
     Expected(
-        "a summary that the model wrote stands for older messages",
+        "a summary by the model replaces older messages",
         _has_summary,
         lambda policy: any(isinstance(step, Summarise) for step in policy.history),
     ),
     Expected(
-        "older messages left the window, or are shown shorter",
+        "older messages were dropped or shortened",
         _smaller,
         lambda policy: any(not isinstance(step, Summarise) for step in policy.history),
     ),

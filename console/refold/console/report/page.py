@@ -94,7 +94,7 @@ _HEAD = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<div id="app"><noscript><p>This page needs JavaScript. `refold show` tells the same run in a terminal.</p></noscript></div>
+<div id="app"><noscript><p>This page needs JavaScript. `refold show` shows the run in a terminal.</p></noscript></div>
 <script type="text/plain" id="licences">{licences}</script>
 <script type="application/json" id="data">"""
 _FOOT = """{scripts}
@@ -240,7 +240,9 @@ def index(entries: Sequence[IndexEntry]) -> str:
     wrong = sum(bool(entry.wrong) for entry in entries)
     pages = {entry.about.run: entry.file for entry in entries if entry.file}
     alarm = (
-        f'<p class="alarm">{figures.counted(wrong, "run")} cannot be believed whole</p>\n' if wrong else ""
+        f'<p class="alarm">{figures.counted(wrong, "run")} damaged or not fully readable</p>\n'
+        if wrong
+        else ""
     )
     style, script = index_style(), index_script()
     rows = (_row(entry, depth, pages) for entry, depth in _order_entries(entries))
