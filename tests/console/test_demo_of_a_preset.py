@@ -161,7 +161,7 @@ def late(at: dict[str, Any]) -> Policy:
 )
 def test_a_tier_that_cannot_be_reached_is_not_expected(at: dict[str, Any], reached: bool) -> None:
     """A tier is expected where no request can show it, or is not where one does."""
-    rule = next(rule for rule in demo_presets.READING if "near its limit" in rule.shown)
+    rule = next(rule for rule in demo_presets.READING if "a limit is near" in rule.shown)
     assert reached is rule.applies(late(at))
 
 

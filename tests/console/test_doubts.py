@@ -175,7 +175,7 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     scripted([])
     assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
     ran = refold("approvals", "--store", store)
-    assert ["pay-1", "how", "calls", "ended", "c1", "pay", '{"cents":30}', "refold", "doubts", "pay-1"] == [
+    assert ["pay-1", "outcome", "of", "calls", "c1", "pay", '{"cents":30}', "refold", "doubts", "pay-1"] == [
         word for word in ran.out.splitlines()[1].split() if not re.match(r"20\d\d-|\d\d:", word)
     ]
     ran = refold("resume", "pay-1", "--store", store)
@@ -198,8 +198,8 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     [
         pytest.param(["pay-1", "c9", "happened"], not_in_doubt("c9", "c1"), id="another call"),
         pytest.param(["pay-1", "c1", "perhaps"], "perhaps", id="another word"),
-        pytest.param(["pay-1@e3", "c1", "happened"], "expected a whole run", id="a place in a run"),
-        pytest.param(["nobody", "c1", "happened"], "is no run", id="another run"),
+        pytest.param(["pay-1@e3", "c1", "happened"], "expected a run without a place", id="a place in a run"),
+        pytest.param(["nobody", "c1", "happened"], "matches no run", id="another run"),
     ],
 )
 def test_what_cannot_be_resolved(words: list[str], says: str, refold: Refold, store: Path) -> None:
@@ -355,7 +355,7 @@ def test_cancel(refold: Refold, store: Path) -> None:
     ran = refold("cancel", "pay-1", "--why", f"too much {EVIL}", "--by", "ann", "--store", store)
     assert 0 == ran.code, ran.err
     head, *rest = ran.out.splitlines()
-    assert head.startswith("run pay-1: CANCELLED, ")
+    assert "run pay-1: CANCELLED by ann" == head
     assert ["  c1  pay  run pay-1"] == rest[1:]
     assert set() == dangerous(ran.out + ran.err)
     assert sound(refold, store)

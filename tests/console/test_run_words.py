@@ -52,7 +52,7 @@ def test_a_task_may_come_from_elsewhere(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        pytest.param([""], "TASK '': is empty", id="nothing"),
+        pytest.param([""], "TASK '' is empty", id="nothing"),
         pytest.param(["@none.txt"], "none.txt cannot be read", id="no such file"),
         pytest.param(["@broken.txt"], "is not UTF-8 at byte 0", id="no text"),
         pytest.param(["Go", "--model", ""], "--model '': expected provider:model", id="a model without a name"),

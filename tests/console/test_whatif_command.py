@@ -256,7 +256,7 @@ def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:
     assert (alone["cut_short"], alone["fired"], 1) == (both["cut_short"], both["fired"], both["before"])
     # It was forked at the last request, and that is the run's.
     assert alone["saved"]["steps"] == both["saved"]["steps"]
-    assert "1 part in what they share" in refold(*words).out
+    assert "1 diverge in events that they share" in refold(*words).out
 
 
 def found_of(**fields: Any) -> WhatIf:
@@ -292,7 +292,7 @@ HOUR = 3_600 * 10**9
             id="a deadline between two events",
         ),
         pytest.param({"derived": "{}"}, "(nothing)", "deadline", id="no decision"),
-        pytest.param({"exact": False}, "at least: what was under way", "see above", id="not exact"),
+        pytest.param({"exact": False}, "at least: work in progress", "see above", id="not exact"),
         pytest.param(
             {"fired": (Intervention(fact=2, who="approval", said="skipped", code=""),)},
             "approval: skipped at event 2",

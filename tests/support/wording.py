@@ -5,7 +5,7 @@ here.
 NAME_RUNS = "expected one RUN or more, or --all"
 
 
-UNCOUNTED_ANSWERS = "answers without a full count of tokens"
+UNCOUNTED_ANSWERS = "responses without a full count of tokens"
 UNSENT = "none was recorded with the response"
 
 

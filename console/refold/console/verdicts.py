@@ -150,7 +150,7 @@ def _unchecked(events: int, why: str) -> str | None:
 
 def _audit_verdict(found: Audit) -> str:
     if found.damaged:
-        return "DAMAGED, cannot be read to its end"
+        return "DAMAGED, not read to its end"
     if found.differences:
         return f"DIFFERS, {figures.counted(found.differences, 'time')}"
     return "every decision follows from the facts" if found.clean else "inconclusive"
