@@ -36,8 +36,8 @@ def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: s
     assert 0 == ran.code, ran.err
     for said in (
         "signed checkpoints: valid",
-        "1 seals over 3 entries, against key",
-        "3 of 3 entries, of which 2 are heads of these runs",
+        "1 signed checkpoint over 3 entries, against key",
+        "3 of 3 entries; 2 log heads of these runs compared",
         "2 of 3 covered and intact",
         "no event",
         f"newest    {line}",
@@ -57,7 +57,7 @@ def test_without_a_key_nothing_is_said_of_seals(refold: Refold, store: Path, lin
     """`verify` by itself says what it always did."""
     ran = refold("verify", "--all", "--store", store)
     assert 0 == ran.code
-    assert "seals" not in ran.out
+    assert "signed checkpoints:" not in ran.out
     assert "sealed  " not in ran.out
 
 

@@ -107,7 +107,7 @@ def test_all_sealed(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> N
     assert 125 == refold("verify", "cc33", *words).code
     said = {
         ("aa11",): "sealed    1 of 1",
-        ("aa11", "cc33"): "unsealed  run cc33: events 1",
+        ("aa11", "cc33"): "uncovered  run cc33: events 1",
         ("cc33",): "covers none of its runs",
     }
     for runs, told in said.items():

@@ -196,6 +196,18 @@ def test_money_where_prices_are_unknown(
     assert told in said
 
 
+def test_a_known_cost_without_counted_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    """Responses with a known price cost $0 in `whatif` as in `show`, even if their tokens were not counted."""
+    found = WhatIf(
+        run="r", verdict=Verdict.STOPS, events=9, fact=3, seq=3, agent_state="MAX_STEPS", code="step_limit",
+        recorded_state="COMPLETED", until=Spend(steps=3), saved=Spend(steps=1),
+    )  # fmt: skip
+    whatif_text.tell(Screen(), "p", found)
+    said = capsys.readouterr().out
+    assert "3 steps, tokens unknown, $0, time unknown" in said
+    assert "cost unknown" not in said
+
+
 def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: Path) -> None:
     """A rule that can never speak agrees with everything: of one run, and of many, it is said that it
     cannot.
