@@ -197,7 +197,7 @@ def test_money_where_prices_are_unknown(
 
 
 def test_a_known_cost_without_counted_tokens(capsys: pytest.CaptureFixture[str]) -> None:
-    """Responses with a known price cost $0 in `whatif` as in `show`, even if their tokens were not counted."""
+    """Responses with a known price cost $0, as in `show`, even if their tokens were not counted."""
     found = WhatIf(
         run="r", verdict=Verdict.STOPS, events=9, fact=3, seq=3, agent_state="MAX_STEPS", code="step_limit",
         recorded_state="COMPLETED", until=Spend(steps=3), saved=Spend(steps=1),

@@ -141,13 +141,13 @@ async def resolve_id(store: Store, typed: str) -> str:
         return await _newest(store)
     if (await store.head(typed)).seq:
         return typed
-    candidates = await _some(store, typed)
+    candidates = await _match_ids(store, typed)
     if len(candidates) == 1:
         return candidates[0]
     more = len(candidates) > _LISTED
     if candidates:
         raise NoSuchRun(typed, "is ambiguous; it matches:", candidates[:_LISTED], more=more)
-    newest = await _some(store, "")
+    newest = await _match_ids(store, "")
     problem = (
         "matches no run in this store; the newest are:" if newest else "matches no run: the store has none"
     )
@@ -161,7 +161,7 @@ async def shorten_ids(store: Store, runs: Sequence[str]) -> dict[str, str]:
     short = {run: run for run in runs}
     for run in runs:
         for length in range(run.rfind("-") + 1 + _SHORTEST, len(run)):
-            if await _some(store, run[:length]) == [run]:
+            if await _match_ids(store, run[:length]) == [run]:
                 short[run] = run[:length]
                 break
     return short
@@ -191,7 +191,7 @@ async def _is_child(store: Store, run: str) -> bool:
     return False
 
 
-async def _some(store: Store, prefix: str) -> list[str]:
+async def _match_ids(store: Store, prefix: str) -> list[str]:
     found: list[str] = []
     async for chunk in store.runs(prefix):
         found += [run for run, head in chunk if head.seq]

@@ -10,9 +10,9 @@ from refold.console import descriptions, locations
 from refold.console.addresses import Oldest, sweep, unread_note
 from refold.console.agents import means_needed, say_and_leave
 from refold.console.descriptions import doubtful_calls, next_words
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
-from refold.console.run import look, overdue, stay, take_up
+from refold.console.run import is_overdue, look, stay, take_up
 from refold.console.screen import Column, Screen, note
 from refold.engine import NotWaiting, Run
 from refold.engine.arguments import Answers, Edit, split_answers
@@ -93,7 +93,7 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
     return 0
 
 
-def _queued(batch: Batch, answer: Event | None, names: Container[str]) -> Iterator[QueuedCall]:
+def _list_calls(batch: Batch, answer: Event | None, names: Container[str]) -> Iterator[QueuedCall]:
     """Yield the calls of a batch that wait for an operator, with the arguments from the response."""
     said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
     for call in batch.calls:
@@ -115,7 +115,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | 
         waits_for="approval" if approval is not None else "doubt" if doubts else "message",
         since=state.at if state.asked_at is None else state.asked_at,
         until=approval.until if approval else None,
-        calls=tuple(_queued(batch, contents.get(batch.seq), names)) if batch else (),
+        calls=tuple(_list_calls(batch, contents.get(batch.seq), names)) if batch else (),
         text=descriptions.short(result_of(state, contents).outcome.text, _TEXT),
         guard=approval.event.guard if approval else "",
         approver=approval.event.approver if approval else "",
@@ -163,7 +163,7 @@ class OperatorRemark(msgspec.Struct, frozen=True, kw_only=True):
     by: By
 
 
-@reads
+@without_event_loop
 async def approvals_command(
     screen: Screen,
     place: StorePlace,
@@ -276,7 +276,7 @@ def _select_calls(state: RunState, calls: Sequence[str], *, everything: bool) ->
     run, asked = state.setup.run, state.approval
     if asked is None:
         raise NotWaiting(run, state.agent_state, "an answer about calls")
-    if overdue(state):
+    if is_overdue(state):
         raise WrongUse(
             f"run {run}: too late, the answer was due by {figures.clock(asked.until or 0)}; "
             f"`refold resume {run}` applies the approver's on_timeout"

@@ -12,7 +12,7 @@ from refold.console import addresses, descriptions, locations, verdicts
 from refold.console.addresses import all_runs, check_choice
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
-from refold.console.processes import Jobs, Unchecked, alone, processes, progress
+from refold.console.processes import Jobs, Unchecked, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
 from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
@@ -118,7 +118,7 @@ def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], job
 
         # An audit creates no reference cycles: garbage collection would only cost time.
         with processes(jobs, work, gc.disable) as executor:
-            totals = audit_all(work, executor, installed_guards, seen, partial(alone, gc.disable))
+            totals = audit_all(work, executor, installed_guards, seen, partial(single_process, gc.disable))
     teller.finish(totals, time.monotonic() - began)
     return totals
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, descriptions, locations
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge, WrongUse
@@ -29,7 +29,7 @@ _COLUMNS = (
 )
 
 
-@reads
+@without_event_loop
 async def diff_command(
     screen: Screen,
     place: StorePlace,
@@ -135,7 +135,7 @@ def _side(side: RunTotals) -> list[str]:
 _VALUE = 120  # characters of a value in a table
 
 
-@reads
+@without_event_loop
 async def bisect_command(
     screen: Screen,
     place: StorePlace,
@@ -156,7 +156,7 @@ async def bisect_command(
     if (when is None) == (versus is None):
         raise WrongUse("expected --when CONDITION or --versus RUN")
     if versus is not None:
-        return await _versus(screen, (place, locations.other_place(place, other_store)), (run, versus))
+        return await _compare_runs(screen, (place, locations.other_place(place, other_store)), (run, versus))
     question = state_question(when or "")
     async with locations.reading(place) as store:
         found = await bisect(store, await addresses.run_of(store, run), question)
@@ -164,7 +164,7 @@ async def bisect_command(
     return 1 if found.seq else 0
 
 
-async def _versus(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: tuple[str, str]) -> int:
+async def _compare_runs(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: tuple[str, str]) -> int:
     async with locations.reading(stores[0]) as store, locations.reading(stores[1]) as other:
         runs = await addresses.run_of(store, typed[0]), await addresses.run_of(other, typed[1])
         found = await divergence((store, other), runs)
@@ -220,7 +220,7 @@ def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
     return f"refold diff {found.left} {found.right}{place.option}{there}"
 
 
-@reads
+@without_event_loop
 async def blame_command(
     screen: Screen,
     place: StorePlace,

@@ -95,7 +95,7 @@ class Conversations:
             return told.parent
         await self._look(told.format)
         async for run, seq in self._candidates(told):
-            call = (await self._named(run, seq)).get(told.key)
+            call = (await self._read_named_calls(run, seq)).get(told.key)
             if call is not None and run != told.run:
                 return Parent(run=run, call=call)
         return None
@@ -111,7 +111,7 @@ class Conversations:
         for above in (*self._of_key.get(place, []), *self._apart.get(place, [])):
             yield above.run, (await self._store.head(above.run)).seq
 
-    async def kept(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
+    async def recorded_parent(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
         """Return the parent of a stored run.
 
         As recorded, unless the file now states another one: the recorded parent also holds if the file names
@@ -127,7 +127,7 @@ class Conversations:
         await self._look(format_)
         return [each for (of, _), told in self._of_key.items() if of == format_ for each in told]
 
-    async def _named(self, run: str, seq: int) -> Mapping[str, str]:
+    async def _read_named_calls(self, run: str, seq: int) -> Mapping[str, str]:
         place = run, seq
         if place not in self._calls:
             named = NamedDoubt()
@@ -189,11 +189,11 @@ class Kin:
             parent = await known.parent_of(this)
             beside = await known.of(this.format, this.key, this.run)
             older = {run for run in beside if await goes_on_in(store, run) == this.run}
-            calls |= await self._imported(known, this, older)
+            calls |= await self._find_imported_children(known, this, older)
         found = [await _child(store, run, call) for run, call in calls.items()]
         return parent, tuple(child for _, child in sorted(found, key=lambda each: (each[0], each[1].run)))
 
-    async def _imported(
+    async def _find_imported_children(
         self, known: Conversations, this: ImportedConversation, older: Collection[str]
     ) -> dict[str, str]:
         """Return the imported children by run, with their calls.

@@ -41,7 +41,7 @@ _SHORT = {"\n": "\\n", "\t": "\\t"}
 
 
 @cache
-def _hidden(more: str = "") -> re.Pattern[str]:
+def _hidden_characters(more: str = "") -> re.Pattern[str]:
     """Return the pattern of escaped characters.
 
     Compiled lazily: it takes milliseconds, and most texts do not need it.
@@ -49,7 +49,7 @@ def _hidden(more: str = "") -> re.Pattern[str]:
     return re.compile(f"[{_HIDDEN}{more}]")
 
 
-def _plain(text: str) -> bool:
+def _is_plain(text: str) -> bool:
     """Return whether the text obviously has nothing to escape.
 
     ASCII only: Python counts some invisible characters as printable.
@@ -59,7 +59,7 @@ def _plain(text: str) -> bool:
 
 def block(text: str) -> str:
     """Escape a text of several lines. Line breaks and tabs are kept."""
-    return text if _plain(text) else _hidden().sub(_escape, text)
+    return text if _is_plain(text) else _hidden_characters().sub(_escape, text)
 
 
 def line(text: str, most: int | None = None) -> str:
@@ -69,7 +69,7 @@ def line(text: str, most: int | None = None) -> str:
     """
     if most is not None and len(text) > most:
         text = f"{text[: max(most - 1, 0)]}…"
-    return text if _plain(text) else _hidden("\t\n").sub(_escape, text)
+    return text if _is_plain(text) else _hidden_characters("\t\n").sub(_escape, text)
 
 
 def json_text(text: str) -> str:
@@ -77,7 +77,7 @@ def json_text(text: str) -> str:
 
     Outside strings JSON text cannot contain them, so the replacement is valid.
     """
-    return text if _plain(text) else _hidden().sub(_json_escape, text)
+    return text if _is_plain(text) else _hidden_characters().sub(_json_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -233,13 +233,13 @@ def translate_conflicts(place: StorePlace) -> Generator[None]:
     try:
         yield
     except WorldFailed as error:
-        plainly = elsewhere(error, place)
+        plainly = explain_conflict(error, place)
         if plainly is None:
             raise
         raise plainly from error
 
 
-def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
+def explain_conflict(error: Exception, place: StorePlace) -> Elsewhere | None:
     """Return the message for an error that means that another engine has the run; None for other errors."""
     from refold.engine.journal import Overtaken
     from refold.engine.tenure import LeaseLapsed

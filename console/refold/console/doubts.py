@@ -10,7 +10,7 @@ from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Oldest, UnreadRuns, sweep, unread_note
 from refold.console.agents import say_and_leave, tell_left
 from refold.console.descriptions import ENDINGS, CallEnding, standing_of
-from refold.console.locations import StorePlace, changing, reads
+from refold.console.locations import StorePlace, changing, without_event_loop
 from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.screen import Column, Screen, note
 from refold.engine import halt
@@ -73,7 +73,7 @@ class DoubtTally:
         )
 
 
-@reads
+@without_event_loop
 async def doubts_command(
     screen: Screen,
     place: StorePlace,
@@ -176,11 +176,11 @@ def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, 
 def _cells(place: StorePlace, call: DoubtfulCall) -> list[str]:
     way = f"refold resolve {call.run} {call.call} {ENDINGS}{place.option}"
     return [
-        call.run, call.call, call.tool, figures.clock(call.since).removesuffix(" UTC"), stands(call), way if is_unresolved(call) else ""
+        call.run, call.call, call.tool, figures.clock(call.since).removesuffix(" UTC"), describe_status(call), way if is_unresolved(call) else ""
     ]  # fmt: skip
 
 
-def stands(call: DoubtfulCall) -> str:
+def describe_status(call: DoubtfulCall) -> str:
     """Describe the status of a call."""
     match call.standing:
         case "open":
@@ -230,7 +230,7 @@ def _find_doubt(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulC
     if known is not None and (is_unresolved(known) or known.result is not None):
         return known
     open_ = [each.call for each in calls if is_unresolved(each)]
-    problem = "is not in doubt" if known is None else f"is settled already: {stands(known)}"
+    problem = "is not in doubt" if known is None else f"is settled already: {describe_status(known)}"
     raise WrongUse(f"run {run}: call {call!r} {problem} (calls in doubt: {', '.join(open_) or 'none'})")
 
 
@@ -268,11 +268,11 @@ async def cancel_command(
         family = await family_of(store, run)
         calls = [call for each in family for call in await in_doubt(store, each)]
     left = Cancellation(**standing_of(result), in_doubt=[call for call in calls if is_unresolved(call)])
-    screen.result(left, lambda: _tell_cancelled(screen, place, left))
+    screen.result(left, lambda: _tell_cancellation(screen, place, left))
     return 0
 
 
-def _tell_cancelled(screen: Screen, place: StorePlace, left: Cancellation) -> None:
+def _tell_cancellation(screen: Screen, place: StorePlace, left: Cancellation) -> None:
     if left.code == "cancelled" and left.reason.startswith("cancelled "):
         screen.heading(f"run {left.run}: {left.state} {left.reason.removeprefix('cancelled ')}")
     else:

@@ -9,7 +9,7 @@ import msgspec
 
 from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Problems, all_runs, check_choice
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.report.builder import build
 from refold.console.report.data import Report
@@ -66,7 +66,7 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
 ExportRequest = Sequence[tuple[str, int | None]]
 
 
-@reads
+@without_event_loop
 async def export_command(
     screen: Screen,
     place: StorePlace,
@@ -92,9 +92,9 @@ async def export_command(
     async with locations.reading(place) as store:
         wanted = await _read_request(store, runs)
         if file is None:
-            await _onto(screen, _pieces(store, wanted, choice, trouble), choice.to)
+            await _write_stdout(screen, _pieces(store, wanted, choice, trouble), choice.to)
             return trouble.code
-        size = await _into(file, store, wanted, choice, trouble, force=force)
+        size = await _write_file(file, store, wanted, choice, trouble, force=force)
     told = WrittenExport(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
     screen.result(
         told,
@@ -121,13 +121,13 @@ async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
     return [(run, None) async for chunk in store.runs() for run, head in chunk if head.seq]
 
 
-async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
+async def _write_stdout(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
     """Write pieces of text to stdout. Invisible characters are escaped, in JSON with JSON's own escapes."""
     async for piece in pieces:
         screen.text(piece if shape is ExportFormat.MARKDOWN else descriptions.json_text(piece))
 
 
-async def _into(
+async def _write_file(
     file: Path, store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems, *, force: bool
 ) -> int:
     """Write the export to a temporary file, then replace `file` with it, so that readers never see a part.
@@ -160,13 +160,13 @@ async def _pieces(
     for place, (run, upto) in enumerate(wanted):
         if place and choice.to is ExportFormat.OTEL:
             yield ",\n"
-        async for piece in await _of(store, run, upto, choice, trouble):
+        async for piece in await _export_run(store, run, upto, choice, trouble):
             yield piece
     if choice.to is ExportFormat.OTEL:
         yield "]}\n"
 
 
-async def _of(
+async def _export_run(
     store: Store, run: str, upto: int | None, choice: ExportOptions, trouble: Problems
 ) -> AsyncIterator[str]:
     match choice.to:
@@ -205,7 +205,7 @@ class WrittenPages(msgspec.Struct, frozen=True, kw_only=True):
     unwritten: dict[str, str]
 
 
-@reads
+@without_event_loop
 async def report_command(
     screen: Screen,
     place: StorePlace,
@@ -235,7 +235,7 @@ async def report_command(
         raise WrongUse("expected one RUN, or --all; `refold ls` lists the runs")
     async with locations.reading(place) as store:
         if everything:
-            return await _all(screen, store, file or _FOLDER, force=force)
+            return await _write_all_pages(screen, store, file or _FOLDER, force=force)
         if file is not None:
             check_free(file, force=force)  # checked before the log is read, which may take a while
         run, upto = await addresses.place_of(store, runs[0])
@@ -249,10 +249,10 @@ async def report_command(
     return _code(report)
 
 
-async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> int:
+async def _write_all_pages(screen: Screen, store: Store, folder: Path, *, force: bool) -> int:
     """Write a page for each run of the store, then the index."""
     check_free(folder / NAME, force=force)
-    _make(folder)
+    _make_folder(folder)
     sizes, damage = await all_runs(store)
     pages = {run: page_name(run) for run, _ in sizes}
     trouble, entries, told = (
@@ -290,7 +290,7 @@ def _entry(report: Report, wrong: str, file: str) -> IndexEntry:
     )
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

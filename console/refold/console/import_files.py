@@ -102,10 +102,10 @@ class Unreadable(WorldFailed):
 
 
 @contextmanager
-def open_as_it_is(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
+def open_snapshot(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
     """Open a file up to its current size, or to `size`. Raises `Unreadable`, also if a later read fails."""
     try:
-        file = io.FileIO(path, "rb", opener=_patient)
+        file = io.FileIO(path, "rb", opener=_open_without_blocking)
     except OSError as error:
         raise Unreadable(name, error.strerror or str(error)) from error
     with file:
@@ -114,7 +114,7 @@ def open_as_it_is(path: Path, name: str, size: int | None = None) -> Generator[B
         yield cast("BinaryIO", io.BufferedReader(_Upto(file, name, size), _BUFFER))
 
 
-def _patient(path: str, flags: int) -> int:
+def _open_without_blocking(path: str, flags: int) -> int:
     # Never block on a pipe that replaced the file meanwhile.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
@@ -169,20 +169,20 @@ class FoundFile(msgspec.Struct, frozen=True):
     parts: tuple[Path, ...] = ()
 
     @property
-    def sounds_like_one(self) -> bool:
+    def looks_like_transcript(self) -> bool:
         """Whether its name marks it as a transcript, so that it is reported if it cannot be read."""
         return bool(self.parts) or (self.path.suffix in (".jsonl", ".eval") and self.path.stat().st_size > 0)
 
     @contextmanager
-    def opened(self, upto: int | None = None) -> Generator[BinaryIO]:
-        """Open its bytes, at most `upto` of them. Raises `Unreadable` as `open_as_it_is` does."""
+    def open(self, upto: int | None = None) -> Generator[BinaryIO]:
+        """Open its bytes, at most `upto` of them. Raises `Unreadable` as `open_snapshot` does."""
         if not self.parts:
-            with open_as_it_is(self.path, self.name, upto) as file:
+            with open_snapshot(self.path, self.name, upto) as file:
                 yield file
             return
         with TemporaryFile() as joined:
             for part in self.parts:
-                with open_as_it_is(part, self.name) as file:
+                with open_snapshot(part, self.name) as file:
                     joined.write(file.read().translate(_ONE_LINE) + b"\n")
             joined.truncate(joined.tell() if upto is None else min(upto, joined.tell()))
             joined.seek(0)

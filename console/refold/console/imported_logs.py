@@ -44,7 +44,7 @@ there.
 def exact_mark(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:
     """Return a digest of the whole event; without `file`, of all but the fields that name its file."""
     names = _NOTHING if file else _of_which_file(encoded)
-    body = _without(encoded, names) if encoded.kind == _STARTED or names else encoded.body
+    body = _drop_fields(encoded, names) if encoded.kind == _STARTED or names else encoded.body
     return _digest(f"{at}", encoded.kind, body, encoded.content)
 
 
@@ -52,7 +52,7 @@ def unsalted_mark(at: int, encoded: codec.Encoded, *, worded: bool, file: bool =
     """Return a digest of the fields that depend on no salt, with the payload only if `worded`; `file` as in
     `exact_mark`.
     """
-    body = _without(encoded, _SALTED if file else _SALTED | _of_which_file(encoded))
+    body = _drop_fields(encoded, _SALTED if file else _SALTED | _of_which_file(encoded))
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
@@ -60,7 +60,7 @@ def mark_anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
     """Return a digest of the fields that depend neither on a salt nor on the file."""
     # A source may name the model only in its first response, so a shorter file does not have it.
     unknown = frozenset({"model"}) if encoded.kind == _STARTED else _NOTHING
-    body = _without(encoded, _SALTED | _OF_THE_FILE | unknown)
+    body = _drop_fields(encoded, _SALTED | _OF_THE_FILE | unknown)
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
@@ -73,7 +73,7 @@ def _of_which_file(encoded: codec.Encoded) -> frozenset[str]:
     return frozenset({"source"}) if encoded.kind == _RECORDED else _NOTHING
 
 
-def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
+def _drop_fields(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
     fields = msgspec.json.decode(encoded.body, type=dict[str, Any])
     if encoded.kind == _STARTED:  # a renamed file is the same transcript
         fields.get("labels", {}).pop("source.file", None)
@@ -201,17 +201,17 @@ class ImportedLog(msgspec.Struct):
         return unsalted_mark(at, encoded, worded=seq not in self.erased, file=not self.grown)
 
 
-async def complete(store: Store, run: str) -> bool:
+async def is_complete(store: Store, run: str) -> bool:
     """Return whether the import reached the end of its source; an import writes that event last."""
     head = (await store.head(run)).seq
     for after in (max(0, head - _TAIL), 0) if head else ():
         async for chunk in store.read(run, after, checked=False):
-            if any(map(_ends, chunk)):
+            if any(map(_is_end, chunk)):
                 return True
     return False
 
 
-def _ends(stored: Stored) -> bool:
+def _is_end(stored: Stored) -> bool:
     if stored.kind != "source_recorded":
         return False
     event = event_of(stored)
@@ -283,7 +283,7 @@ class EarlierImport:
         self._more_answers += isinstance(each.event, ev.ModelResponded)
         self._here.update(words_mark(each.event))
 
-    def related(self) -> Relation | None:
+    def relate(self) -> Relation | None:
         """Return the relation of the two runs, or None if they share only the key and no beginning."""
         if self._broken:
             return Relation(run=self.run, how="unknown", upto=self._same)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, suppress
 import msgspec
 
 from refold.console.conversations import Conversations, ImportedConversation
-from refold.console.imported_logs import EarlierImport, ImportedLog, Relation, complete, record_successor
+from refold.console.imported_logs import EarlierImport, ImportedLog, Relation, is_complete, record_successor
 from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
@@ -42,17 +42,17 @@ class Growth:
         """Return the id of the stored run that this one continues, or "" if there is none or it cannot be
         confirmed.
         """
-        if (await self._store.head(reading.run)).seq or not await self._beside(reading):
+        if (await self._store.head(reading.run)).seq or not await self._newest_runs(reading):
             return ""
         if self._runs is None:
             with self._reopened() as source:
                 again = Transcript(source, importer(self._found.format))
                 # If the file was overwritten meanwhile, the next import compares it.
                 steady = again.sha256 == reading.origin.sha256
-                self._runs = {run.key: await self._followed(run) for run in again.runs() if steady}
+                self._runs = {run.key: await self._find_continued(run) for run in again.runs() if steady}
         return self._runs.get(reading.key, "")
 
-    async def overtaken(self, reading: TranscriptRun, log: ImportedLog, beside: Sequence[str]) -> bool:
+    async def is_overtaken(self, reading: TranscriptRun, log: ImportedLog, beside: Sequence[str]) -> bool:
         """Return whether another import wrote to `log` or added runs to `beside` meanwhile.
 
         Growth is then computed again.
@@ -64,7 +64,7 @@ class Growth:
         self._runs = self._runs if seen else None
         return not seen
 
-    async def _followed(self, reading: TranscriptRun) -> str:
+    async def _find_continued(self, reading: TranscriptRun) -> str:
         """Return the run that `reading` continues, as `of` does.
 
         Derives all of `reading` under its final id, because its calls may have started later runs of the
@@ -72,8 +72,12 @@ class Growth:
         """
         own, log = reading.run, await self._log(reading)
         # No file has the earlier ends of the source: only the chain shows that they were not edited.
-        reading.begun_by = await self._known.kept(reading, log.parent) if log else None
-        if log is not None and _tells(reading, log) and (await verify(self._store, log.run)).problem is None:
+        reading.begun_by = await self._known.recorded_parent(reading, log.parent) if log else None
+        if (
+            log is not None
+            and _reproduces(reading, log)
+            and (await verify(self._store, log.run)).problem is None
+        ):
             self._heads[log.run] = len(log.marks)
             return log.run
         if log is None:
@@ -82,7 +86,7 @@ class Growth:
         reading.run, reading.begun_by = own, None
         return ""
 
-    async def _beside(self, reading: TranscriptRun) -> Sequence[str]:
+    async def _newest_runs(self, reading: TranscriptRun) -> Sequence[str]:
         """Return the newest runs of this conversation."""
         return await self._known.of(reading.format, reading.key, reading.run)
 
@@ -93,7 +97,7 @@ class Growth:
         if (await self._store.head(reading.run)).seq:
             return None
         newest: ImportedLog | None = None
-        for place, run in enumerate(await self._beside(reading)):
+        for place, run in enumerate(await self._newest_runs(reading)):
             with suppress(CannotJudge, Damaged):
                 log = await ImportedLog.read(self._store, run, grown=True)
                 if reading.origin.sha256 in log.files:
@@ -102,7 +106,7 @@ class Growth:
         return newest
 
 
-def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
+def _reproduces(reading: TranscriptRun, log: ImportedLog) -> bool:
     """Return whether the file reproduces every event of this log, to its end or to an earlier end of its
     source.
 
@@ -187,15 +191,17 @@ async def _try_add(
         new = bool(growth and beside and not grown and not (await store.head(run)).seq)
         if new:  # a concurrent import of another version of the file waits here
             await newest.hold()
-        if grown or not await complete(store, run):
+        if grown or not await is_complete(store, run):
             await tenure.hold()
-        done = not grown and await complete(store, run)  # another import may have finished it
+        done = not grown and await is_complete(store, run)  # another import may have finished it
         there = await ImportedLog.read(store, run, grown=bool(grown))
-        if growth and (grown or new) and await growth.overtaken(reading, there, beside):
+        if growth and (grown or new) and await growth.is_overtaken(reading, there, beside):
             return None
         # A stored run keeps its recorded parent, even if none was known at its import.
         reading.begun_by = await (
-            known.kept(reading, there.parent) if there.marks else known.parent_of(conversation(reading))
+            known.recorded_parent(reading, there.parent)
+            if there.marks
+            else known.parent_of(conversation(reading))
         )
         appending = _Appending(store, run, tenure, there, others, complete=done)
         for group in reading.derive(appending.salt, run, there.between if grown else {}):
@@ -222,7 +228,7 @@ async def _record_relations(
 ) -> tuple[Relation, ...]:
     found: list[Relation] = []
     for beside in others:
-        related = beside.related()
+        related = beside.relate()
         found += [related] if related is not None else []
         if related is not None and related.how == "goes_on" and (new or not beside.ended.run):
             with suppress(CannotJudge, Damaged):  # a log that cannot be folded gets no successor

@@ -107,11 +107,11 @@ async def import_command(
         importer(format)
     files = [(path, file) for path in paths for file in find_files(path)]
     if dry_run:
-        done = [(path, await _file(screen, None, file, format)) for path, file in files]
+        done = [(path, await _import_file(screen, None, file, format)) for path, file in files]
     else:
         async with locations.writing(place) as store:
             into = store, Conversations(store)
-            done = await _all(screen, into, files, format)
+            done = await _import_all(screen, into, files, format)
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
     codes = [file.code for _, file in done]
@@ -127,7 +127,7 @@ def _find_bare(paths: Sequence[Path], done: Sequence[tuple[Path, FileDone]]) -> 
     return [path for path in paths if path not in full]
 
 
-async def _all(
+async def _import_all(
     screen: Screen, into: _Into, files: Sequence[tuple[Path, FoundFile]], named: str | None
 ) -> list[tuple[Path, FileDone]]:
     """Import each file, subagents after the runs that started them: a run's parent is recorded in its
@@ -139,21 +139,21 @@ async def _all(
         again, before, left = len(waiting) != before, len(waiting), list[tuple[Path, FoundFile]]()
         for path, file in waiting:
             try:
-                done.append((path, await _file(screen, into, file, named, waits=again)))
+                done.append((path, await _import_file(screen, into, file, named, waits=again)))
             except _Waits:
                 left.append((path, file))
         waiting = left
     return done
 
 
-async def _file(
+async def _import_file(
     screen: Screen, into: _Into | None, file: FoundFile, named: str | None, *, waits: bool = False
 ) -> FileDone:
     """Import a file. With `waits`, raises `_Waits` if its parent is not known yet."""
     if file.skipped:
-        return _not_imported(screen, file.name, file.skipped, skipped=True)
+        return _report_skip(screen, file.name, file.skipped, skipped=True)
     try:
-        with file.opened() as opened:
+        with file.open() as opened:
             size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
             found = detected(source) if named is None else Candidate(named, 100, "as given")
@@ -162,22 +162,22 @@ async def _file(
             )
     except UnknownFormat as error:
         if _is_no_transcript(file, error):
-            return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
-        return _not_imported(screen, file.name, str(error), error.exit_code)
+            return _report_skip(screen, file.name, str(error.known or "no transcript"), skipped=True)
+        return _report_skip(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, import_files.Unreadable) as error:
-        return _not_imported(screen, file.name, str(error), error.exit_code)
+        return _report_skip(screen, file.name, str(error), error.exit_code)
     if screen.json:
         screen.document(_document(file.name, told))
     else:
         _tell(screen, file.name, told)
-    return _done_with(file.name, told)
+    return _summarise(file.name, told)
 
 
 def _is_no_transcript(file: FoundFile, error: UnknownFormat) -> bool:
-    return file.walked and not (error.candidates or file.sounds_like_one or error.packed)
+    return file.walked and not (error.candidates or file.looks_like_transcript or error.packed)
 
 
-def _done_with(name: str, told: _ReadFile) -> FileDone:
+def _summarise(name: str, told: _ReadFile) -> FileDone:
     unread = told.reading.unread
     return FileDone(
         name=name,
@@ -195,7 +195,7 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
 
 @contextmanager
 def _reopen(file: FoundFile, size: int) -> Generator[Source]:
-    with file.opened(size) as opened:
+    with file.open(size) as opened:
         yield Source.opened(file.name, opened)
 
 
@@ -218,7 +218,7 @@ async def _import_source(
                 pass
         else:
             if waits and not runs:
-                await _wait(*into, run)
+                await _wait_for_parent(*into, run)
             done = await add_run(*into, run, growth)
         ended = run.ended
         runs.append(
@@ -235,7 +235,7 @@ async def _import_source(
     return _ReadFile(reading, found.why, runs)
 
 
-async def _wait(store: Store, known: Conversations, run: TranscriptRun) -> None:
+async def _wait_for_parent(store: Store, known: Conversations, run: TranscriptRun) -> None:
     new = run.apart is not None and not (await store.head(run.run)).seq
     if new and await known.parent_of(conversation(run)) is None:
         raise _Waits
@@ -254,7 +254,7 @@ def _document(name: str, told: _ReadFile) -> dict[str, Any]:
     }
 
 
-def _not_imported(
+def _report_skip(
     screen: Screen, name: str, problem: str, code: int = 0, *, skipped: bool = False
 ) -> FileDone:
     said = NotImported(
@@ -275,9 +275,10 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     ]
     for place_, run in enumerate(told.runs):
         state = f"{run.end}, derived {run.state}"
-        rows.append(("  imported" if not place_ else "", f"{run.run}  {_done(run)}; {state}"))
+        rows.append(("  imported" if not place_ else "", f"{run.run}  {_describe_result(run)}; {state}"))
         rows += [
-            ("", f"  {said}") for said in (*_comparison_lines(run), *_began(run), *map(sentence, run.related))
+            ("", f"  {said}")
+            for said in (*_comparison_lines(run), *_parent_line(run), *map(sentence, run.related))
         ]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
@@ -301,7 +302,7 @@ def _tokens(told: _ReadFile) -> str:
     return f"{sent} in, {got} out"
 
 
-def _done(run: ImportedRun) -> str:
+def _describe_result(run: ImportedRun) -> str:
     if run.added is None:
         return f"{figures.counted(run.events, 'event')}, not written"
     if run.whole and run.differs:
@@ -309,18 +310,18 @@ def _done(run: ImportedRun) -> str:
     if run.whole and run.damaged:
         return "already imported, and its log was edited after the events of this file"
     if run.whole:
-        return f"{figures.counted(run.events, 'event')}, already imported, {_equal(run)}: nothing added"
+        return f"{figures.counted(run.events, 'event')}, already imported, {_describe_equality(run)}: nothing added"
     return f"{figures.counted(run.events, 'event')}, {figures.count(run.added)} added"
 
 
-def _equal(run: ImportedRun) -> str:
+def _describe_equality(run: ImportedRun) -> str:
     if not run.erased:
         return "equal"
     shown = ", ".join(f"e{seq}" for seq in run.erased[:_SHOWN])
     return f"equal except erased payloads at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
 
 
-def _began(run: ImportedRun) -> Iterable[str]:
+def _parent_line(run: ImportedRun) -> Iterable[str]:
     if run.parent is not None:
         yield f"started by call {run.parent.call} of {run.parent.run}"
 

@@ -81,7 +81,7 @@ def file_of(typed: str) -> Path | None:
     return expand_home(path) if path.suffix or os.sep in typed else None
 
 
-def beside(name: str, ending: str) -> Path:
+def default_file(name: str, ending: str) -> Path:
     """Return a file name in the current folder for a run, for commands without `--out`."""
     return Path("".join(each if each.isalnum() or each in "-_." else "_" for each in name) + ending)
 
@@ -147,7 +147,7 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError(f"{work} waits for {awaited}")
 
 
-def reads(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
+def without_event_loop(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
     """Turn a coroutine function that never waits into a command.
 
     Importing asyncio would take a quarter of a short command's time.

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Problems
 from refold.console.descriptions import EngineClaim, find_claim
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import argument, labels_of, option
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
@@ -78,7 +78,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-@reads
+@without_event_loop
 async def ls_command(
     screen: Screen,
     place: StorePlace,
@@ -139,10 +139,10 @@ class _RunSieve:
         self.seen: dict[str, None] = {}
 
     @property
-    def asks(self) -> bool:
+    def is_active(self) -> bool:
         return bool(self.states or self.since or self._labels)
 
-    def means(self, line: RunLine) -> bool:
+    def matches(self, line: RunLine) -> bool:
         states = _states(line)
         if self.states and not self.states & {each.casefold() for each in states}:
             self.seen.update(dict.fromkeys(states))
@@ -165,11 +165,11 @@ async def _lines(store: Store, prefix: str, sieve: _RunSieve, trouble: Problems)
     async for chunk in store.runs(prefix):
         for run, head in chunk:
             line = await _run_line(store, run, sieve.since, trouble) if head.seq else None
-            if line is not None and sieve.means(line):
+            if line is not None and sieve.matches(line):
                 yield line
 
 
-async def _older(store: Store, run: str, since: int) -> bool:
+async def _started_before(store: Store, run: str, since: int) -> bool:
     """Return whether the run started before `since`, by its first event alone."""
     return any(0 < each.at < since for each in await store.read_some(run, [1]))
 
@@ -177,7 +177,7 @@ async def _older(store: Store, run: str, since: int) -> bool:
 async def _run_line(store: Store, run: str, since: int, trouble: Problems) -> RunLine | None:
     """Return a run's line; None if it started before `since`."""
     try:
-        if since and await _older(store, run, since):
+        if since and await _started_before(store, run, since):
             return None
         told, state = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
@@ -229,7 +229,7 @@ def _list_runs(
         screen.document(runs)
         return
     if not runs:
-        note(_none(place, sieve, prefix))
+        note(_describe_none(place, sieve, prefix))
     elif screen.live:
         now = time.time_ns()
         screen.table(_ON_TERMINAL, [_brief_cells(run, short, now) for run in runs])
@@ -239,13 +239,13 @@ def _list_runs(
     for run in gone[:_GONE]:
         note(f"next    refold resume {short.get(run.run, run.run)}{place.option}   {run.engine}")
     if others:
-        note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
+        note(f"there are {'more' if sieve and sieve.is_active else 'older ones'}: --most N lists more")
 
 
-def _none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
+def _describe_none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
     if prefix:
         return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
-    if sieve and sieve.asks:
+    if sieve and sieve.is_active:
         there = f"; states there are: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
         return f"no run in {place.path} matches{there}"
     return f"no runs in {place.path}; `refold run TASK` starts one"

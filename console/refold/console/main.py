@@ -48,8 +48,8 @@ def run_guarded(work: Callable[[], int], words: Sequence[str]) -> int:
     locations.forget_damage()
     _open_streams()
     try:
-        _readable(words)
-        with _numbers_written():
+        _check_encoding(words)
+        with _allow_long_numbers():
             code = work()
         return _report_damage(words) or code
     except KeyboardInterrupt:
@@ -105,7 +105,7 @@ def _open_streams() -> None:
 
 
 @contextlib.contextmanager
-def _numbers_written() -> Generator[None]:
+def _allow_long_numbers() -> Generator[None]:
     # Python's limit is 4,300 digits, or set by an environment variable: verdicts must not depend on it.
     most = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(DIGITS)
@@ -115,7 +115,7 @@ def _numbers_written() -> Generator[None]:
         sys.set_int_max_str_digits(most)
 
 
-def _readable(words: Sequence[str]) -> None:
+def _check_encoding(words: Sequence[str]) -> None:
     if all(map(str.isascii, words)):
         return
     from refold.reducers.errors import WrongUse

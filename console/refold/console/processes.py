@@ -44,7 +44,7 @@ def processes(
             raise
 
 
-def alone(begin: Callable[[], object] = gc.freeze) -> Executor:
+def single_process(begin: Callable[[], object] = gc.freeze) -> Executor:
     """Start one process, for a part that crashed another."""
     return _pool(1, begin)
 

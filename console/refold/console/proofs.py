@@ -10,7 +10,7 @@ import msgspec
 
 from refold.console import addresses, locations
 from refold.console.audit import code_of, imported_row, named_rows
-from refold.console.locations import StorePlace, changing, reads
+from refold.console.locations import StorePlace, changing, without_event_loop
 from refold.console.options import argument, new_file, option
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
@@ -107,7 +107,7 @@ def keygen_command(
     return 0
 
 
-@reads
+@without_event_loop
 async def pack_command(
     screen: Screen,
     place: StorePlace,
@@ -123,7 +123,7 @@ async def pack_command(
     async with locations.reading(place) as store:
         named = await addresses.runs_of(store, runs)
         others = f"-and-{len(named) - 1}" if len(named) > 1 else ""
-        file = file or locations.beside(f"{named[0]}{others}", ".zip")
+        file = file or locations.default_file(f"{named[0]}{others}", ".zip")
         if tree:
             named = [each for run in named for each in await family_of(store, run)]
         packed = await packer.pack(store, named, file)

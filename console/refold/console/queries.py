@@ -12,7 +12,7 @@ from refold.console import descriptions, locations
 from refold.console.addresses import Problems, choose_runs, families_of, without_grown
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, Runs, argument, option
-from refold.console.processes import Jobs, alone, processes, progress
+from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, RefoldError
 from refold.replay import figures
@@ -64,7 +64,10 @@ def grep_command(
     sizes = at_once(_sizes(place, runs, trouble, everything=everything))
     work = shards(place.path, sizes, GREP_SHARD)
     task = partial(look_through, typed=filter, most=most, hits=not count)
-    with processes(jobs, work) as executor, closing(worked(work, executor, task, alone, held=HELD)) as all_:
+    with (
+        processes(jobs, work) as executor,
+        closing(worked(work, executor, task, single_process, held=HELD)) as all_,
+    ):
         for each in all_:
             if isinstance(each, Ended):
                 trouble.end(each)
@@ -189,7 +192,7 @@ def stats_command(
         processes(jobs, work) as executor,
         progress("counting", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, partial(count_all, typed=where), alone):
+        for each in worked(work, executor, partial(count_all, typed=where), single_process):
             if isinstance(each, Ended):
                 trouble.end(each)
                 unread |= {each.shard.name: each.problem} if each.problem else {}
@@ -236,8 +239,8 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
         return
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
-    uncounted = _unknown(total.uncounted, "without a full count of tokens")
-    unpriced = _unknown(total.unpriced, "without a known price")
+    uncounted = _unknown_note(total.uncounted, "without a full count of tokens")
+    unpriced = _unknown_note(total.unpriced, "without a known price")
     events = f"{figures.counted(total.events, 'event')}, {figures.size(total.bytes)}"
     cost = "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
     screen.facts(
@@ -268,7 +271,7 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
         _counts(screen, title, counts)
 
 
-def _unknown(answers: int, which: str) -> str:
+def _unknown_note(answers: int, which: str) -> str:
     return f", and {figures.counted(answers, 'response')} {which}" if answers else ""
 
 
@@ -319,7 +322,7 @@ def _models(screen: Screen, total: Stats) -> None:
 def _counts(screen: Screen, title: str, counts: Mapping[str, int]) -> None:
     if counts:
         rows = [
-            [descriptions.line(name, _NAME), figures.count(number)] for name, number in _most_first(counts)
+            [descriptions.line(name, _NAME), figures.count(number)] for name, number in _sort_by_count(counts)
         ]
         _table(screen, (title, "count"), rows)
 
@@ -335,11 +338,11 @@ def _table(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[str]])
 
 def _by_number(counts: Mapping[str, int]) -> str:
     return ", ".join(
-        f"{figures.count(number)} {descriptions.line(name, _NAME)}" for name, number in _most_first(counts)
+        f"{figures.count(number)} {descriptions.line(name, _NAME)}" for name, number in _sort_by_count(counts)
     )
 
 
-def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 

@@ -102,7 +102,7 @@ async def run_command(
     tools = choose_tools(means.tools, means.root)
     asked = at.model(name)
     async with AsyncExitStack() as stack:
-        _closing(stack, asked)
+        _close_later(stack, asked)
         # Refuse invalid agents before a file is created.
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
         agent.store = await stack.enter_async_context(locations.writing(place))
@@ -131,7 +131,7 @@ async def resume_command(
     if message is not None:
         message = read_text_argument(message, "--message")
         _refuse_message(state)
-    elif state.ended or _waits(state):
+    elif state.ended or _is_waiting(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
         return await _report_result(
             screen, place, result_of(state, contents), state, means.typed, interrupted=False
@@ -156,8 +156,8 @@ def _task(typed: str) -> str:
     return task
 
 
-def _waits(state: RunState) -> bool:
-    return state.agent_state.awaits_operator and not overdue(state)
+def _is_waiting(state: RunState) -> bool:
+    return state.agent_state.awaits_operator and not is_overdue(state)
 
 
 def _refuse_message(state: RunState) -> None:
@@ -189,7 +189,7 @@ class Models:
         """Return the model. Raises `WrongUse`, for example for a missing key."""
         if (name, at) not in self._made:
             model = self._made[name, at] = at.model(name)
-            _closing(self._stack, model)
+            _close_later(self._stack, model)
         return self._made[name, at]
 
 
@@ -236,7 +236,7 @@ def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
     agent.models.update({name: models.get(name) for name in (fallback.models if fallback else ())})
 
 
-def overdue(state: RunState) -> bool:
+def is_overdue(state: RunState) -> bool:
     """Return whether an approval timed out: continuing the run then applies the policy's `on_timeout`."""
     asked = state.approval
     return asked is not None and asked.until is not None and time.time_ns() >= asked.until
@@ -263,7 +263,7 @@ async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple
         return await state_at(store, run, registry=installed_guards())
 
 
-def _closing(stack: AsyncExitStack, model: Model) -> None:
+def _close_later(stack: AsyncExitStack, model: Model) -> None:
     async def close() -> None:
         with anyio.CancelScope(shield=True):
             await model.aclose()
@@ -279,7 +279,7 @@ async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> 
     follow(os.environ)
     watching = watcher(screen, run.id)
     try:
-        with screen.kept():
+        with screen.redirect_prints():
             result, interrupted = await drive(run, watching, place, means)
     finally:
         watching.close()

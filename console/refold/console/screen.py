@@ -93,7 +93,7 @@ class Screen:
             return False
         return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
-    def kept(self) -> contextlib.AbstractContextManager[object]:
+    def redirect_prints(self) -> contextlib.AbstractContextManager[object]:
         """Return a context in which only JSON goes to stdout: what tools print goes to stderr."""
         return contextlib.redirect_stdout(sys.stderr) if self.json else contextlib.nullcontext()
 
@@ -121,7 +121,7 @@ class Screen:
         listed = list(rows)
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
-            for place, part in enumerate(self._folded(value, width + 2)):
+            for place, part in enumerate(self._fold(value, width + 2)):
                 self.say(f"{'' if place else name:<{width}}  {part}".rstrip())
 
     def facts(self, rows: Facts, indent: str = "  ") -> None:
@@ -144,7 +144,7 @@ class Screen:
         titles = [column.title for column in columns]
         cells = [list(map(descriptions.line, row)) for row in (titles, *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-        shown = _fitting(columns, widths, self.rich.width) if self.live else dict(enumerate(widths))
+        shown = _fit_columns(columns, widths, self.rich.width) if self.live else dict(enumerate(widths))
         self.block(
             *("  ".join(_align(row[n], shown[n], columns[n]) for n in shown).rstrip() for row in cells)
         )
@@ -161,12 +161,12 @@ class Screen:
 
     def heading(self, text: str) -> None:
         """Write a highlighted line. It is folded only on a terminal that is too narrow for it."""
-        first, *rest = self._folded(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
+        first, *rest = self._fold(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
         self.styled(descriptions.line(first), "bold")
         for part in rest:
             self.styled(f"    {descriptions.line(part)}", "bold")
 
-    def _folded(self, text: str, indent: int) -> list[str]:
+    def _fold(self, text: str, indent: int) -> list[str]:
         """Fold a text into lines that fit a terminal behind `indent` cells, at spaces.
 
         Elsewhere return it unchanged.
@@ -232,7 +232,7 @@ def _forget(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
+def _fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
     """Return the widths of the displayed columns, by index.
 
     Optional ones are dropped until the main column has its share.
@@ -240,14 +240,14 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> dic
     kept = list(range(len(columns)))
     main = next((n for n in kept if columns[n].main), None)
     going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
-    narrow = _narrow(columns, widths, kept, room)
+    narrow = _fit_widths(columns, widths, kept, room)
     while main is not None and going and narrow[main] < min(widths[main], room * columns[main].main // 100):
         kept.remove(going.pop())
-        narrow = _narrow(columns, widths, kept, room)
+        narrow = _fit_widths(columns, widths, kept, room)
     return narrow
 
 
-def _narrow(
+def _fit_widths(
     columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], room: int
 ) -> dict[int, int]:
     """Return the widths of the `kept` columns: the widest elastic one is cut, cell by cell, until all fit.
@@ -271,10 +271,10 @@ def _align(cell: str, width: int, column: Column) -> str:
     space = " " * (width - cell_len(cell))
     if column.right:
         return space + cell
-    return (_without_middle(cell, width) if column.middle else fit_text(cell, width)) + space
+    return (_cut_middle(cell, width) if column.middle else fit_text(cell, width)) + space
 
 
-def _without_middle(text: str, width: int) -> str:
+def _cut_middle(text: str, width: int) -> str:
     """Cut a text to `width` cells, in its middle.
 
     Of several commands a part of each is kept, of a path its file name.

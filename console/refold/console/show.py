@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from refold.console import addresses, descriptions, locations
 from refold.console.conversations import ChildRun, Kin, tell_children
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, option
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
@@ -36,7 +36,7 @@ _TURNS = 1000  # of one table
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-@reads
+@without_event_loop
 async def show_command(
     screen: Screen,
     place: StorePlace,

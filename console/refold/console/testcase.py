@@ -120,7 +120,7 @@ async def testcase_command(
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         found = await audit(store, run, installed_guards())
-        why = await _unplayable(store, run) if found.clean else "its audit is not clean"
+        why = await _why_unplayable(store, run) if found.clean else "its audit is not clean"
         head = await store.head(run)
         with written_beside(file) as partial:
             partial.write_text(_text(run, head.hash.hex(), file, played=not why), encoding="utf-8")
@@ -138,20 +138,20 @@ async def testcase_command(
     return 0 if done.passes else 1
 
 
-async def _unplayable(store: Store, run: str) -> str:
+async def _why_unplayable(store: Store, run: str) -> str:
     """Return why the live engine cannot reproduce a run; "" if it just did."""
     try:
         recording = await Recording.read(store, run, installed_guards())
         async with open_memory() as again:
             await recording.play(again)
     except Diverged as error:
-        return _parts(error)
+        return _describe_divergence(error)
     except RefoldError as error:
         return str(error)
     return ""
 
 
-def _parts(error: Diverged) -> str:
+def _describe_divergence(error: Diverged) -> str:
     as_told = f"different {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
     return (
         f"an engine would record a different event {error.seq} ({error.played}, {as_told}), as is usual for runs "
@@ -237,7 +237,7 @@ async def shrink_command(
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         told = await told_of(store, run)
-        twist = await _twist(store, run) if audit_differs else None
+        twist = await _first_difference(store, run) if audit_differs else None
     registry, shows = installed_guards(), None
     if twist is not None:
         shows = parts_alike(twist, registry)
@@ -245,7 +245,7 @@ async def shrink_command(
         shows = ever(state_question(when).matches, registry)
     steps = shrinking(run, told, registry=registry, twist=twist, most=most)
     with written_beside(file) as partial:
-        log, tried = await _smallest(steps, shows, _words(check))
+        log, tried = await _find_smallest(steps, shows, _words(check))
         async with await open_store(partial) as made:
             said = f"made of {len(log.told)} of the {figures.counted(len(told), 'fact')} of run {run}, by refold shrink"
             name = await write(made, log, said)
@@ -258,7 +258,7 @@ async def shrink_command(
     return 0
 
 
-async def _twist(store: Store, run: str) -> Parted:
+async def _first_difference(store: Store, run: str) -> Parted:
     log = [event async for _, event in events(store, run)]
     parted = first_parting(log, installed_guards())
     if parted is None:
@@ -266,7 +266,7 @@ async def _twist(store: Store, run: str) -> Parted:
     return parted
 
 
-async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
+async def _find_smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
     """Return the smallest log that shows the condition, or with which the command exits with 0, and the
     number tried.
     """

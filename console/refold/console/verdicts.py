@@ -93,12 +93,12 @@ async def judge_run(screen: Screen, place: StorePlace, store: Store, run: str, j
         return await judge(screen, place, store, run)
     except (CannotJudge, Damaged, UnknownRun) as error:
         # `UnknownRun`: the run is listed but has no events.
-        problem, code = not_judged(run, error)
+        problem, code = describe_failure(run, error)
         screen.result(problem, lambda: tell_not_judged(screen, problem))
         return code
 
 
-def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
+def describe_failure(run: str, error: RefoldError) -> tuple[NotJudged, int]:
     """Return why a run has no verdict, and the exit code."""
     if isinstance(error, CannotJudge):
         return NotJudged(run=run, cannot_judge=str(error)), CannotJudge.exit_code
@@ -117,14 +117,14 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
             "checked": f"{counts}, {found.erased} of them erased, {figures.counted(found.digests, 'state digest')} recomputed",
             "head": head,
             "state": found.agent_state,
-            "sizes": _unchecked(found.unmeasured, "their payloads are erased"),
-            "weights": _unchecked(found.unweighed, found.unweighable),
+            "sizes": _unchecked_note(found.unmeasured, "their payloads are erased"),
+            "weights": _unchecked_note(found.unweighed, found.unweighable),
             "cut": f"of {cut} only the recorded part was measured" if found.cut else None,
             "forked": [
                 f"events up to {each.seq} are shared with run {each.run}, checked too"
                 for each in found.prefixes
             ],
-            "sealed": _sealed(found),
+            "sealed": _coverage(found),
             "unproved": found.cannot_prove,
         }
     )
@@ -138,13 +138,13 @@ def _kind(kind: str) -> str:
     return f" ({kind})" if kind else ""  # "" if the event cannot be read
 
 
-def _sealed(found: Verification) -> str | None:
+def _coverage(found: Verification) -> str | None:
     if not found.sealed:
         return None if found.sealed is None else "no event"
     return f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
 
 
-def _unchecked(events: int, why: str) -> str | None:
+def _unchecked_note(events: int, why: str) -> str | None:
     return f"not checked for {figures.counted(events, 'event')}: {why}" if events else None
 
 

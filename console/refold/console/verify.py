@@ -12,7 +12,7 @@ import msgspec
 
 from refold.console import addresses, locations, proofs, verdicts
 from refold.console.addresses import NoSuchRun, check_choice, select_runs
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Everything, option, words
 from refold.console.screen import Screen, worst
 from refold.engine.compatibility import installed_guards
@@ -72,7 +72,7 @@ class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
     cannot_prove: tuple[str, ...] = ()
 
 
-@reads
+@without_event_loop
 async def verify_command(
     screen: Screen,
     place: StorePlace,
@@ -194,12 +194,12 @@ class _Judge:
             sealed_events=sum(covered),
             compared=sum(each.heads for each in self._sealed.values()),
             gone=tuple(Prefix(run=run, seq=self._sealed[run].seq) for run in gone),
-            not_sealed=tuple(each for found in self._found for each in _not_sealed(found)),
+            not_sealed=tuple(each for found in self._found for each in _find_uncovered(found)),
             cannot_prove=evidence.cannot_prove,
         )
 
 
-def _not_sealed(found: Verification) -> list[Unsealed]:
+def _find_uncovered(found: Verification) -> list[Unsealed]:
     sealed = found.sealed or 0
     return [Unsealed(run=found.run, first=sealed + 1, last=found.events)] if sealed < found.events else []
 
@@ -254,7 +254,7 @@ def _verify_bundle(
         _check_runs(path, runs)
     except (Damaged, CannotJudge) as error:
         return _tell_problem(screen, path, error)
-    unsealed = [each for run in runs for each in _not_sealed(run)] if all_sealed else []
+    unsealed = [each for run in runs for each in _find_uncovered(run)] if all_sealed else []
     seal, verifier = bundle.seal, bundles.verifier_of(bundle)
     found = CheckedBundle(
         bundle=str(path),

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import addresses, descriptions, locations
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
@@ -68,7 +68,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     counted: int | None = None
 
 
-@reads
+@without_event_loop
 async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show the state after an event, by default the last. With -o json: all of the state.
 
@@ -81,7 +81,7 @@ async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     return 0
 
 
-@reads
+@without_event_loop
 async def view_command(
     screen: Screen,
     place: StorePlace,
@@ -327,7 +327,7 @@ def _ranges(ranges: tuple[tuple[int, int], ...]) -> str:
 _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("verdict"), Column("measured"))
 
 
-@reads
+@without_event_loop
 async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show what every limit and guard evaluated at an event, by default the last, and what they returned.
 
@@ -356,10 +356,10 @@ def _tell(screen: Screen, found: Reasons) -> None:
 def _row(opinion: Opinion, found: Reasons) -> list[str]:
     # Evaluations before the n-th decision are listed beside the event of that decision.
     before = f"e{found.fact + 1 + opinion.before}"
-    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _saw(opinion.saw)]
+    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _render_measured(opinion.saw)]
 
 
-def _saw(saw: Mapping[str, str | int]) -> str:
+def _render_measured(saw: Mapping[str, str | int]) -> str:
     """Render `3 of 12 steps` as the report does; for a guard, its own numbers."""
     used, unit, value = saw.get("used"), saw.get("unit"), saw.get("value")
     if not isinstance(used, int) or unit not in set(LimitUnit):

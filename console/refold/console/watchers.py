@@ -116,7 +116,7 @@ class LiveWatcher(Watcher):
                 self._calling = CallDelta(index, before.name + name, before.arguments + arguments)
             case Recorded(event=event):
                 self._state, self._since = state, self._clock()
-                self._recorded(event)
+                self._show_event(event)
             case Missed(count=count):
                 self._screen.styled(f"… {count} updates were dropped here; they are in the log", "dim")
             case _:
@@ -131,7 +131,7 @@ class LiveWatcher(Watcher):
         self._flush()
         self._live.stop()
 
-    def _recorded(self, event: ev.Event) -> None:
+    def _show_event(self, event: ev.Event) -> None:
         self._turn = event.step if isinstance(event, ev.ModelRequested) else self._turn
         self._flush()
         for word, text in lines(event, said=False):
@@ -146,9 +146,9 @@ class LiveWatcher(Watcher):
         *whole, self._open = (self._open + descriptions.block(text).expandtabs(4)).split("\n")
         for line in whole:
             self._screen.styled(_MARGIN + line, style)
-        self._open = self._wrapped(self._open, style)
+        self._open = self._wrap(self._open, style)
 
-    def _wrapped(self, line: str, style: str) -> str:
+    def _wrap(self, line: str, style: str) -> str:
         """Print full lines of the terminal's width, and return the rest."""
         width = max(self._screen.rich.width, 20) - len(_MARGIN)
         while len(line) >= width:  # the terminal wraps a surplus of wide characters
@@ -299,15 +299,15 @@ async def drive(run: Run, watcher: Watcher, place: StorePlace, means: str = "") 
             watcher.take(update, run.state)
 
     try:
-        await while_heard(watch, interrupts, signal.SIGINT)
+        await run_with_signals(watch, interrupts, signal.SIGINT)
     except WorldFailed as failure:
         watcher.close()
-        raise _halfway(run, failure, place, means) from failure
+        raise _stop_error(run, failure, place, means) from failure
     watcher.close()
     return await run.result(), interrupts.count > 0
 
 
-async def while_heard(
+async def run_with_signals(
     work: Callable[[], Awaitable[None]], heard: Callable[[signal.Signals], None], *awaited: signal.Signals
 ) -> None:
     """Run `work`, and call `heard` for each of these signals meanwhile. Raises what `work` raises."""
@@ -323,9 +323,9 @@ async def while_heard(
         raise failure
 
 
-def _halfway(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
+def _stop_error(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
     resume = f"refold resume {run.id}{means}{place.option}"
-    return descriptions.elsewhere(failure, place) or StoppedHalfway(
+    return descriptions.explain_conflict(failure, place) or StoppedHalfway(
         run.id, run.state.seq, resume, str(failure)
     )
 

@@ -9,7 +9,7 @@ from refold.console import addresses, descriptions, locations
 from refold.console.addresses import all_runs, check_choice, families_of, sizes_of, without_grown
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
-from refold.console.processes import Jobs, alone, processes, progress
+from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
 from refold.console.whatif_question import (
     OtherPolicies,
@@ -62,7 +62,7 @@ def whatif_command(
         processes(jobs, work) as executor,
         progress("examining", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, question, alone, held=HELD):
+        for each in worked(work, executor, question, single_process, held=HELD):
             if isinstance(each, Ended):
                 table.end(each)
                 step(each.shard.events)

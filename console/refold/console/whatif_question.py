@@ -140,20 +140,20 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
         return {told: AskedPolicy(change)}
     suffix = f" + {told}" if told else ""
     if asked.only is None:
-        return {f"{path}{suffix}": _whole(path, registry, settings) for path in asked.policy}
+        return {f"{path}{suffix}": _replacement(path, registry, settings) for path in asked.policy}
     chosen = {path: load_policy(path, registry, {})[0] for path in asked.policy}
     kinds = [kind.strip() for kind in asked.only.split(",")]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)
     return {
         f"only {', '.join(kinds)} of {path}{suffix}": AskedPolicy(
-            _then(replace_rules(kinds, policy, registry), change)
+            _compose(replace_rules(kinds, policy, registry), change)
         )
         for path, policy in chosen.items()
     }
 
 
-def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
+def _replacement(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
     """Return a policy that replaces the recorded one.
 
     If its file is based on no preset, it has defaults that its author did not set.
@@ -161,9 +161,9 @@ def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> Asked
     policy = load_policy(path, registry, {}, settings)[0]
     data = {"preset": str(path)} if is_preset(path) else read_data(path, "a preset", PRESETS)[0]
     if data.get("preset"):
-        return AskedPolicy(_always(policy))
+        return AskedPolicy(_replace_by(policy))
     keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])
-    return AskedPolicy(_always(policy), NamedPolicy(policy, tuple(keys)))
+    return AskedPolicy(_replace_by(policy), NamedPolicy(policy, tuple(keys)))
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
@@ -173,11 +173,11 @@ def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
         raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to test")
 
 
-def _always(policy: Policy) -> Change:
+def _replace_by(policy: Policy) -> Change:
     return lambda _: policy
 
 
-def _then(first: Change, second: Change) -> Change:
+def _compose(first: Change, second: Change) -> Change:
     return lambda policy: second(first(policy))
 
 

@@ -199,7 +199,7 @@ class WhatIfTable:
         """End a part of the store, with the problem that kept it from being finished, if any."""
         if ended.problem:
             self._codes.append(WorldFailed.exit_code)
-            row = self._broken(ended.shard.name, f"NOT EXAMINED: {ended.problem}")
+            row = self._broken_row(ended.shard.name, f"NOT EXAMINED: {ended.problem}")
             unchecked = Unchecked(part=ended.shard.name, unchecked=ended.problem)
             self._screen.result(unchecked, lambda: self._rows.append(row))
 
@@ -209,13 +209,13 @@ class WhatIfTable:
             error = CannotJudge(str(error))
         if isinstance(error, WrongUse) and not isinstance(error, UnknownRun):
             raise error
-        problem, code = verdicts.not_judged(run, error)
+        problem, code = verdicts.describe_failure(run, error)
         self._codes.append(code)
         said = f"{'DAMAGED' if problem.damaged else 'inconclusive'}: {error}"
-        row = self._broken(run, said)
+        row = self._broken_row(run, said)
         self._screen.result(problem, lambda: self._rows.append(row))
 
-    def _broken(self, name: str, said: str) -> "_TableRow":
+    def _broken_row(self, name: str, said: str) -> "_TableRow":
         return _TableRow(_BROKEN, (name, "", "", said, *([""] * (len(self._names) - 1))))
 
 

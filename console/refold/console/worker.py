@@ -29,7 +29,7 @@ from refold.console.options import (
 )
 from refold.console.run import Models, add_fallbacks, agent_of, restore_tools, stay
 from refold.console.screen import OutputClosed, Screen, note
-from refold.console.watchers import INTERRUPTED, while_heard
+from refold.console.watchers import INTERRUPTED, run_with_signals
 from refold.engine import Agent, Model, Worker
 from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
 from refold.engine.policy_files import load_policy
@@ -148,7 +148,7 @@ async def worker_command(
             with stop:
                 await worker.run(until_idle=until_idle)
 
-        await while_heard(work, signals, signal.SIGINT, signal.SIGTERM)
+        await run_with_signals(work, signals, signal.SIGINT, signal.SIGTERM)
     if teller.closed is not None:
         raise teller.closed
     return _code(signals.first) if signals.first is not None else int(until_idle and teller.failures > 0)

@@ -112,7 +112,7 @@ def scenes(preset: str) -> tuple[DemoScene, ...]:
         _scene("is cut at the output limit", _TELL, base, TELLING, tools=False),
     ]
     if history := preset_data(preset).get("history"):
-        small = {**base, "history": [_small(each) for each in history]}
+        small = {**base, "history": [_shrink_step(each) for each in history]}
         played.append(_scene("keeps a small window", _READ, small, REMEMBERING, tools=True))
     return tuple(played)
 
@@ -140,7 +140,7 @@ def _base(preset: str) -> dict[str, Any]:
     return base
 
 
-def _small(step: Mapping[str, Any]) -> dict[str, Any]:
+def _shrink_step(step: Mapping[str, Any]) -> dict[str, Any]:
     always = step["when"].get("always", False)
     return {**step, "when": {"always": True} if always else {"messages": 4}, **_SMALL.get(step["do"], {})}
 
@@ -186,7 +186,7 @@ def _has_nudge(seen: PlayedRun) -> bool:
     )
 
 
-def _went_on(seen: PlayedRun) -> bool:
+def _has_continuation(seen: PlayedRun) -> bool:
     """Return whether a response follows the first message about a truncated one."""
     return any(
         isinstance(event, ev.ModelResponded)
@@ -208,7 +208,7 @@ def _has_summary(seen: PlayedRun) -> bool:
     )
 
 
-def _smaller(seen: PlayedRun) -> bool:
+def _is_smaller(seen: PlayedRun) -> bool:
     return any(isinstance(event, ev.HistoryPruned | ev.MessageTrimmed) for event in seen.events)
 
 
@@ -234,7 +234,7 @@ READING = (
 TELLING = (
     Expected(
         "a response was cut, and the model was asked to continue and did",
-        _went_on,
+        _has_continuation,
         lambda policy: policy.truncation is not None and policy.truncation.when != "broken_calls",
     ),
     Expected(
@@ -265,7 +265,7 @@ REMEMBERING = (
     ),
     Expected(
         "older messages were dropped or shortened",
-        _smaller,
+        _is_smaller,
         lambda policy: any(not isinstance(step, Summarise) for step in policy.history),
     ),
 )

@@ -53,7 +53,7 @@ class Packer:
         """The words, by their numbers from 0."""
         return tuple(self._numbers)
 
-    def packed(self, opinion: Opinion) -> PackedOpinion:
+    def pack(self, opinion: Opinion) -> PackedOpinion:
         """Pack one opinion."""
         own = ""
         if opinion.own is not None and opinion.said != (ALLOWED,):
@@ -108,7 +108,7 @@ async def build(
         pages={run: pages[run] for run in _kin(about.forked_from, parent, children) if run in pages},
         checked=verifier.result(),
         judged=replace(
-            judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
+            judged, findings=_drop_states(judged.findings), unreplayable=_drop_states(judged.unreplayable)
         ),
         refused=str(auditor.problem) if isinstance(auditor.problem, CannotJudge) else "",
         events=found.events,
@@ -198,20 +198,20 @@ class PageRows(Follower["PageRows"]):
         seq = step.stored.seq
         if isinstance(event, ev.SourceRecorded) and self.imported is None:
             self.imported = replace(event, content=None)
-        if _ends(event):
+        if _is_end(event):
             self.ended = seq
         if step.stored.content is not None:
             self.said[seq] = event
         if isinstance(event, ev.ModelRequested) and (call := self.views.take(state, self.said)) is not None:
             self.calls.append(call)
-        return "", self._asked(step.before, event) if isinstance(event, ev.Fact) else ()
+        return "", self._list_opinions(step.before, event) if isinstance(event, ev.Fact) else ()
 
-    def _asked(self, before: RunState, fact: ev.Fact) -> tuple[PackedOpinion, ...]:
+    def _list_opinions(self, before: RunState, fact: ev.Fact) -> tuple[PackedOpinion, ...]:
         try:
             opinions, _ = asked(before, fact, self._registry, None)
         except RefoldError:  # reported by the audit
             return ()
-        return tuple(map(self.packer.packed, opinions))
+        return tuple(map(self.packer.pack, opinions))
 
     def _row(self, stored: Stored, event: ev.Event | None, problem: str) -> PageEvent:
         return PageEvent(
@@ -224,7 +224,7 @@ class PageRows(Follower["PageRows"]):
             "" if event is None else sentence(event),
             "" if stored.run == self._run else stored.run,
             problem,
-            {} if event is None else self._filtered(stored, event),
+            {} if event is None else self._select_fields(stored, event),
             event is not None and (kind_for(event).weight(event) == "routine" or self._is_derived(event)),
             stored.erased,
             event.request
@@ -236,7 +236,7 @@ class PageRows(Follower["PageRows"]):
         """Return whether it is a state change between two facts of an imported run, which no agent made."""
         return self.imported is not None and isinstance(event, ev.StateChanged) and not event.target.terminal
 
-    def _filtered(self, stored: Stored, event: ev.Event) -> dict[str, Any]:
+    def _select_fields(self, stored: Stored, event: ev.Event) -> dict[str, Any]:
         self._place = moved(self._place, stored.at, event)
         row = msgspec.to_builtins(row_of(stored, event, self._place))
         return {name: value for name, value in row.items() if name not in _TOLD}
@@ -246,7 +246,7 @@ class PageRows(Follower["PageRows"]):
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
 
 
-def _ends(event: ev.Event) -> bool:
+def _is_end(event: ev.Event) -> bool:
     """Return whether the run, or its source, ended at this event."""
     if isinstance(event, ev.SourceRecorded):
         return event.what.startswith(END)
@@ -294,7 +294,7 @@ def _text(data: bytes) -> str | Bytes:
         return Bytes(base64.b64encode(data).decode())
 
 
-def _stateless(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _drop_states(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(replace(each, state="") for each in findings)
 
 
