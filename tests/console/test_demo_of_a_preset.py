@@ -168,4 +168,4 @@ def test_a_tier_that_cannot_be_reached_is_not_expected(at: dict[str, Any], reach
 def test_an_unknown_preset(capsys: pytest.CaptureFixture[str]) -> None:
     """A preset that is none is passed over, or costs more than a line with what was perhaps meant."""
     assert 2 == demo.main(["--preset", "hermess"])
-    assert "there is no preset 'hermess'; did you mean 'hermes'?" in capsys.readouterr().err
+    assert "unknown preset 'hermess'; did you mean 'hermes'?" in capsys.readouterr().err

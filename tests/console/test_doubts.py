@@ -180,7 +180,7 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     ]
     ran = refold("resume", "pay-1", "--store", store)
     assert 1 == ran.code
-    assert "waits for a person to say how c1 ended" in ran.err
+    assert "waits for an operator to settle c1" in ran.err
     assert "refold resolve pay-1 c1 {happened,did-not,unknown}" in ran.err
     ran = refold("resume", "pay-1", "--message", "It is paid.", "--store", store)
     assert 2 == ran.code

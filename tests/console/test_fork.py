@@ -70,7 +70,7 @@ def test_a_fork_from_a_shell(refold: Refold, scripted: Scripted, store: Path, pl
     assert ["run_forked", "model_responded", "state_changed"] == own_of(store, fork)
     assert f"forked from {plain}@e8" in refold("ls", "--store", store).out
     assert f"from event 8 of run {plain}" in refold("show", fork, "--store", store).out
-    assert f"events up to 8 are those of run {plain}" in refold("verify", fork, "--store", store).out
+    assert f"events up to 8 are shared with run {plain}" in refold("verify", fork, "--store", store).out
     assert 0 == refold("verify", plain, "--store", store).code
     assert 0 == refold("audit", plain, fork, "--store", store).code
 
@@ -307,7 +307,7 @@ def test_a_test_of_a_shrunk_run(refold: Refold, store: Path, plain: str, tmp_pat
     ran = refold("testcase", plain, "--out", tmp_path / "test_small.py", "--store", small)
     assert 0 == ran.code
     assert "the test audits the log, but does not play it" in ran.err
-    assert "as is usual with runs that were imported or shrunk" in ran.err
+    assert "as is usual for runs that were imported or shrunk" in ran.err
 
 
 def test_a_fork_whose_model_cannot_be_had(refold: Refold, store: Path, plain: str) -> None:

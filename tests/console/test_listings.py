@@ -273,7 +273,7 @@ def test_why_names_what_allowed_it_too(refold: Refold, store: Path, limited: str
     ran = refold("why", f"{limited}@e{shown['fact']}", "--store", store)
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["summary", "c2", "ok,"] == rows[1][:3]
-    assert ["before", "place", "who", "said", "saw"] == rows[2]
+    assert ["before", "place", "who", "verdict", "measured"] == rows[2]
     assert any(["limit:step", "reached"] == row[2:4] for row in rows)
     assert [kind for kind in shown["decisions"] if f" {kind}: " in ran.out] == shown["decisions"]
     assert shown["told"][-1] in ran.out.splitlines()[-1]

@@ -135,7 +135,7 @@ def test_bisect(refold: Refold, store: Path, finished: str) -> None:
     assert any("by checking every event" in line for line in rest)
     assert any(f"refold why aa11@e10 --store {store}" in line for line in rest)
     halved = refold("bisect", finished, "--when", "calls >= 3", "--store", store)
-    assert "by halving" in halved.out
+    assert "by binary search" in halved.out
 
 
 def test_bisect_where_it_is_never_so(refold: Refold, store: Path, finished: str) -> None:

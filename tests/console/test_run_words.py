@@ -152,7 +152,7 @@ def test_a_whole_module_of_tools(
             id="no module",
         ),
         pytest.param(
-            "refold.engine.models", "the module has no tools, and no functions of its own", id="no tools"
+            "refold.engine.models", "the module defines no tools and no functions", id="no tools"
         ),
         pytest.param(
             "file s", "expected files, files-ro, todos, shell, module or module:attribute", id="no name"

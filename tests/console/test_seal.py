@@ -71,11 +71,11 @@ GONE = "(SELECT number FROM run WHERE id = 'aa11')"
         pytest.param([f"DELETE FROM event WHERE key = {LAST}"], ["aa11"], "the store does not have it", id="cut tail"),
         pytest.param(
             [f"DELETE FROM event WHERE key >> 32 = {GONE}", "DELETE FROM run WHERE id = 'aa11'"], ["--all"],
-            "gone      run aa11: sealed up to event", id="deleted run",
+            "gone      run aa11: covered up to event", id="deleted run",
         ),
         pytest.param(
             [f"DELETE FROM event WHERE key >> 32 = {GONE}", "DELETE FROM run WHERE id = 'aa11'"], ["aa11"],
-            "gone      run aa11: sealed up to event", id="deleted run, by its name",
+            "gone      run aa11: covered up to event", id="deleted run, by its name",
         ),
         pytest.param(["UPDATE sealed_head SET seq = 1 WHERE place = 1"], ["--all"], "its root is not", id="changed entry"),
         pytest.param(["UPDATE seal SET root = zeroblob(32)"], ["--all"], "its root is not", id="changed root"),
@@ -149,7 +149,7 @@ def test_a_run_renamed(refold: Refold, store: Path, key: Path, line: str) -> Non
         tamper(store, statement)
     ran = refold("verify", "aa11", "--key", public(key), "--store", store)
     assert 3 == ran.code
-    assert "gone      run aa11: sealed up to event" in ran.out
+    assert "gone      run aa11: covered up to event" in ran.out
 
 
 def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: Path, line: str) -> None:
@@ -159,7 +159,7 @@ def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: P
     record(store, [say("Later.")], run_id="ee66")
     for words in (["--key", public(key)], ["--seal", line]):
         ran = refold("verify", "ee66", *words, "--store", store)
-        assert (125, True) == (ran.code, "cover none of these runs: inconclusive" in ran.out)
+        assert (125, True) == (ran.code, "none covers these runs: inconclusive" in ran.out)
         ran = refold("verify", "ee66", "aa11", *words, "--store", store)
         assert (0, True) == (ran.code, "1 of 2 covered and intact" in ran.out)
 

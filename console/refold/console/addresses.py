@@ -102,7 +102,7 @@ async def runs_of(store: Store, typed: Sequence[str]) -> list[str]:
 async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
     """Return the run and the event number that an address names; for a turn, the event of its request.
 
-    The number is None if no place was typed. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`.
+    Without a place, the number is None. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`.
     """
     address = parse(typed)
     run = await resolve_id(store, address.run)
@@ -207,7 +207,7 @@ class Problems:
         self.code = 0
 
     def add(self, run: str, error: RefoldError) -> None:
-        """Report one log. Results from its readable part are kept."""
+        """Report one log. Results from its readable part stay valid."""
         judged = isinstance(error, CannotJudge)
         note(f"run {run}: {'inconclusive' if judged else 'DAMAGED'}: {error}")
         self.code = worst((self.code, CannotJudge.exit_code if judged else Damaged.exit_code))
@@ -226,8 +226,8 @@ def check_choice(typed: Sequence[str], *, everything: bool) -> None:
 
 
 async def select_runs(store: Store, typed: Sequence[str]) -> tuple[list[str], Damaged | None]:
-    """Return the named runs without duplicates; if none is named, all that can be listed, and the damage that
-    hides others.
+    """Return the typed runs without duplicates, or else all that can be listed, and the damage that hides
+    others.
     """
     if typed:
         return await runs_of(store, typed), None

@@ -131,7 +131,7 @@ def _import_tools(word: str) -> Sequence[Given]:
     listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
     if not listed and ":" not in word:
         raise WrongUse(
-            f"--tools {word}: the module has no tools, and no functions of its own; expected module:attribute"
+            f"--tools {word}: the module defines no tools and no functions; expected module:attribute"
         )
     if not listed or not all(isinstance(each, Tool | FunctionType) for each in listed):
         raise WrongUse(f"--tools {word}: expected a tool, a function or a list of them, got a {kind}")
@@ -312,7 +312,7 @@ async def leave(screen: Screen, place: StorePlace, run: Run, means: str = "") ->
 async def say_and_leave(
     screen: Screen, place: StorePlace, run_id: str, say: Callable[[Run], None], means: str = ""
 ) -> int:
-    """Do as `leave` for a run of which only the log is needed: `say` queues the input. Exit code 0."""
+    """Do as `leave`, using only the run's log: `say` queues the input. Exit code 0."""
     async with changing(place) as store:
         run = unattended(store, run_id, installed_guards())
         say(run)

@@ -89,7 +89,7 @@ def _where(difference: Difference) -> str:
 
 
 def rows_of(fields: Iterable[FieldDifference], indent: str) -> list[tuple[str, str]]:
-    """Return rows for the fields in which two events differ, a row for each side."""
+    """Return rows for the fields that differ between two events, a row for each side."""
     rows: list[tuple[str, str]] = []
     for field in fields:
         if field.erased:

@@ -31,7 +31,7 @@ class ImportedConversation(msgspec.Struct, frozen=True):
     """An imported run's identity in its source, and its parent if known, from its first event.
 
     `apart` is the key of the parent run if the file does not name the call: "" if it does not name the run
-    either, None if there is no parent, or the call is known.
+    either, None without a parent, or if the call is known.
     """
 
     run: str

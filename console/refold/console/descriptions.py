@@ -58,7 +58,7 @@ def _is_plain(text: str) -> bool:
 
 
 def block(text: str) -> str:
-    """Escape a text of several lines. Line breaks and tabs are kept."""
+    """Escape a text of several lines, except line breaks and tabs."""
     return text if _is_plain(text) else _hidden_characters().sub(_escape, text)
 
 
@@ -165,14 +165,14 @@ def waits_for(state: RunState) -> str:
 
 
 def doubtful_calls(state: RunState) -> tuple[str, ...]:
-    """Return the calls whose outcome an operator is asked for."""
+    """Return the calls whose outcome the run asks an operator for."""
     return unknown_calls(state) if state.asked_at is not None and state.approval is None else ()
 
 
 def next_words(state: RunState, means: str = "") -> list[str]:
     """Return what to type next, after `refold`, for a run that no engine drives.
 
-    `means`: the options by which it was driven.
+    `means`: the options that it was driven with.
     """
     run = state.setup.run
     if state.ended:

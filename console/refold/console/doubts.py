@@ -34,8 +34,8 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
     """Calls with an unknown outcome, as JSON: how many are unresolved, in how many runs, and the age of the
     oldest.
 
-    `oldest` is in nanoseconds: 0 if there is none, None if no start is recorded. `calls`: the oldest calls of
-    those requested. `unread`: runs that could not be read, whose calls are not counted.
+    `oldest` is in nanoseconds: 0 without unresolved calls, None if no start is recorded. `calls`: the oldest
+    calls of those requested. `unread`: runs that could not be read, whose calls are not counted.
     """
 
     unresolved: int

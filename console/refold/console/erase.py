@@ -39,7 +39,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an erasure, as JSON. Event `seq` had a payload of `size` bytes; event `notice` records
     the erasure.
 
-    `forks`: runs that share the event, in which it is erased too.
+    `forks`: runs that share the event, and have lost its payload too.
     """
 
     run: str
@@ -102,7 +102,7 @@ async def erase_command(
 
 
 async def _confirm(store: Store, event: Stored, forks: Sequence[str]) -> bool:
-    """Show what would be erased, and ask. Raises `WrongUse` if there is no terminal."""
+    """Show what would be erased, and ask. Raises `WrongUse` without a terminal."""
     what = f"{figures.counted(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise WrongUse(

@@ -52,7 +52,7 @@ class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written of each run, and in which format."""
+    """The content and the format of an export."""
 
     to: Annotated[ExportFormat, option("--to", "The format.")] = ExportFormat.JSONL
     no_content: Annotated[

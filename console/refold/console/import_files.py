@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-_NAMED = 5  # files with unread places that are named
+_NAMED = 5  # files with unread places in the totals
 
 
 class FileDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ _BUFFER = 1 << 18
 
 
 class Unreadable(WorldFailed):
-    """A file that the operating system does not let refold read."""
+    """A file that the operating system refuses to read."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
@@ -190,7 +190,7 @@ class FoundFile(msgspec.Struct, frozen=True):
 
 
 def find_files(path: Path) -> Sequence[FoundFile]:
-    """Return the file at a path, or the files of a folder, sorted. Raises `WrongUse` if there is none."""
+    """Return the file at a path, or the files of a folder, sorted. Raises `WrongUse` for an invalid path."""
     place = locations.expand_home(path)
     if place.is_dir():
         return list(_walk(place))

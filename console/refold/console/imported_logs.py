@@ -253,7 +253,7 @@ class EarlierImport:
 
     @classmethod
     async def read(cls, store: Store, run: str) -> "EarlierImport":
-        """Read a run of the store, as far as it is readable."""
+        """Read the readable part of a stored run."""
         beside = cls(run)
         try:
             async for stored in stored_events(store, run):
@@ -315,7 +315,7 @@ _HOW: Mapping[tuple[bool, bool], How] = {
 
 
 async def record_successor(store: Store, related: Relation, origin: TranscriptOrigin, run: str) -> None:
-    """Record in an earlier import that its source was continued, and in which run.
+    """Record in an earlier import that its source was continued, and the run that has the rest.
 
     Raises what `annotate` raises.
     """

@@ -39,9 +39,7 @@ class Growth:
         self._heads: dict[str, int] = {}
 
     async def of(self, reading: TranscriptRun) -> str:
-        """Return the id of the stored run that this one continues, or "" if there is none or it cannot be
-        confirmed.
-        """
+        """Return the id of the stored run that this one continues, or "" if none can be confirmed."""
         if (await self._store.head(reading.run)).seq or not await self._newest_runs(reading):
             return ""
         if self._runs is None:

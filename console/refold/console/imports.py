@@ -115,7 +115,7 @@ async def import_command(
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
     codes = [file.code for _, file in done]
-    # A named folder from which nothing is imported is an error, as for a named file.
+    # A named folder without any import is an error, like a named file that is not imported.
     for path in _find_bare(paths, done):
         note(f"{clean(str(path))}: no transcript in this folder: name another folder, or a file")
         codes.append(WrongUse.exit_code)

@@ -65,7 +65,7 @@ class StorePlace(msgspec.Struct, frozen=True):
 
 
 def expand_home(path: Path) -> Path:
-    """Expand a leading `~`. Like a shell, keep the path as typed if there is no such user."""
+    """Expand a leading `~`. Like a shell, keep the path as typed if the user is unknown."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -87,7 +87,7 @@ def default_file(name: str, ending: str) -> Path:
 
 
 def login() -> str:
-    """Return the user's login name, as far as the system knows it."""
+    """Return the user's login name, or "user" if the system does not know it."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # the process's user has no name
@@ -162,7 +162,7 @@ def without_event_loop(command: Callable[P, Coroutine[Any, Any, int]]) -> Callab
 
 @asynccontextmanager
 async def reading(place: StorePlace) -> AsyncGenerator[Store]:
-    """Open the store read-only: nothing is created, migrated, written or waited for. See `at_once`.
+    """Open the store read-only, without creating, migrating, writing or waiting. See `at_once`.
 
     Afterwards, files of at most `LOOKED_THROUGH` bytes are checked for hidden damage; of larger ones only the
     write-ahead log is. Damage is kept by `keep_damage`.

@@ -53,7 +53,7 @@ class Order(StrEnum):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, and in which order. All conditions must match, of several states one."""
+    """Which runs to list, and their order. All conditions must match; of several states one."""
 
     state: Annotated[
         list[str],

@@ -1,7 +1,7 @@
 """`refold`: run a command line and return its exit code. Errors of refold show a traceback only with
 `--debug`.
 
-What only errors need is imported when one occurs, because most commands succeed.
+Modules for errors are imported when one occurs, because most commands succeed.
 """
 
 import contextlib

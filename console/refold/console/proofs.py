@@ -165,7 +165,7 @@ async def unpack_command(
 _MOST = 1 << 28
 """Largest certificate that is read, in bytes: a run takes about 150."""
 _TOLD = 20
-"""Runs of each kind that are named in text."""
+"""Runs of each kind that are listed as text."""
 
 
 class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
 
 GREP_SHARD = 5_000
-"""Events that a process searches in one piece. Its hits are held until they can be printed in order."""
+"""Events that a process searches in one piece. Its hits wait in memory until they can be printed in order."""
 _BARE = re.compile(r"(?!(and|or|not)$)[\w./][\w./-]*")
 """A plain word of a query: no field, sign or keyword."""
 
@@ -143,10 +143,7 @@ _QUANTILES = (50, 90, 99)
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in nanoseconds, None if there are none.
-
-    Quantiles are at most 3 % too long; `longest` is exact.
-    """
+    """Durations in nanoseconds, None without any. Quantiles are at most 3 % too long; `longest` is exact."""
 
     count: int
     p50: int | None

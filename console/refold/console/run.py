@@ -243,9 +243,7 @@ def is_overdue(state: RunState) -> bool:
 
 
 def exit_code(state: AgentState, code: str) -> int:
-    """Return 0 for COMPLETED, 4 if the provider failed, 1 for every other way in which a run ends or
-    waits.
-    """
+    """Return 0 for COMPLETED, 4 if the provider failed, 1 for every other end and for a run that waits."""
     if state.succeeded:
         return 0
     return WorldFailed.exit_code if state.failed and code.startswith("provider:") else 1

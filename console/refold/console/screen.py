@@ -94,7 +94,7 @@ class Screen:
         return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
     def redirect_prints(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which only JSON goes to stdout: what tools print goes to stderr."""
+        """Return a context for JSON output: prints of tools go to stderr instead of stdout."""
         return contextlib.redirect_stdout(sys.stderr) if self.json else contextlib.nullcontext()
 
     def document(self, value: Any) -> None:
@@ -113,7 +113,7 @@ class Screen:
         _write(sys.stdout, descriptions.line(text) + "\n")
 
     def text(self, text: str) -> None:
-        """Write text as is: line breaks and tabs are kept, none is added."""
+        """Write text as is, with its line breaks and tabs."""
         _write(sys.stdout, descriptions.block(text))
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
@@ -181,7 +181,7 @@ class Screen:
     def styled(self, text: str, style: str = "") -> None:
         """Write lines in a rich style, if stdout is a terminal.
 
-        Line breaks in the text are kept: the caller indents text that refold did not write.
+        Line breaks in the text stay: the caller indents text that refold did not write.
         """
         if not self.live:
             _write(sys.stdout, descriptions.block(text) + "\n")
@@ -277,7 +277,7 @@ def _align(cell: str, width: int, column: Column) -> str:
 def _cut_middle(text: str, width: int) -> str:
     """Cut a text to `width` cells, in its middle.
 
-    Of several commands a part of each is kept, of a path its file name.
+    Keeps a part of each command of several, or the file name of a path.
     """
     if cell_len(text) <= width:
         return text

@@ -176,7 +176,7 @@ async def _document(
     counter: EffectCounter,
     children: Sequence[ChildRun],
 ) -> TurnRow | None:
-    """Write one JSON document, a turn per line as it is read: a long run has a hundred thousand turns."""
+    """Write one JSON document, line by line while reading turns: a long run has a hundred thousand."""
     last, between = None, b" "
     screen.document(msgspec.Raw(_ENCODER.encode(told)[:-1] + b',"turns":['))
     async for last in rows:
@@ -242,7 +242,7 @@ def _totals(totals: SourceTotals) -> str:
 
 
 async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
-    """Print the turns as tables of at most `_TURNS` turns, because a table is held in memory.
+    """Print the turns as tables of at most `_TURNS` turns, because rows of a table stay in memory.
 
     Return the last turn.
     """

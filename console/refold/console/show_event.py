@@ -19,7 +19,7 @@ from refold.replay.reader import Problem
 from refold.replay.surroundings import AskedCall, How, Related, Surrounded, surrounded
 
 _DEEPEST = 6
-"""Nesting depth to which values are laid out, a name per line; deeper values are JSON."""
+"""Nesting depth down to which values have a name per line; deeper values are JSON."""
 _WIDE = 100
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -85,7 +85,7 @@ def _tell_turn(screen: Screen, told: Sequence[Surrounded], head: str, problem: P
         screen.say()
         says = kind_for(each.event).says(each.event)
         screen.heading(f"e{each.stored.seq} {each.stored.kind}: {says}")
-        if not isinstance(each.event, SourceRecorded):  # a source record is shown only by its own address
+        if not isinstance(each.event, SourceRecorded):  # a source record needs its own address
             _tell_words(screen, each, indent="  ")
 
 

@@ -262,7 +262,7 @@ async def _first_difference(store: Store, run: str) -> Parted:
     log = [event async for _, event in events(store, run)]
     parted = first_parting(log, installed_guards())
     if parted is None:
-        raise WrongUse(f"run {run}: every decision follows from its facts, so there is no difference to keep")
+        raise WrongUse(f"run {run}: every decision follows from its facts: no difference to reproduce")
     return parted
 
 

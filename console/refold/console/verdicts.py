@@ -81,7 +81,7 @@ async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -
 
 
 def tell_not_judged(screen: Screen, found: NotJudged) -> None:
-    """Print as text that there is no verdict, and why."""
+    """Print as text why a run has no verdict."""
     what = "DAMAGED, cannot be read" if found.damaged else "inconclusive"
     name = f"bundle {found.bundle}" if found.bundle else f"run {found.run}"
     screen.block(f"{name}: {what}", f"  {found.damaged or found.cannot_judge}")

@@ -121,7 +121,7 @@ async def verify_command(
 def _sort_arguments(typed: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
     """Sort the arguments into files of bundles, files of certificates, and runs."""
     paths = {each: path for each in typed if (path := locations.file_of(each)) is not None}
-    # A bundle is recognised by its first bytes, or by its suffix if there is no such file.
+    # A bundle is recognised by its first bytes, or by its suffix if the file does not exist.
     files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
     papers = {each: at for each, at in paths.items() if proofs.is_certificate_file(at)}
     return [*files.values()], [*papers.values()], [e for e in typed if e not in files and e not in papers]
@@ -139,7 +139,7 @@ async def _verify_sealed(
     *,
     all_sealed: bool,
 ) -> int:
-    """Verify the named runs, or all if none is named, against signed checkpoints."""
+    """Verify the typed runs, or else all, against signed checkpoints."""
     async with locations.reading(place) as store:
         runs, damage = ([], None) if named else await select_runs(store, ())
         lost = dict[str, NoSuchRun]()

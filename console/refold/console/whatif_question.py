@@ -351,7 +351,7 @@ class WhatIfQuestion:
         alone = [named.alone(self.registry) for _, named in pairs]
         part = replace(shard, runs=(run,))
         for _, answers in ask_all(part, alone, self.registry, prices=self.prices, contexts=self.contexts):
-            if not isinstance(answers, RefoldError):  # else the named keys alone cannot be asked about
+            if not isinstance(answers, RefoldError):  # else the keys alone are not a valid policy
                 for (place, named), answer in zip(pairs, answers, strict=True):
                     known[place] = replace(found[place], defaults=named.defaults(found[place], answer))
         return tuple(known)

@@ -22,7 +22,7 @@ from refold.replay.whatif.verdict import Spend, Totals, Verdict, WhatIf, totals_
 from refold.store.protocol import UnknownRun
 
 _RANKS = {Verdict.STOPS: 0, Verdict.DIVERGES: 1, Verdict.INCONCLUSIVE: 3, Verdict.AGREE: 4}
-"""Order in which runs are listed; rank 2 is for runs that could not be examined."""
+"""Order of runs in the table; rank 2 is for runs that could not be examined."""
 _BROKEN = 2
 _COUNTED = 3
 """Runs of this rank and later ones are counted instead of listed."""
@@ -73,7 +73,7 @@ class WhatIfTable:
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in self._names]
         self._inconclusive: list[Counter[str]] = [Counter() for _ in self._names]  # runs by the first reason
-        # The number of runs in which a place of the policy matches nothing.
+        # The number of runs where a place of the policy matches nothing.
         self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
         # The first suggested tool or field for a place of the policy.
         self._meant: list[dict[str, str]] = [{} for _ in self._names]
@@ -171,7 +171,7 @@ class WhatIfTable:
         if self._prices:
             self._screen.say(f"responses without a recorded price are priced by {self._prices}")
         if self._contexts:
-            self._screen.say(f"context lengths that are not recorded are taken from {self._contexts}")
+            self._screen.say(f"context lengths that are not recorded come from {self._contexts}")
 
     def _notes(self, place: int) -> list[str]:
         defaults = self._defaults[place]

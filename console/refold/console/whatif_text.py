@@ -186,7 +186,7 @@ def _code(fired: Intervention) -> str:
 def _recorded_decision(found: WhatIf) -> str:
     """Render the recorded decision at the divergence.
 
-    There is none if the derived decision falls after the shared events and before the next fact.
+    Without one, the derived decision falls after the shared events and before the next fact.
     """
     if found.recorded is None and found.derived is not None and found.fact < found.seq:
         return "(nothing: a deadline passed between two events)"

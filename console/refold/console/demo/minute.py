@@ -151,7 +151,7 @@ def _announce() -> None:
 
 
 def _furnish(folder: Path) -> None:
-    """Reset the demo's files in the folder. Other files are kept."""
+    """Reset the demo's files in the folder, without touching other files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in _MADE:
@@ -245,7 +245,7 @@ def _kill_midway(terminal: Terminal, *words: str) -> str:
 
 
 def _finds_the_rule(terminal: Terminal) -> str:
-    """Return the turn in which the rule would have stopped the session: `t19`."""
+    """Return the turn where the rule would have stopped the session: `t19`."""
     say("\n4. A real session: Claude Code drops a stash with its work. Where would one rule stop it?")
     terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
     terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])

@@ -28,7 +28,7 @@ _OFFERED = ("list_files", "read_file")
 
 
 def play_preset(preset: str, store: Path, root: Path | None) -> int:
-    """Play the runs of a preset over the files in `root`, or files of its own.
+    """Play the runs of a preset over the files in `root`, or the demo's own files.
 
     Exit code 0 if all checks passed, else 1.
     """

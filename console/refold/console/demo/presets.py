@@ -43,7 +43,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """A property that a log must show: its description, its check, and the policies to which it applies."""
+    """A property that a log must show: its description, its check, and the policies that it applies to."""
 
     shown: str
     holds: Callable[[PlayedRun], bool]
@@ -101,7 +101,7 @@ def scenes(preset: str) -> tuple[DemoScene, ...]:
     Raises `WrongUse` for other names.
     """
     if preset not in PRESETS:
-        raise WrongUse(f"there is no preset {preset!r}{nearest(preset, PRESETS)}")
+        raise WrongUse(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
     if preset == "observed":
         raise WrongUse(
             "the preset 'observed' is for imported runs, and has no loop to play; try `refold import`"

@@ -77,7 +77,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 async def build(
     store: Store, run: str, upto: int | None, registry: Registry, pages: Mapping[str, str] = _NONE
 ) -> Report:
-    """Build the data of a run's page, up to event `upto`. A damaged log is included as far as it is readable.
+    """Build the data of a run's page, up to event `upto`. A damaged log is included up to the damage.
 
     `pages`: the files of other runs beside it, by run id. Raises `UnknownRun`.
     """

@@ -330,7 +330,7 @@ def _numbers(entry: IndexEntry) -> Sequence[tuple[int | None, str]]:
 
 
 def _state(entry: IndexEntry) -> str:
-    """Return how a run ended, in the words by which the index is filtered."""
+    """Return how a run ended, in the words of the index's filter."""
     if entry.wrong:
         return "damaged"
     about = entry.about
