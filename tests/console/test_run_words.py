@@ -151,9 +151,7 @@ def test_a_whole_module_of_tools(
             "ModuleNotFoundError: No module named 'no_such_zoo'; expected files, ",
             id="no module",
         ),
-        pytest.param(
-            "refold.engine.models", "the module defines no tools and no functions", id="no tools"
-        ),
+        pytest.param("refold.engine.models", "the module defines no tools and no functions", id="no tools"),
         pytest.param(
             "file s", "expected files, files-ro, todos, shell, module or module:attribute", id="no name"
         ),

@@ -133,7 +133,7 @@ def test_a_damaged_run_has_no_green(
     marks = [each.inner_text() for each in opened.page.query_selector_all(".row:is(.broken, .behind) .mark")]
     assert "ok" not in marks
     assert "6" == opened.page.get_attribute(".row.selected", "data-seq")
-    assert "unknown behind the damage" in opened.page.inner_text(".outcome .changed")
+    assert "unknown after the damage" in opened.page.inner_text(".outcome .changed")
     for tab in "12345":
         opened.page.keyboard.press(tab)
         opened.page.evaluate(DRAWN)

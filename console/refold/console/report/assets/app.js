@@ -9,9 +9,9 @@
 
   const KEYS = [
     ["j / k, ↓ / ↑", "next, previous event"], ["n / p", "next, previous turn"], ["e / E", "next, previous error or damage"], ["c / C", "next, previous call that changed something"],
-    ["x / X", "next, previous word of a guard or limit"], ["h / H", "next, previous change of the history"],
+    ["x / X", "next, previous verdict of a guard or limit"], ["h / H", "next, previous change of the history"],
     ["g / G", "first, last event"], ["b", "the fact that a decision follows from"], ["t / T", "next, previous tab"], ["1 – 5", "a tab by its number"],
-    ["m", "another list: turns, all, conversation, raw"], ["/", "filter; Enter goes back to the list, Escape takes the filter away"],
+    ["m", "another list: turns, all, conversation, raw"], ["/", "filter; Enter returns to the list, Escape clears the filter"],
     ["Enter", "into the inspector, to scroll it"], ["?", "this help"],
   ];
 
@@ -145,8 +145,8 @@
     return html`<div class="help" role="dialog" aria-label="help" onClick=${close}><div onClick=${e => e.stopPropagation()}>
       <h2>keys</h2><table><tbody>${KEYS.map(([key, what]) => html`<tr><th>${key}</th><td>${what}</td></tr>`)}</tbody></table>
       <h2>filter</h2><p>Conditions side by side must all hold: <code>type:tool name:bash error:true tokens>2000 turn:10..20 text:"rm -rf"
-        verdict:refused</code>. <code>-</code> or <code>not</code> before one says the contrary, <code>or</code> stands between alternatives,
-        parentheses hold them together, <code>*</code> is for anything, <code>~</code> before a regular expression. A word alone is looked for in what was said. It is the
+        verdict:refused</code>. <code>-</code> or <code>not</code> before one negates it, <code>or</code> separates alternatives,
+        parentheses group them, <code>*</code> matches anything, <code>~</code> precedes a regular expression. A single word is searched in payloads. It is the
         language of <code>refold grep</code>.</p>
       <details><summary>fields</summary><table><tbody>${Object.entries(fields).map(([name, field]) => html`<tr><th>${name}</th><td>${field.means}</td></tr>`)}</tbody></table></details>
       <h2>licences</h2><pre class="text mono">${document.getElementById("licences").textContent}</pre></div></div>`;

@@ -19,28 +19,28 @@
     if (!chain.done) return ["", "checking", `${R.count(chain.checked)} of ${R.count(model.events.length)} events`];
     if (chain.first) {
       const others = chain.broken.size > 1 ? `, and ${chain.broken.size - 1} more` : "";
-      return ["bad", "broken", `at event ${chain.first}: ${chain.broken.get(chain.first)}${others}; nothing behind it is believed`];
+      return ["bad", "broken", `at event ${chain.first}: ${chain.broken.get(chain.first)}${others}; later events are not trusted`];
     }
-    if (chain.edited.length) return ["bad", "edited", "what is shown is not what was written into this page: nothing in it is believed"];
+    if (chain.edited.length) return ["bad", "edited", "the page was changed after it was written: nothing in it is trusted"];
     const { problem, unjudged, hash } = model.checked;
-    if (problem) return [unjudged ? "warn" : "bad", unjudged ? "cannot be judged" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
+    if (problem) return [unjudged ? "warn" : "bad", unjudged ? "inconclusive" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
     if (chain.head !== hash)
-      return ["bad", "broken", `its head is ${chain.head.slice(0, 16)}…, and was ${hash.slice(0, 16)}… when the page was made: events are missing at its end`];
-    return ["good", "whole", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head}`];
+      return ["bad", "broken", `its head is ${chain.head.slice(0, 16)}…, but was ${hash.slice(0, 16)}… when the page was written: events are missing at its end`];
+    return ["good", "intact", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head}`];
   }
 
   function auditSaid({ about, checked, judged, refused, imported }) {
     const { differences, damaged, unjudged, unasked, decisions } = judged;
     const again = `${R.count(decisions)} decisions derived again`;
-    if (damaged) return ["bad", `not run past e${checked.events}`, damaged];
-    if (refused) return ["warn", "cannot be judged", refused];
+    if (damaged) return ["bad", `stopped at e${checked.events}`, damaged];
+    if (refused) return ["warn", "inconclusive", refused];
     const first = judged.findings[0];
     if (differences) return ["bad", `differs ${R.count(differences)}×`, `first at event ${first.seq}: ${first.kind} is ${first.difference}`];
-    if (unjudged) return ["warn", "not whole", `${R.count(unjudged)} groups could not be derived again: ${judged.blind.join("; ")}`];
-    if (unasked) return ["warn", "not whole", `after ${R.count(unasked)} facts a guard could not be asked: ${judged.blind.join("; ")}`];
+    if (unjudged) return ["warn", "incomplete", `${R.count(unjudged)} groups could not be derived again: ${judged.blind.join("; ")}`];
+    if (unasked) return ["warn", "incomplete", `after ${R.count(unasked)} facts a guard could not be evaluated: ${judged.blind.join("; ")}`];
     if (checked.problem && !checked.unjudged) return ["warn", "agrees, in a damaged log", `${again}; the log is damaged at event ${checked.problem.seq}`];
-    if (about.damaged) return ["warn", "agrees so far", `${again}, up to where the log can be followed`];
-    if (imported) return ["", "derived at import", `${again}: they were derived when it was imported too, and say nothing of what its own harness decided`];
+    if (about.damaged) return ["warn", "agrees so far", `${again}, up to the damage`];
+    if (imported) return ["", "derived at import", `${again}: decisions were derived at import, not made by a live agent`];
     return ["good", "agrees", `${again}, rules version ${judged.rules}`];
   }
 
@@ -49,8 +49,8 @@
     const { about, judged } = model;
     const said = edited.length ? [`${R.editedSaid(edited)}.`] : [];
     if (tone === "bad" && word !== "edited") said.push(`${edited.length ? "Its chain is broken" : "The log is damaged"} ${note}.`);
-    if (about.damaged) said.push(`The log could be followed only so far: ${about.damaged}. What stands behind is shown as it is stored.`);
-    if (judged.differences) said.push("Decisions in the log are not those that its rules give: see audit.");
+    if (about.damaged) said.push(`The log could not be read to its end: ${about.damaged}. Later events are shown as stored.`);
+    if (judged.differences) said.push("Decisions in the log do not follow from its rules: see audit.");
     return said;
   }
 
@@ -102,9 +102,9 @@
     return html`<div class="outcome"><span class="ending">${model.end ? html`<${R.Link} seq=${model.end} /> ` : ""}${R.line(said, 300)}</span>
       <span class="went-wrong">${first ? html`<${R.Link} seq=${first.seq}>${R.count(errors.length)} ${errors.length === 1 ? "error" : "errors"}<//>` : "0 errors"}${model.figures.unmarked && "+?"}</span>
       <span class="changed"><span class="dim">changed</span> <${Made} made=${made} harmful=${harmful} />${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && doubtful ? "; " : ""}${
-        doubtful ? html`<span title="they would have changed something; they were cancelled, or have no result">${R.count(doubtful)} ${doubtful === 1 ? "call" : "calls"} not known to have run</span>` : ""}${(made.length || doubtful) && unknown ? "; " : ""}${
-        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !doubtful && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
-        damaged ? `${made.length || doubtful || unknown ? "; " : ""}unknown behind the damage` : ""}</span></div>`;
+        doubtful ? html`<span title="calls that would change something, but were cancelled or have no result">${R.count(doubtful)} ${doubtful === 1 ? "call" : "calls"} not known to have run</span>` : ""}${(made.length || doubtful) && unknown ? "; " : ""}${
+        unknown ? html`<span title="their tools or commands are unknown">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !doubtful && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
+        damaged ? `${made.length || doubtful || unknown ? "; " : ""}unknown after the damage` : ""}</span></div>`;
   }
 
   R.Header = ({ model, chain }) => {
@@ -115,7 +115,7 @@
     const wrong = alarms(model, chain.edited, verdict);
     // No green before the chain was checked, and none at all where something is wrong.
     document.documentElement.dataset.trust = wrong.length ? "damaged" : chain.done ? "whole" : "checking";
-    const task = about.task === null ? html`<span class="dim">(the task was erased, or was never read)</span>`
+    const task = about.task === null ? html`<span class="dim">(the task was erased, or is not readable)</span>`
       : R.line(about.task.trim().replace(/\s+/g, " ") || "(no task)", 300);
     return html`<header class=${whole ? "top whole" : "top"} data-chain=${verdict[1]} data-audit=${audit[1]}>
       ${wrong.map(text => html`<p class="alarm" role="alert">${R.line(text, 1000)}</p>`)}

@@ -69,7 +69,7 @@
         ${shown.map((row, i) => html`<${R.Row} key=${from + i} model=${model} row=${row} mode=${mode} chain=${chain} height=${height}
           selected=${from + i === place} top=${(from + i) * height} />`)}
       </div>
-      ${!rows.length && html`<p class="none">no event fits</p>`}
+      ${!rows.length && html`<p class="none">no event matches</p>`}
     </div>`;
   };
 

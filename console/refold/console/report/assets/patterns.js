@@ -26,7 +26,7 @@
   function repeated(here, text) {
     const [least, most] = bounds(text);
     if (here.inside && here.inside.varies && most > 1)
-      return "a repetition of what varies itself: it could search a text without end";
+      return "a repetition of a varying part: the search could take very long";
     here.varies ||= least !== most;
     here.endless += most === Infinity ? 1 : 0;
     here.inside = null;

@@ -125,8 +125,8 @@
   // How the run ended, in a sentence: its source's, where it was imported.
   R.ending = model => {
     const { about, partial } = model;
-    if (partial) return "the log goes on: this report ends here";
-    if (about.damaged) return "how it ended is not known: the log cannot be followed to its end";
+    if (partial) return "the log continues: this report ends here";
+    if (about.damaged) return "how it ended is unknown: the log cannot be read to its end";
     if (about.source_says) return about.source_says;
     return about.code ? `${about.agent_state}: ${about.reason}` : `${about.agent_state}: nothing says that it ended`;
   };

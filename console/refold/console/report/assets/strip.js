@@ -124,7 +124,7 @@
   // Why what we estimate is not what the provider counted; "" where it counted nothing.
   R.whyTheyDiffer = model => {
     if (!greatest(columns(model)[2])) return "";
-    const own = "The estimate counts the characters of the messages in a request, and is what limits and the history go by; the provider counts with its own tokenizer, tokens that it read from its cache among them";
+    const own = "The estimate counts the characters of the messages in a request, and is used by limits and compaction; the provider counts with its own tokenizer, and includes tokens from its cache";
     return model.imported ? `${own}. It also counted what a transcript seldom has: the system prompt, the definitions of the tools, what its harness put in.`
       : `${own}, and the definitions of the tools.`;
   };

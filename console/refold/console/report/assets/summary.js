@@ -29,6 +29,6 @@
     return html`<section class="summary"><p class="remark">${R.line(R.ending(model), 1000)}</p>
       <${Listed} title="errors" model=${model} events=${R.marked(model, "errors")} />
       <${Listed} title="calls that changed something" model=${model} events=${R.marked(model, "changes")} />
-      ${last && html`<h4>the last answer, <${R.Link} seq=${last.seq} /></h4><${R.Prose} text=${last.text} />`}</section>`;
+      ${last && html`<h4>the last response, <${R.Link} seq=${last.seq} /></h4><${R.Prose} text=${last.text} />`}</section>`;
   };
 })((self.refold ||= {}));
