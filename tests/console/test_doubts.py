@@ -184,7 +184,7 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     assert "refold resolve pay-1 c1 {happened,did-not,unknown}" in ran.err
     ran = refold("resume", "pay-1", "--message", "It is paid.", "--store", store)
     assert 2 == ran.code
-    assert "says so, not a message" in ran.err
+    assert "not for a message: use `refold resolve" in ran.err
     assert "asked" == json.loads(refold("doubts", "-o", "json", "--store", store).out)["calls"][0]["standing"]
     assert 0 == refold("resolve", "pay-1", "c1", "happened", "--store", store).code
     scripted([say("Good.")])
