@@ -1,10 +1,10 @@
-// What of a run stands in no line of its header: the whole task, where it came from, hashes, labels, what nothing here can prove.
+// Details of a run that are not in the header: the whole task, its source, hashes, labels, and what the page cannot prove.
 (R => {
   "use strict";
 
   const html = htm.bind(preact.h);
 
-  // What is to be said of the run besides its numbers: [tone, a sentence].
+  // Remarks on the run besides its numbers: [tone, a sentence].
   function remarks(model) {
     const { about, checked, imported } = model;
     const said = [];
@@ -16,16 +16,16 @@
     return said;
   }
 
-  // The address of another run's page; "" where none was written beside this one.
+  // Return the address of another run's page, "" if none was written beside this one.
   R.pageOf = (model, run) => (Object.hasOwn(model.pages, run) ? encodeURIComponent(model.pages[run]) : "");
 
-  // A run by its name, and a link to its page where there is one.
+  // A run's name, linked to its page if there is one.
   R.Other = ({ model, run }) => {
     const page = R.pageOf(model, run);
     return page ? html`<a class="link" href=${page}>run ${R.line(run, 120)}</a>` : html`run ${R.line(run, 120)}`;
   };
 
-  // Which run began this one, and which this one began.
+  // The parent of this run, and its child runs.
   function Kin({ model }) {
     const { parent, forked_from, forked_at } = model.about;
     const child = ({ run, call, branch, task, agent_state, source_end, damaged }) => html`<p class="remark kin">${branch ? "Had" : "Started"} <${R.Other} model=${model} run=${run} />,

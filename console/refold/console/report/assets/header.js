@@ -1,11 +1,11 @@
-// What the run was and how it stands, in two lines; what has no room there folds out. Damage is a bar above all.
+// The run and its state in two lines, the rest collapsed. A red bar above reports damage.
 (R => {
   "use strict";
 
   const html = htm.bind(preact.h);
   const { useState } = preactHooks;
 
-  // How the run ended: [tone, words]. What only its source says is not called good.
+  // How the run ended: [tone, words]. An end that only the source reports is not marked as good.
   function outcome({ about, figures }) {
     if (about.source_end) {
       const tone = /^(error|limit|cancelled|guardrail)/.test(about.source_end) ? "bad" : about.source_end === "finished" ? "" : "warn";
@@ -14,7 +14,7 @@
     return [figures.tone, about.agent_state];
   }
 
-  // [tone, one word, a sentence] of the chain, as this page has checked it.
+  // The chain as checked by this page: [tone, one word, a sentence].
   function chainSaid(model, chain) {
     if (!chain.done) return ["", "checking", `${R.count(chain.checked)} of ${R.count(model.events.length)} events`];
     if (chain.first) {
@@ -44,7 +44,7 @@
     return ["good", "agrees", `${again}, rules version ${judged.rules}`];
   }
 
-  // What is wrong with the page or the log, a sentence each; none where nothing is known to be.
+  // Known problems of the page or the log, one sentence each.
   function alarms(model, edited, [tone, word, note]) {
     const { about, judged } = model;
     const said = edited.length ? [`${R.editedSaid(edited)}.`] : [];
@@ -68,18 +68,18 @@
       <${Chip} name="audit" value=${audit[1]} tone=${audit[0]} title=${R.plain(audit[2])} />`;
   }
 
-  const TOLD = ["when", "cwd", "branch", "user", "host", "permission mode"]; // in the header; the rest folds out
+  const TOLD = ["when", "cwd", "branch", "user", "host", "permission mode"]; // in the header; the rest is collapsed
 
-  // Who and when: what an operator asks first, and what of it is not recorded.
+  // Who and when, and which of these values are not recorded.
   function Who({ who }) {
     const shown = who.filter(([name]) => TOLD.includes(name) || name === "not recorded");
     return html`<div class="who">${shown.map(([name, value]) => html`<span class=${`about-${name.replaceAll(" ", "-")}`} title=${R.plain(value)}>
       ${name !== "when" && html`<span class="dim">${name}</span> `}<b>${R.line(value, 200)}</b></span>`)}</div>`;
   }
 
-  const SHOWN = 6; // of what was changed; harmful changes are shown however many there are
+  const SHOWN = 6; // changes that are listed; harmful changes are never collapsed
 
-  // What was changed, each with a link to its first event. Files written by redirection are one group; what has no room folds out.
+  // What was changed, each with a link to its first event. Files written by redirection are one group; the rest is collapsed.
   function Made({ made, harmful }) {
     const [open, setOpen] = useState(false);
     const change = ([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`;
@@ -93,7 +93,7 @@
       unfold(`${R.count(files.length)} ${files.length === 1 ? "file" : "files"} written by redirection`)}` : ""}${rest ? html`, ${unfold(`${R.count(rest)} more`)}` : ""}`;
   }
 
-  // How the run ended, what went wrong, and what its calls changed: each with a link to the first event of it.
+  // How the run ended, what went wrong, and what its calls changed, each with a link to its first event.
   function Outcome({ model, said }) {
     const { made, harmful, failed, doubtful, unknown, calls } = model.figures.changes;
     const { damaged } = model.about;
@@ -113,7 +113,7 @@
     const [tone, state] = outcome(model);
     const [verdict, audit] = [chainSaid(model, chain), auditSaid(model)];
     const wrong = alarms(model, chain.edited, verdict);
-    // No green before the chain was checked, and none at all where something is wrong.
+    // No green before the chain is checked, and none if anything is wrong.
     document.documentElement.dataset.trust = wrong.length ? "damaged" : chain.done ? "whole" : "checking";
     const task = about.task === null ? html`<span class="dim">(the task was erased, or is not readable)</span>`
       : R.line(about.task.trim().replace(/\s+/g, " ") || "(no task)", 300);

@@ -1,4 +1,4 @@
-// One event from all sides: what it says, the state after it, what the model saw, why it came so, and what was stored.
+// One event in tabs: payload, state after it, prompt, decisions, and stored bytes.
 (R => {
   "use strict";
 
@@ -30,7 +30,7 @@
       ${seqs.slice(0, 40).map(seq => html`<${R.Link} seq=${seq}>e${seq} <span class="dim">${R.line(model.event(seq).kind, 40)}</span><//>`)}</div>`)}</div>`;
   }
 
-  // What was said, as it was said: no escapes of JSON to read through.
+  // The payload as text, without JSON escapes.
   function Said({ event }) {
     const { digest, content, words } = event.stored;
     if (event.erased) return html`<p class="remark">The payload was erased. Its digest: <code>${digest}</code></p>`;
@@ -49,7 +49,7 @@
     return { role: "assistant", text: words.text ?? "", reasoning: words.reasoning ?? "", calls };
   }
 
-  // The call that an event ends: its tool and what the model wrote into it.
+  // The call that an event ends: its tool, and the arguments as the model wrote them.
   function Asked({ model, event }) {
     const call = model.callOf.get(event.seq);
     if (!call) return null;

@@ -1,13 +1,13 @@
-// What the model saw at a call, and how that differs from what it saw at another.
+// The prompt of a call, and its difference from another prompt.
 (R => {
   "use strict";
 
   const { useMemo, useState } = preactHooks;
   const html = htm.bind(preact.h);
-  const SHORT = 1200; // characters of a message that is shown open
+  const SHORT = 1200; // characters of a message that is displayed open
   const PAGE = 60; // messages at once
 
-  // One message. `sign`: + it came, - it went, ~ it is shown another way; "" for none of these.
+  // One message. `sign`: + added, - removed, ~ changed; "" for none of these.
   R.Message = ({ message, sign = "", open = false, was = null }) => {
     const [opened, setOpened] = useState(open);
     const { role, number, seq, tokens, cut, cause, text, reasoning, calls } = message;
@@ -32,7 +32,7 @@
 
   const kindOf = sign => ({ "+": "came", "-": "went", "~": "changed" })[sign] || "";
 
-  // The rows of a comparison: {sign, place, was}; runs of what both have are one row {same: [places]}.
+  // The rows of a comparison: {sign, place, was}; unchanged messages in a row are one row {same: [places]}.
   function compared(model, old, now) {
     const [was, is] = [new Set(old), new Set(now)];
     const numbers = new Map(old.map(place => [model.seen(place).number, place]));

@@ -1,4 +1,4 @@
-// The tabs about the machine: its state after an event with what changed, and what limits and guards said.
+// The tabs about the state after an event and its changes, and about the verdicts of limits and guards.
 (R => {
   "use strict";
 
@@ -11,7 +11,7 @@
     return html`<code>${R.line(text, 500)}</code>`;
   };
 
-  // Names of the fields that were there before or are there now and differ.
+  // Names of the fields that differ before and after.
   function changed(before, after, changes) {
     const paths = new Set();
     for (const [path, text] of Object.entries(changes)) {
@@ -48,7 +48,7 @@
     if (found.used === undefined || found.unit === undefined) return opinion.saw.map(([key, said]) => `${key}=${said}`).join(" ");
     const write = number => amount(Number(number), found.unit);
     if (found.value === undefined) return `${write(found.used)}, unlimited`;
-    const more = found.unknown === undefined ? "" : "+?";  // of some answers nobody knows it
+    const more = found.unknown === undefined ? "" : "+?";  // unknown for some responses
     return `${write(found.used).replace(` ${found.unit}`, "")}${more} of ${write(found.value)}`;
   }
 
