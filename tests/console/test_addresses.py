@@ -52,7 +52,7 @@ def test_what_is_found(typed: str, run: str, seq: int, refold: Refold, store: Pa
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        pytest.param("aa", ["several", "aa11", "aa22"], id="several: they are listed"),
+        pytest.param("aa", ["ambiguous", "aa11", "aa22"], id="several: they are listed"),
         pytest.param("zz", ["no run", "bb33", "aa22", "aa11"], id="none: the newest are listed"),
         pytest.param("aa11@e99", ["events 1 to 17"], id="an event that is not there"),
         pytest.param("aa11@t9", ["turns 1 to 3"], id="a turn that is not there"),
@@ -69,4 +69,4 @@ def test_a_place_where_a_run_is_meant(refold: Refold, store: Path, waiting: str)
     """`audit RUN@e3` is refused: an audit takes a whole run."""
     ran = refold("audit", "aa11@e3", "--store", store)
     assert 2 == ran.code
-    assert "whole run" in ran.err
+    assert "a run without a place" in ran.err

@@ -77,7 +77,7 @@ def test_a_guard_that_asks_is_named(refold: Refold, scripted: Scripted, store: P
     scripted([ANSWER])
     refold("run", "Plan", "--policy", tmp_path / "p.json", "--tools", "todos", "--store", store)
     ran = refold("approvals", "@last", "--store", store)
-    assert "asked by its policy's guard arguments" in ran.out
+    assert "requested by its policy's guard arguments" in ran.out
     assert "chain" not in ran.out
     asked = json.loads(refold("approvals", "@last", "-o", "json", "--store", store).out)
     assert "arguments" == asked["guard"]
@@ -88,7 +88,7 @@ def test_what_waits_is_listed(refold: Refold, store: Path, asking: str) -> None:
     ran = refold("approvals", "@last", "--store", store)
     assert 0 == ran.code
     assert f"run {asking} waits for approval since 20" in ran.out
-    assert "asked by chain[0]" in ran.out
+    assert "requested by chain[0]" in ran.out
     assert 'c1  write_todos  {"items":[{"text":"Buy ' in ran.out
     assert 'c2  write_todos  {"items":[]}' in ran.out
     assert f"refold approve {asking} c1 c2 --store {store}" in ran.err
@@ -222,8 +222,8 @@ def test_escalate(refold: Refold, scripted: Scripted, store: Path, tmp_path: Pat
         pytest.param(["edit", "RUN", "c1", "--arguments", "[1]"], "one JSON object", id="a list"),
         pytest.param(["edit", "RUN", "c1"], "--arguments", id="no arguments"),
         pytest.param(["reject", "RUN", "c1", "--escalate", "--terminate"], "expected one of them", id="two ways"),
-        pytest.param(["resume", "RUN", "--message", "Go on"], "c1 c2` says so, not a message", id="a message"),
-        pytest.param(["approvals", "RUN@e1"], "expected a whole run", id="a place in a run"),
+        pytest.param(["resume", "RUN", "--message", "Go on"], "not for a message: use `refold approve", id="a message"),
+        pytest.param(["approvals", "RUN@e1"], "expected a run without a place", id="a place in a run"),
     ],
 )  # fmt: skip
 def test_wrong_use(
@@ -254,7 +254,7 @@ def test_an_answer_that_is_too_late(refold: Refold, scripted: Scripted, store: P
     scripted([say("Planned.")])
     ran = refold("approve", "dd55", "--all", "--store", store)
     assert 2 == ran.code
-    assert "too late, an answer was due by 2023" in ran.err
+    assert "too late, the answer was due by 2023" in ran.err
     ran = refold("resume", "dd55", "--store", store)
     assert 0 == ran.code, ran.err
     assert "rejected" == last(refold, store, "call_refused")["why"]

@@ -22,7 +22,7 @@ def test_a_folder_without_a_transcript_is_no_success(
     (tmp_path / "a.jsonl").write_text(session("one"))
     alone = refold("import", tmp_path / "bare", *options, "--store", store)
     assert 2 == alone.code
-    assert f"{tmp_path / 'bare'}: there is no transcript in this folder" in alone.err
+    assert f"{tmp_path / 'bare'}: no transcript in this folder" in alone.err
     both = refold("import", tmp_path / "a.jsonl", tmp_path / "bare", *options, "--store", store)
     assert (2, alone.err.splitlines()[-1]) == (both.code, both.err.splitlines()[-1])
     assert 0 == refold("import", tmp_path / "a.jsonl", *options, "--store", store).code

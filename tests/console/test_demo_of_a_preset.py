@@ -82,11 +82,11 @@ async def test_each_preset_has_runs_that_can_start(preset: str) -> None:
 
 
 HERMES = [
-    "a request told the model how near its limit is",
-    "at its last step it was granted one request more, without tools",
-    "an answer was cut, the model was told to go on, and did",
-    "the outcome is longer than any one answer: its parts are joined",
-    "a summary that the model wrote stands for older messages",
+    "a request warned the model that a limit is near",
+    "after its last step it was granted one more request, without tools",
+    "a response was cut, and the model was asked to continue and did",
+    "the outcome is longer than any response: its parts are joined",
+    "a summary by the model replaces older messages",
 ]
 
 
@@ -161,11 +161,11 @@ def late(at: dict[str, Any]) -> Policy:
 )
 def test_a_tier_that_cannot_be_reached_is_not_expected(at: dict[str, Any], reached: bool) -> None:
     """A tier is expected where no request can show it, or is not where one does."""
-    rule = next(rule for rule in demo_presets.READING if "near its limit" in rule.shown)
+    rule = next(rule for rule in demo_presets.READING if "a limit is near" in rule.shown)
     assert reached is rule.applies(late(at))
 
 
 def test_an_unknown_preset(capsys: pytest.CaptureFixture[str]) -> None:
     """A preset that is none is passed over, or costs more than a line with what was perhaps meant."""
     assert 2 == demo.main(["--preset", "hermess"])
-    assert "there is no preset 'hermess'; did you mean 'hermes'?" in capsys.readouterr().err
+    assert "unknown preset 'hermess'; did you mean 'hermes'?" in capsys.readouterr().err

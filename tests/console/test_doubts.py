@@ -175,16 +175,16 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     scripted([])
     assert 0 == refold("worker", "--until-idle", *TOOLS, "--store", store).code
     ran = refold("approvals", "--store", store)
-    assert ["pay-1", "how", "calls", "ended", "c1", "pay", '{"cents":30}', "refold", "doubts", "pay-1"] == [
+    assert ["pay-1", "outcome", "of", "calls", "c1", "pay", '{"cents":30}', "refold", "doubts", "pay-1"] == [
         word for word in ran.out.splitlines()[1].split() if not re.match(r"20\d\d-|\d\d:", word)
     ]
     ran = refold("resume", "pay-1", "--store", store)
     assert 1 == ran.code
-    assert "waits for a person to say how c1 ended" in ran.err
+    assert "waits for an operator to settle c1" in ran.err
     assert "refold resolve pay-1 c1 {happened,did-not,unknown}" in ran.err
     ran = refold("resume", "pay-1", "--message", "It is paid.", "--store", store)
     assert 2 == ran.code
-    assert "says so, not a message" in ran.err
+    assert "not for a message: use `refold resolve" in ran.err
     assert "asked" == json.loads(refold("doubts", "-o", "json", "--store", store).out)["calls"][0]["standing"]
     assert 0 == refold("resolve", "pay-1", "c1", "happened", "--store", store).code
     scripted([say("Good.")])
@@ -198,8 +198,8 @@ def test_a_person_is_asked(refold: Refold, scripted: Scripted, store: Path) -> N
     [
         pytest.param(["pay-1", "c9", "happened"], not_in_doubt("c9", "c1"), id="another call"),
         pytest.param(["pay-1", "c1", "perhaps"], "perhaps", id="another word"),
-        pytest.param(["pay-1@e3", "c1", "happened"], "expected a whole run", id="a place in a run"),
-        pytest.param(["nobody", "c1", "happened"], "is no run", id="another run"),
+        pytest.param(["pay-1@e3", "c1", "happened"], "expected a run without a place", id="a place in a run"),
+        pytest.param(["nobody", "c1", "happened"], "matches no run", id="another run"),
     ],
 )
 def test_what_cannot_be_resolved(words: list[str], says: str, refold: Refold, store: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_person_finds_out_afterwards(ending: str, refold: Refold, store: Path,
     words = ["--by", f"ann of account 8 {EVIL}", "--why", f"see account 4711 {EVIL}"]
     ran = refold("resolve", told_run, "c1", ending, *words, "--store", store)
     assert (0, f"{told_run}\n") == (ran.code, ran.out), ran.err
-    assert "the model is not told, and nothing runs" in ran.err
+    assert "the model is not informed, and nothing runs" in ran.err
     assert set() == dangerous(ran.out + ran.err)
     *same, note = logged(refold, store, told_run)
     assert before == same
@@ -275,7 +275,7 @@ def test_whoever_went_on_is_told_of_it(refold: Refold, scripted: Scripted, store
     run = crash(store, "pay-1")
     scripted([say("Perhaps it is paid.")])
     ran = refold("resume", run, *TOOLS, "--store", store)
-    assert (0, True) == (ran.code, "doubts  c1 (pay): nobody saw how it ended" in ran.out)
+    assert (0, True) == (ran.code, "doubts  c1 (pay): outcome unknown" in ran.out)
     assert f"refold doubts {run} --store {store}" in ran.err
     scripted([])
     assert ["c1"] == json.loads(refold("resume", run, "-o", "json", "--store", store).out)["doubts"]
@@ -355,7 +355,7 @@ def test_cancel(refold: Refold, store: Path) -> None:
     ran = refold("cancel", "pay-1", "--why", f"too much {EVIL}", "--by", "ann", "--store", store)
     assert 0 == ran.code, ran.err
     head, *rest = ran.out.splitlines()
-    assert head.startswith("run pay-1: CANCELLED, ")
+    assert "run pay-1: CANCELLED by ann" == head
     assert ["  c1  pay  run pay-1"] == rest[1:]
     assert set() == dangerous(ran.out + ran.err)
     assert sound(refold, store)

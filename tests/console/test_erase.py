@@ -61,7 +61,7 @@ def test_who_types_is_shown_what_goes_and_asked(refold: Refold, store: Path, sec
         "event 3 (model_responded) of run aa11",
         "bytes",
         SECRET,
-        "for good",
+        "permanently",
         "Erase it?",
     ):
         assert told in shown
@@ -88,7 +88,7 @@ def test_without_a_terminal_it_must_be_said(
     before = said(refold, store)
     ran = refold("erase", "aa11@e3", *WHY, *output, "--store", store)
     assert (2, "") == (ran.code, ran.out)
-    assert "event 3 (model_responded) of run aa11 would be gone for good" in ran.err
+    assert "event 3 (model_responded) of run aa11 needs a confirmation" in ran.err
     assert "--yes" in ran.err
     assert before == said(refold, store)
     ran = refold("erase", "aa11@e3", *WHY, "--yes", *output, "--store", store)
@@ -103,7 +103,7 @@ def test_erasing(refold: Refold, store: Path, key: Path, line: str) -> None:
     assert said in refold("show", "aa11", "--raw", "--store", store).out
     ran = refold("erase", "aa11@e3", "--why", "asked to", "--by", "ann", "--yes", "--store", store)
     assert 0 == ran.code, ran.err
-    for told in ("bytes are erased", "its digest", "bundles, backups, exports"):
+    for told in ("bytes erased", "its digest", "bundles, backups, exports"):
         assert told in ran.out
     raw = refold("show", "aa11", "--raw", "--store", store).out
     assert said not in raw
@@ -244,7 +244,7 @@ def test_a_fork_that_goes_on_needs_the_words(refold: Refold, store: Path) -> Non
     anyio.run(forked)
     words = ("erase", "aa11@e1", *WHY, "--yes", "--store", store)
     ran = refold(*words)
-    assert (2, True) == (ran.code, "run ff22 has not ended, and goes on from what event 1 says" in ran.err)
+    assert (2, True) == (ran.code, "run ff22 has not ended, and needs event 1 to continue" in ran.err)
     assert "Go on." in said(refold, store)
     anyio.run(lambda: parent.resume("ff22").result())
     assert 0 == refold(*words).code

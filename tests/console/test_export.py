@@ -283,11 +283,13 @@ def test_erased_words_stay_erased(refold: Refold, store: Path, finished: str) ->
     [
         pytest.param(["aa11", "--to", "parquet"], "name its file", id="Parquet is no text"),
         pytest.param(
-            ["aa11", "--to", "openai", "--no-content"], "nothing of openai", id="messages without words"
+            ["aa11", "--to", "openai", "--no-content"],
+            "not possible with --to openai",
+            id="messages without words",
         ),
         pytest.param([], NAME_RUNS, id="no run"),
         pytest.param(["aa11", "--all"], NAME_RUNS, id="a run and all"),
-        pytest.param(["zz"], "is no run", id="an unknown run"),
+        pytest.param(["zz"], "matches no run", id="an unknown run"),
         pytest.param(["aa11", "--to", "xml"], "jsonl", id="an unknown shape"),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_request_that_nothing_asked_for(refold: Refold, store: Path, finished:
     forged(store, finished, tmp_path / "forged.db", cancelled)
     ran = refold("view", finished, "--store", tmp_path / "forged.db")
     assert (3, "") == (ran.code, ran.out)
-    assert "run aa11 event 3: a model was asked here" in ran.err
+    assert "run aa11 event 3: a request was made here" in ran.err
 
 
 @pytest.mark.parametrize("command", ["ls", "verify", "audit"])

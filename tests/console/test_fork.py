@@ -65,12 +65,12 @@ def test_a_fork_from_a_shell(refold: Refold, scripted: Scripted, store: Path, pl
     scripted([say("Otherwise.")])
     ran = refold("fork", f"{plain}@t2", *TOOLS, "--store", store)
     assert 0 == ran.code, ran.err
-    assert "goes on from event 8 of run aa11" in ran.err
+    assert "continues run aa11 from event 8" in ran.err
     fork = newest(refold, store)
     assert ["run_forked", "model_responded", "state_changed"] == own_of(store, fork)
     assert f"forked from {plain}@e8" in refold("ls", "--store", store).out
     assert f"from event 8 of run {plain}" in refold("show", fork, "--store", store).out
-    assert f"events up to 8 are those of run {plain}" in refold("verify", fork, "--store", store).out
+    assert f"events up to 8 are shared with run {plain}" in refold("verify", fork, "--store", store).out
     assert 0 == refold("verify", plain, "--store", store).code
     assert 0 == refold("audit", plain, fork, "--store", store).code
 
@@ -149,7 +149,7 @@ def test_a_made_up_result_out_of_a_file(
         pytest.param(["aa11@e8", "--edit", "c1=x"], "event 5", id="a call that has its result"),
         pytest.param(["aa11", "--edit", "c1"], "expected CALL=TEXT", id="no edit"),
         pytest.param(["aa11", "--edit", "c1=@/no/such/file"], "cannot be read", id="no file"),
-        pytest.param(["zz"], "is no run", id="no run"),
+        pytest.param(["zz"], "matches no run", id="no run"),
     ],
 )
 def test_forks_that_cannot_be(
@@ -192,7 +192,7 @@ def test_erasing_what_forks_have(refold: Refold, scripted: Scripted, store: Path
     ran = refold("erase", f"{fork}@e6", "--why", "asked", "--yes", "--store", store)
     assert 0 == ran.code, ran.err
     assert "run aa11 event 6" in ran.out
-    assert f"it is erased in {fork} too" in ran.out
+    assert f"also erased in {fork}" in ran.out
     assert 0 == refold("verify", plain, fork, "--store", store).code
     scripted([])
     left = refold("fork", f"{plain}@e5", "--detach", *TOOLS, "--store", store).out.strip()
@@ -240,7 +240,7 @@ def test_shrinking_from_a_shell(refold: Refold, store: Path, finished: str, tmp_
         pytest.param(["--when", "steps > 1", "--audit-differs"], "expected one of", id="two things to show"),
         pytest.param(["--when", "steps >"], "expected a value", id="no question"),
         pytest.param(["--when", "steps > 99"], "does not show it", id="what it does not show"),
-        pytest.param(["--audit-differs"], "no difference to keep", id="no difference"),
+        pytest.param(["--audit-differs"], "no difference to reproduce", id="no difference"),
         pytest.param(["--check", "no-such-program-at-all"], "cannot be run", id="no program"),
         pytest.param(["--check", ""], "expected a command", id="no command"),
         pytest.param(["--check", "'"], "No closing quotation", id="half a command"),
@@ -306,15 +306,15 @@ def test_a_test_of_a_shrunk_run(refold: Refold, store: Path, plain: str, tmp_pat
     assert 0 == refold("shrink", plain, "--when", "calls > 0", "--out", small, "--store", store).code
     ran = refold("testcase", plain, "--out", tmp_path / "test_small.py", "--store", small)
     assert 0 == ran.code
-    assert "it audits only, and plays nothing through the engine" in ran.err
-    assert "as is usual with runs that were imported or shrunk" in ran.err
+    assert "the test audits the log, but does not play it" in ran.err
+    assert "as is usual for runs that were imported or shrunk" in ran.err
 
 
 def test_a_fork_whose_model_cannot_be_had(refold: Refold, store: Path, plain: str) -> None:
     """The way out is named where the run's own model is none that a command can ask, and only there."""
     ran = refold("fork", plain, *TOOLS, "--store", store)
     assert 2 == ran.code
-    assert "the run's own model: name another by --model" in ran.err
+    assert "the run's own model: name another with --model" in ran.err
     assert "by --model" not in refold("fork", plain, "--model", "x", *TOOLS, "--store", store).err
 
 
@@ -324,7 +324,7 @@ def test_a_fork_whose_model_cannot_be_had(refold: Refold, store: Path, plain: st
         pytest.param("it.py", "expected test_NAME.py", id="no test"),
         pytest.param("test_it.txt", "expected test_NAME.py", id="no Python"),
         pytest.param("test_there.py", "is there already", id="there already"),
-        pytest.param("no/it.py", "there is no folder", id="no folder"),
+        pytest.param("no/it.py", "create it first", id="no folder"),
     ],
 )
 def test_tests_that_cannot_be_written(
@@ -347,5 +347,5 @@ def test_no_id_becomes_python(run: str, refold: Refold, store: Path, tmp_path: P
     record(store, [say("Done.")], run_id=run)
     ran = refold("testcase", run, "--out", tmp_path / "test_it.py", "--store", store)
     assert (2, "") == (ran.code, ran.out)
-    assert "its id cannot stand in a Python file" in ran.err
+    assert "its id cannot be written to a Python file" in ran.err
     assert [] == [*tmp_path.glob("test_it*")]

@@ -80,7 +80,7 @@ def test_agents_of_a_session_that_became_another_run_are_no_other_runs(
     assert [("c1", after["s/a1"])] == children(refold, store, after["s"])
     assert before["s"] == shown(refold, store, after["s/a1"])["parent"]["run"]
     stats = refold("stats", "-o", "json", "--store", store)
-    assert "1 run goes on in another" in stats.err
+    assert "1 run left out" in stats.err
     for run in (*before.values(), *after.values()):
         sound(refold, store, run)
     again = imported(refold, store, file)

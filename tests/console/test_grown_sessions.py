@@ -166,7 +166,7 @@ def test_what_was_edited_behind_an_older_file_is_told(refold: Refold, store: Pat
     again = refold("import", file, "--store", store)
     assert 3 == again.code
     assert "equal" not in again.out
-    assert f"{run}  is there already, and its log was edited behind what this file gives" in again.out
+    assert f"{run}  already imported, and its log was edited after the events of this file" in again.out
 
 
 def test_an_import_that_died_in_the_middle_is_finished(

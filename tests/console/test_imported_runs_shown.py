@@ -238,4 +238,4 @@ def test_a_message_without_words_is_said_to_be_one(refold: Refold, store: Path, 
     (tmp_path / "chat.json").write_text(json.dumps(said), encoding="utf-8")
     assert 0 == refold("import", tmp_path / "chat.json", "--store", store).code
     shown = refold("view", "@last@t2", "--store", store).out
-    assert "--- 3. tool (answers c1)\n  (no words)\n" in shown
+    assert "--- 3. tool (result of c1)\n  (empty)\n" in shown

@@ -120,7 +120,7 @@ def test_a_folder_is_walked(refold: Refold, store: Path, folder: Path) -> None:
         ".hidden.jsonl": "hidden",
         "link.jsonl": "a link: name it to follow it",
         "notes.md": "no transcript",
-        "pipe": "no regular file",
+        "pipe": "not a regular file",
     } == {each["file"]: each["problem"] for each in told if each.get("skipped")}
 
 
@@ -145,7 +145,7 @@ def test_many_files_are_summed_up_at_the_end(refold: Refold, store: Path, folder
     ran = refold("import", folder, "--store", store)
     runs = json.loads(refold("ls", "--store", store, "-o", "json").out)
     events = sum(run["events"] for run in runs)
-    last = f"2 files, 2 runs, {events} events; 4 skipped; 1 file with something unread: b.jsonl"
+    last = f"2 files, 2 runs, {events} events; 4 skipped; 1 file not fully read: b.jsonl"
     assert (1, last) == (ran.code, ran.out.splitlines()[-1])
     assert [f"next    refold ls --store {store}"] == [
         line for line in ran.err.splitlines() if line.startswith("next")
@@ -175,7 +175,7 @@ def test_a_file_that_is_named_must_be_one(refold: Refold, store: Path, folder: P
     [
         pytest.param(["nothing-there"], "does not exist", id="no such file"),
         pytest.param(["b.jsonl", "--format", "codx"], "did you mean 'codex'", id="no such format"),
-        pytest.param(["pipe"], "is no file", id="no regular file"),
+        pytest.param(["pipe"], "is not a file", id="not a regular file"),
     ],
 )
 def test_wrong_use(refold: Refold, folder: Path, words: list[str], said: str) -> None:
@@ -251,7 +251,7 @@ def test_what_was_not_read_is_told_of_the_run(refold: Refold, store: Path, folde
     refold("import", folder / "b.jsonl", "--store", store)
     assert "1 place lost" in refold("ls", "--store", store).out
     shown = refold("show", "@last", "--store", store).out
-    assert "1 place of the source may be in no fact: refold show " in shown
+    assert "1 place of the source may be missing in the facts: refold show " in shown
     words = shown.partition("refold show ")[2].splitlines()[0].split()
     assert "not_json" in refold("show", *words, "--store", store).out
 

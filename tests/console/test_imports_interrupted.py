@@ -153,7 +153,7 @@ def test_a_pipe_in_a_files_place_is_not_waited_for(
         return listed
 
     monkeypatch.setattr("refold.console.imports.find_files", as_they_were)
-    assert "cannot be read: it is no regular file" in refold("import", tmp_path, "--dry-run").err
+    assert "cannot be read: it is not a regular file" in refold("import", tmp_path, "--dry-run").err
 
 
 def test_of_two_imports_at_once_one_adds_and_one_finds_it_there(

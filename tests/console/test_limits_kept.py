@@ -253,5 +253,5 @@ def test_check_says_what_bounds_no_run(refold: Refold, tmp_path: Path, limits: s
     """
     path = tmp_path / "p.yaml"
     path.write_text(f"schema: refold/v1\nlimits: {limits}\n")
-    told = [*(f"note: {each}" for each in notes), f"{path} can be used"]
+    told = [*(f"note: {each}" for each in notes), f"{path} is valid"]
     assert told == refold("policy", "check", path).out.splitlines()

@@ -101,7 +101,7 @@ def test_verify(refold: Refold, store: Path, finished: str) -> None:
     ran = refold("verify", finished, "--store", store)
     assert 0 == ran.code
     assert "run aa11: intact" in ran.out
-    assert "17 events, 7 with content" in ran.out
+    assert "17 events, 7 with a payload" in ran.out
     assert "not sealed" in ran.out
 
 
@@ -176,7 +176,7 @@ def test_a_decision_that_does_not_follow(refold: Refold, store: Path, limited: s
     changed(store, other, limited, 2, b'"attempt":1', b'"attempt":2')
     ran = refold("audit", limited, "--store", other)
     assert 1 == ran.code
-    assert "first at event 2: model_requested is changed, decided by event 1" in ran.out
+    assert "first at event 2: model_requested is changed, caused by event 1" in ran.out
     assert re.search(r"attempt\n +recorded +2\n +derived +1\n", ran.out)
     assert f"refold state {limited}@e1 --store {other}" in ran.out
 
@@ -242,7 +242,7 @@ def test_wrong_use(words: list[str], refold: Refold) -> None:
         ),
         pytest.param("check", "did you mean 'verify'?", id="a word that is none of ours"),
         pytest.param("shwo", "did you mean 'show'?", id="a slip"),
-        pytest.param("zzz", "no such command 'zzz'; `refold -h` says", id="nothing like it"),
+        pytest.param("zzz", "no such command 'zzz'; `refold -h` lists", id="nothing like it"),
     ],
 )
 def test_what_there_is_instead(typed: str, said: str, refold: Refold) -> None:
@@ -272,8 +272,8 @@ def test_why_names_what_allowed_it_too(refold: Refold, store: Path, limited: str
     shown = json.loads(refold("-o", "json", "why", limited, "--store", store).out)
     ran = refold("why", f"{limited}@e{shown['fact']}", "--store", store)
     rows = [line.split() for line in ran.out.splitlines()]
-    assert ["says", "c2", "ok,"] == rows[1][:3]
-    assert ["before", "place", "who", "said", "saw"] == rows[2]
+    assert ["summary", "c2", "ok,"] == rows[1][:3]
+    assert ["before", "place", "who", "verdict", "measured"] == rows[2]
     assert any(["limit:step", "reached"] == row[2:4] for row in rows)
     assert [kind for kind in shown["decisions"] if f" {kind}: " in ran.out] == shown["decisions"]
     assert shown["told"][-1] in ran.out.splitlines()[-1]

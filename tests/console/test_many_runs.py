@@ -131,7 +131,7 @@ def test_a_part_that_kills_its_worker_takes_no_other_with_it(many: Path) -> None
     """
     work = shards(many, [(f"run-{number:02}", 20) for number in range(12)], 20)
     with processes.processes(2, work) as executor:
-        found = list(worked(work, executor, dies, processes.alone))
+        found = list(worked(work, executor, dies, processes.single_process))
     ended = [each for each in found if isinstance(each, Ended)]
     assert len(work) == len(ended)
     assert [("run-05",)] == [each.shard.runs for each in ended if each.problem]
@@ -181,7 +181,7 @@ def test_a_long_run_is_told_of_while_it_is_read(tmp_path: Path, monkeypatch: pyt
             read.append(number)
             yield number
 
-    with processes.alone() as executor:
+    with processes.single_process() as executor:
         found = worked(work, executor, task, held=50_000)
         assert (0, [0]) == (next(found), read)
         found.close()

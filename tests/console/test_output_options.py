@@ -54,7 +54,7 @@ def test_a_file_name_is_no_format(
     monkeypatch.chdir(tmp_path)
     ran = refold(command, *WORDS[command], "-o", "page.html")
     assert 2 == ran.code
-    assert "'page.html' is no format (text or json). To write into a file: --out page.html" in ran.err
+    assert "'page.html' is not a format (text or json); to write to a file, use --out page.html" in ran.err
     assert [] == list(tmp_path.iterdir())
 
 

@@ -46,7 +46,7 @@ def test_pack_verify_unpack(refold: Refold, store: Path, key: Path, line: str, t
     """A bundle verifies offline, says what it covers, and becomes a store in which every command works."""
     file, new = tmp_path / "b.zip", tmp_path / "new.db"
     ran = refold("pack", "aa11", "aa22", "--out", file, "--store", store)
-    assert (0, True) == (ran.code, "2 of them under the store's newest seal" in ran.out)
+    assert (0, True) == (ran.code, "2 of them covered by the newest signed checkpoint" in ran.out)
     ran = refold("verify", file, "--key", public(key), "--seal", line)
     assert 0 == ran.code, ran.out
     assert "2 of 2 runs" in ran.out

@@ -182,7 +182,7 @@ def test_check_says_what_is_surely_not_meant(tmp_path: Path, capsys: pytest.Capt
     path.write_text("schema: refold/v1\nhistory: [{do: tail, last: 2}]\n")
     assert 0 == main(["policy", "check", str(path)])
     assert (
-        f"warning: history[0].last: 2 messages are very few: with fewer than 6, a model loses the context\n{path} can be used\n"
+        f"warning: history[0].last: 2 messages are very few: with fewer than 6, a model loses the context\n{path} is valid\n"
         == capsys.readouterr().out
     )
     assert 0 == main(["policy", "check", str(path), "-o", "json"])

@@ -53,7 +53,7 @@ def test_a_limit_is_judged_by_a_file(refold: Refold, runs: Path, tmp_path: Path)
     assert 1 == found.code
     assert "STOPS at event" in found.out
     digest = hashlib.sha256(TABLE.encode()).hexdigest()
-    assert "3 answers without a price in the record, by" in found.out
+    assert "3 responses without a recorded price, by" in found.out
     assert f"sha256:{digest}" in found.out
     one, totals = map(json.loads, refold(*asked, "--prices", table, "-o", "json").out.splitlines())
     assert f"{table} sha256:{digest}" == one["whatif"]["prices"] == totals["prices"]

@@ -118,7 +118,7 @@ def test_a_full_disk(store: Path) -> None:
     words = f"{sys.executable} {STUBBORN} flood run Go --tools stubborn:flood --store {store}"
     ran = command(["/bin/sh", "-c", f"ulimit -f 400; exec {words}"])  # as many blocks as a file may have
     assert 4 == ran.returncode, ran
-    assert "its log is whole up to event" in ran.stderr
+    assert "its log is intact up to event" in ran.stderr
     assert "refold resume " in ran.stderr
     assert "Traceback" not in ran.stderr
     assert 0 == refold("verify", "@last", "--store", store).returncode

@@ -97,14 +97,14 @@ def test_grep_as_json(refold: Refold, store: Path, finished: str) -> None:
         pytest.param(["grep", "naem:act"], "there is no field 'naem' (did you mean name?)", id="a field"),
         pytest.param(["grep", "rm -rf"], 'write "-rf" for this text', id="a minus"),
         pytest.param(["grep", "a", "aa11", "--all"], "RUN or --all, not both", id="runs and all"),
-        pytest.param(["grep", "a", "zz"], "is no run in this store", id="no run"),
-        pytest.param(["bisect", "aa11"], "expected --when QUESTION or --versus RUN", id="no question"),
+        pytest.param(["grep", "a", "zz"], "matches no run in this store", id="no run"),
+        pytest.param(["bisect", "aa11"], "expected --when CONDITION or --versus RUN", id="no question"),
         pytest.param(
             ["bisect", "aa11", "--when", "x", "--versus", "aa11"], "expected --when", id="two questions"
         ),
         pytest.param(["bisect", "aa11", "--when", "stps > 1"], "did you mean steps?", id="a name"),
         pytest.param(["blame", "aa11", "stps"], "did you mean steps?", id="a field of the state"),
-        pytest.param(["diff", "aa11", "zz"], "is no run in this store", id="no other run"),
+        pytest.param(["diff", "aa11", "zz"], "matches no run in this store", id="no other run"),
         pytest.param(["show", "aa11", "--filter", "tokens>x"], "expected a number", id="a filter of show"),
     ],
 )
@@ -130,12 +130,12 @@ def test_bisect(refold: Refold, store: Path, finished: str) -> None:
     ran = refold("bisect", finished, "--when", "calls >= 3 and ended == false", "--store", store)
     assert (1, "") == (ran.code, ran.err)
     head, *rest = ran.out.splitlines()
-    assert "run aa11, event 10: model_responded, and then it is true" in head
+    assert "run aa11, event 10: model_responded, after which it is true" in head
     assert "  calls  2 -> 3" in rest
-    assert any("by asking after every event" in line for line in rest)
+    assert any("by checking every event" in line for line in rest)
     assert any(f"refold why aa11@e10 --store {store}" in line for line in rest)
     halved = refold("bisect", finished, "--when", "calls >= 3", "--store", store)
-    assert "by halving" in halved.out
+    assert "by binary search" in halved.out
 
 
 def test_bisect_where_it_is_never_so(refold: Refold, store: Path, finished: str) -> None:
@@ -158,7 +158,7 @@ def test_bisect_versus(refold: Refold, store: Path, twins: tuple[str, str]) -> N
     """Where two runs part, by which kind of event, and in what; the same run does not part from itself."""
     ran = refold("bisect", twins[0], "--versus", twins[1], "--store", store)
     assert 1 == ran.code
-    assert "run aa11 (e10) and run aa99 (e10) part: model_responded" in ran.out
+    assert "run aa11 (e10) and run aa99 (e10) diverge: model_responded" in ran.out
     assert "arguments" in ran.out
     assert f"refold diff aa11 aa99 --store {store}" in ran.out
     same = refold("bisect", twins[0], "--versus", twins[0], "--store", store)
@@ -180,7 +180,7 @@ def test_bisect_versus_another_store(refold: Refold, store: Path, tmp_path: Path
     words = ("bisect", finished, "--versus", finished, "--other-store", other, "--store", store)
     ran = refold(*words)
     assert 0 == ran.code
-    assert "say the same to their ends" in ran.out
+    assert "do not differ" in ran.out
 
 
 def test_blame(refold: Refold, store: Path, finished: str) -> None:
@@ -205,7 +205,7 @@ def test_diff(refold: Refold, store: Path, twins: tuple[str, str]) -> None:
     ran = refold("diff", *twins, "--store", store)
     assert (1, "") == (ran.code, ran.err)
     head, *rest = ran.out.splitlines()
-    assert "left aa11, right aa99: they part in turn 2, model_responded: e10 and e10" == head
+    assert "left aa11, right aa99: they diverge in turn 2, model_responded: e10 and e10" == head
     assert any(line.split()[:4] == ["2", "e10", "e10", "model_responded"] for line in rest)
     assert ["events", "17", "17"] in [line.split() for line in rest]
     assert not set(RAW) & set(ran.out)
@@ -215,7 +215,7 @@ def test_diff_of_the_same(refold: Refold, store: Path, finished: str) -> None:
     """A run says the same as itself: exit code 0."""
     ran = refold("diff", finished, finished, "--store", store)
     assert 0 == ran.code
-    assert "they say the same" in ran.out
+    assert "no differences" in ran.out
 
 
 def test_diff_as_json(refold: Refold, store: Path, twins: tuple[str, str]) -> None:
@@ -241,7 +241,7 @@ def test_diff_of_erased_words(refold: Refold, store: Path, tmp_path: Path, finis
     )
     ran = refold("diff", finished, finished, "--other-store", other, "--store", store)
     assert 125 == ran.code
-    assert "unknown: the words of 1 event are gone on one side" in ran.out
+    assert "unknown: the payloads of 1 event were erased on one side" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_grep_among_erased_words(
     )
     assert 0 == refold("erase", f"{finished}@e{answered['seq']}", *erasing).code
     ran = refold("grep", asked, finished, "--store", store)
-    assert (code, told) == (ran.code, "not searched: 1 event whose words were erased" in ran.err)
+    assert (code, told) == (ran.code, "not searched: 1 event whose payload was erased" in ran.err)
 
 
 def test_stats(refold: Refold, store: Path, waiting: str) -> None:

@@ -103,7 +103,7 @@ def test_what_is_equal_is_said_to_be(refold: Refold, store: Path, file: Path) ->
     note(store, run)
     again = refold("import", file, "--store", store)
     assert 0 == again.code
-    assert "there already, equal: nothing added" in again.out
+    assert "already imported, equal: nothing added" in again.out
 
 
 def test_of_several_runs_a_sum_says_how_many_are_what(refold: Refold, store: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> Non
         assert 0 == ran.code, ran.err
     again = refold("import", file, "--store", store)
     assert 0 == again.code
-    assert "equal but for what is erased at e1, e5: nothing added" in again.out
+    assert "equal except erased payloads at e1, e5: nothing added" in again.out
     found = imported(refold, store, file)
     assert ([1, 5], 0, 0) == (found["erased"], found["differs"], found["added"])
 
@@ -146,7 +146,7 @@ def test_what_was_edited_is_no_import_of_the_file(refold: Refold, store: Path, f
     )
     again = refold("import", file, "--store", store)
     assert 3 == again.code
-    assert "is NOT what the file gives: it differs from e5 on" in again.out
+    assert "DIFFERS from the file from e5" in again.out
     assert "the log was edited: event 5 (model_responded)" in again.out
     assert "equal" not in again.out
     assert 5 == imported(refold, store, file)["differs"]
@@ -172,7 +172,7 @@ def test_what_was_written_anew_differs(
     again = refold("import", file, "--store", store)
     assert (1 if seq else 0) == again.code
     assert seq == imported(refold, store, file)["differs"]
-    assert ("its chain is whole" in again.out) == bool(seq)
+    assert ("its chain is intact" in again.out) == bool(seq)
 
 
 def test_what_somebody_added_differs(refold: Refold, store: Path, file: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before:
     (new,) = set(runs) - {old["run"]}
     (related,) = imported(refold, store, file)["related"]
     assert (old["run"], "goes_on") == (related["run"], related["how"])
-    assert f"goes on after e{related['upto']} of {old['run']}" in again.out
+    assert f"continues {old['run']} after its e{related['upto']}" in again.out
     assert ("goes_on", new) == (runs[old["run"]]["source_end"], runs[old["run"]]["goes_on_in"])
     assert f"goes on in {new}" in refold("ls", "--store", store).out
     assert "the source went on: " in refold("show", old["run"], "--store", store).out
@@ -247,10 +247,10 @@ def test_a_session_that_went_on_counts_once(refold: Refold, store: Path, file: P
     alone = refold("stats", new, "-o", "json", "--store", store)
     every = refold("stats", "-o", "json", "--store", store)
     assert json.loads(alone.out) == json.loads(every.out)
-    assert "1 run goes on in another" in every.err
+    assert "1 run left out" in every.err
     found = refold("grep", "kind:run_started", "--count", "--store", store)
     assert [["1", new]] == [line.split() for line in found.out.splitlines()]
-    assert "1 run goes on in another" in found.err
+    assert "1 run left out" in found.err
     both = refold("grep", "kind:run_started", *listed(refold, store), "--store", store)
     assert 2 == len(both.out.splitlines())
     asked = ["whatif", "--set", "limits.step=9", "-o", "json", "--store", store]

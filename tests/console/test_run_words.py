@@ -52,7 +52,7 @@ def test_a_task_may_come_from_elsewhere(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        pytest.param([""], "TASK '': is empty", id="nothing"),
+        pytest.param([""], "TASK '' is empty", id="nothing"),
         pytest.param(["@none.txt"], "none.txt cannot be read", id="no such file"),
         pytest.param(["@broken.txt"], "is not UTF-8 at byte 0", id="no text"),
         pytest.param(["Go", "--model", ""], "--model '': expected provider:model", id="a model without a name"),
@@ -151,9 +151,7 @@ def test_a_whole_module_of_tools(
             "ModuleNotFoundError: No module named 'no_such_zoo'; expected files, ",
             id="no module",
         ),
-        pytest.param(
-            "refold.engine.models", "the module has no tools, and no functions of its own", id="no tools"
-        ),
+        pytest.param("refold.engine.models", "the module defines no tools and no functions", id="no tools"),
         pytest.param(
             "file s", "expected files, files-ro, todos, shell, module or module:attribute", id="no name"
         ),

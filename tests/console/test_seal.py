@@ -35,11 +35,11 @@ def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: s
     ran = refold("verify", "--all", "--key", public(key), "--seal", line, "--store", store)
     assert 0 == ran.code, ran.err
     for said in (
-        "the seals: hold",
-        "1 seals over 3 entries, against key",
-        "3 of 3 entries, of which 2 are heads of these runs",
-        "2 of 3 sealed and intact",
-        "no event of it",
+        "signed checkpoints: valid",
+        "1 signed checkpoint over 3 entries, against key",
+        "3 of 3 entries; 2 log heads of these runs compared",
+        "2 of 3 covered and intact",
+        "no event",
         f"newest    {line}",
         "that no seal was removed after the one that was kept last",
         "that what was recorded is what happened",
@@ -57,7 +57,7 @@ def test_without_a_key_nothing_is_said_of_seals(refold: Refold, store: Path, lin
     """`verify` by itself says what it always did."""
     ran = refold("verify", "--all", "--store", store)
     assert 0 == ran.code
-    assert "seals" not in ran.out
+    assert "signed checkpoints:" not in ran.out
     assert "sealed  " not in ran.out
 
 
@@ -71,11 +71,11 @@ GONE = "(SELECT number FROM run WHERE id = 'aa11')"
         pytest.param([f"DELETE FROM event WHERE key = {LAST}"], ["aa11"], "the store does not have it", id="cut tail"),
         pytest.param(
             [f"DELETE FROM event WHERE key >> 32 = {GONE}", "DELETE FROM run WHERE id = 'aa11'"], ["--all"],
-            "gone      run aa11: sealed up to event", id="deleted run",
+            "gone      run aa11: covered up to event", id="deleted run",
         ),
         pytest.param(
             [f"DELETE FROM event WHERE key >> 32 = {GONE}", "DELETE FROM run WHERE id = 'aa11'"], ["aa11"],
-            "gone      run aa11: sealed up to event", id="deleted run, by its name",
+            "gone      run aa11: covered up to event", id="deleted run, by its name",
         ),
         pytest.param(["UPDATE sealed_head SET seq = 1 WHERE place = 1"], ["--all"], "its root is not", id="changed entry"),
         pytest.param(["UPDATE seal SET root = zeroblob(32)"], ["--all"], "its root is not", id="changed root"),
@@ -149,7 +149,7 @@ def test_a_run_renamed(refold: Refold, store: Path, key: Path, line: str) -> Non
         tamper(store, statement)
     ran = refold("verify", "aa11", "--key", public(key), "--store", store)
     assert 3 == ran.code
-    assert "gone      run aa11: sealed up to event" in ran.out
+    assert "gone      run aa11: covered up to event" in ran.out
 
 
 def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: Path, line: str) -> None:
@@ -159,9 +159,9 @@ def test_nothing_of_what_was_asked_is_sealed(refold: Refold, store: Path, key: P
     record(store, [say("Later.")], run_id="ee66")
     for words in (["--key", public(key)], ["--seal", line]):
         ran = refold("verify", "ee66", *words, "--store", store)
-        assert (125, True) == (ran.code, "cover none of these runs: inconclusive" in ran.out)
+        assert (125, True) == (ran.code, "none covers these runs: inconclusive" in ran.out)
         ran = refold("verify", "ee66", "aa11", *words, "--store", store)
-        assert (0, True) == (ran.code, "1 of 2 sealed and intact" in ran.out)
+        assert (0, True) == (ran.code, "1 of 2 covered and intact" in ran.out)
 
 
 def test_the_state_before_a_cut(refold: Refold, store: Path, key: Path, line: str) -> None:
@@ -184,7 +184,7 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
     """A key, and a store without any seal: it cannot be judged."""
     ran = refold("verify", "--all", "--key", public(key), "--store", store)
     assert 125 == ran.code
-    assert "the seals: there are none" in ran.out
+    assert "signed checkpoints: none" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_never_sealed(refold: Refold, store: Path, finished: str, key: Path) -> 
         pytest.param(
             ["erase", "aa11@e2", "--why", "x"], "e1 run_started, e3 model_responded", id="nothing said"
         ),
-        pytest.param(["pack", "zz", "--out", "b.zip"], "is no run in this store", id="no run"),
+        pytest.param(["pack", "zz", "--out", "b.zip"], "matches no run in this store", id="no run"),
         pytest.param(["unpack", "none.zip", "--out", "new.db"], "there is no such file", id="no bundle"),
         pytest.param(["verify", "none.zip"], "there is no such file", id="no bundle to verify"),
     ],

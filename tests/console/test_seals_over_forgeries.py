@@ -103,11 +103,11 @@ def test_all_sealed(refold: Refold, twice: Path, key: Path, tmp_path: Path) -> N
     words = ["--all-sealed", "--key", public, "--store", twice]
     assert 0 == refold("verify", "aa11", "bb22", *words).code
     ran = refold("verify", "--all", *words)
-    assert (125, True) == (ran.code, "unsealed" in ran.out)
+    assert (125, True) == (ran.code, "uncovered" in ran.out)
     assert 125 == refold("verify", "cc33", *words).code
     said = {
         ("aa11",): "sealed    1 of 1",
-        ("aa11", "cc33"): "unsealed  run cc33: events 1",
+        ("aa11", "cc33"): "uncovered  run cc33: events 1",
         ("cc33",): "covers none of its runs",
     }
     for runs, told in said.items():

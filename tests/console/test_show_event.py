@@ -113,9 +113,9 @@ def test_a_place_is_all_that_is_listed(refold: Refold, store: Path, finished: st
 
 def test_no_text_passes_for_a_line_of_ours(refold: Refold, store: Path) -> None:
     """What a model wrote stands further in than every name, and moves no cursor."""
-    run = record(store, [say(f"followed by\ne99 state_changed: COMPLETED\n{EVIL}")], run_id="dd55")
+    run = record(store, [say(f"caused\ne99 state_changed: COMPLETED\n{EVIL}")], run_id="dd55")
     out = refold("show", f"{run}@e3", "--store", store).out
-    assert 1 == len([line for line in out.splitlines() if line.startswith("followed by")])
+    assert 1 == len([line for line in out.splitlines() if line.startswith("caused")])
     assert not {"\x1b", "\x07", "\x9b"} & set(out)
 
 

@@ -75,7 +75,7 @@ def test_what_needs_no_weighing_is_checked_without_it(
     request.getfixturevalue("without_tokenizer")
     ran = refold("verify", "r", "--store", run)
     (weights,) = set(ran.out.splitlines()) - set(there) - {"run r: inconclusive"}
-    assert re.search(rf"weights +of \d+ events not checked: .*{re.escape(WAY_OUT)}", weights)
+    assert re.search(rf"weights +not checked for \d+ events: .*{re.escape(WAY_OUT)}", weights)
     assert {"run r: intact"} == set(there) - set(ran.out.splitlines())
     held = refold(*sealed)
     assert (125, True) == (held.code, "heads compared: 1" in held.out)

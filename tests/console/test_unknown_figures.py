@@ -138,7 +138,7 @@ def test_how_many_answers_have_a_duration(refold: Refold, store: Path) -> None:
     assert "with a duration" not in refold("stats", "timed", "--store", store).out
     refold("import", *map(path_of, UNTIMED[:6]), "--store", store)
     out = refold("stats", "--store", store).out
-    assert "of 1 answer with a duration" in out
+    assert "of 1 response with a duration" in out
 
 
 def test_a_sum_that_lacks_something_is_a_lower_bound(refold: Refold, store: Path) -> None:

@@ -109,7 +109,7 @@ def test_many_runs_as_a_table(refold: Refold, runs: Path) -> None:
     )
     assert said.out.splitlines()[0].split("  ")[0] == "RUN"
     assert "GUARDRAILS + LIMITS.STEP=2" in said.out
-    assert "guardrails + limits.step=2: 2 runs, AGREE 1, STOPS 1" in said.out
+    assert "guardrails + limits.step=2: 2 runs, AGREES 1, STOPS 1" in said.out
     assert "step_limit 1" in said.out
     assert "as recorded" in said.out
 
@@ -196,6 +196,18 @@ def test_money_where_prices_are_unknown(
     assert told in said
 
 
+def test_a_known_cost_without_counted_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    """Responses with a known price cost $0, as in `show`, even if their tokens were not counted."""
+    found = WhatIf(
+        run="r", verdict=Verdict.STOPS, events=9, fact=3, seq=3, agent_state="MAX_STEPS", code="step_limit",
+        recorded_state="COMPLETED", until=Spend(steps=3), saved=Spend(steps=1),
+    )  # fmt: skip
+    whatif_text.tell(Screen(), "p", found)
+    said = capsys.readouterr().out
+    assert "3 steps, tokens unknown, $0, time unknown" in said
+    assert "cost unknown" not in said
+
+
 def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: Path) -> None:
     """A rule that can never speak agrees with everything: of one run, and of many, it is said that it
     cannot.
@@ -206,7 +218,7 @@ def test_a_rule_of_a_tool_that_no_run_has(refold: Refold, runs: Path, tmp_path: 
     one = refold("whatif", "@last", "--policy", policy, "--store", runs).out
     assert 'guards[0].tool: "lok" matches no tool of this run' in one
     many = refold("whatif", "--all", "--policy", policy, "--policy", "guardrails", "--store", runs).out
-    assert 1 == many.count("guards[0].tool fits nothing in any of these runs")
+    assert 1 == many.count("guards[0].tool matches nothing in any of these runs")
 
 
 def test_a_guard_by_one_setting(refold: Refold, runs: Path) -> None:
@@ -256,7 +268,7 @@ def test_a_fork_is_counted_once(refold: Refold, runs: Path) -> None:
     assert (alone["cut_short"], alone["fired"], 1) == (both["cut_short"], both["fired"], both["before"])
     # It was forked at the last request, and that is the run's.
     assert alone["saved"]["steps"] == both["saved"]["steps"]
-    assert "1 part in what they share" in refold(*words).out
+    assert "1 diverge in events that they share" in refold(*words).out
 
 
 def found_of(**fields: Any) -> WhatIf:
@@ -274,14 +286,14 @@ HOUR = 3_600 * 10**9
 @pytest.mark.parametrize(
     ("fields", "said", "unsaid"),
     [
-        pytest.param({}, "--set end_of_turn=wait looks at it as one session", "--never", id="a turn of many"),
+        pytest.param({}, "--set end_of_turn=wait treats it as one session", "--never", id="a turn of many"),
         pytest.param({"saved": Spend()}, "STOPS", "end_of_turn", id="the record ends there too"),
         pytest.param(
             {"code": "step_limit", "agent_state": "MAX_STEPS"}, "STOPS", "end_of_turn", id="a limit"
         ),
         pytest.param(
             {"saved": Spend(steps=1, duration=12 * HOUR, waited=10 * HOUR)},
-            "2 h 00 m and 10 h 00 m of waiting for a person recorded",
+            "2 h 00 m and 10 h 00 m waiting for an operator recorded",
             "12 h",
             id="a person was waited for",
         ),
@@ -291,8 +303,8 @@ HOUR = 3_600 * 10**9
             "(nothing)",
             id="a deadline between two events",
         ),
-        pytest.param({"derived": "{}"}, "(nothing)", "deadline", id="nothing was decided"),
-        pytest.param({"exact": False}, "at least: what was under way", "see above", id="not exact"),
+        pytest.param({"derived": "{}"}, "(nothing)", "deadline", id="no decision"),
+        pytest.param({"exact": False}, "at least: work in progress", "see above", id="not exact"),
         pytest.param(
             {"fired": (Intervention(fact=2, who="approval", said="skipped", code=""),)},
             "approval: skipped at event 2",
@@ -324,9 +336,9 @@ def test_of_many_runs_only_those_that_differ(refold: Refold, runs: Path) -> None
     words = ("whatif", "--all", "--set", "limits.step=2", "--store", runs)
     said = refold(*words).out
     assert 1 == said.count("STOPS e")
-    assert "AGREE\n" not in said
+    assert "AGREES\n" not in said
     assert "and 21 runs AGREE under limits.step=2; --every lists them\n" in said
-    assert "limits.step=2: 22 runs, AGREE 21, STOPS 1" in said
+    assert "limits.step=2: 22 runs, AGREES 21, STOPS 1" in said
     assert 23 == len(lines(refold(*words, "-o", "json").out))
     assert refold("whatif", "--all", "--set", "limits.step=9", "--store", runs).out.startswith(
         "22 runs AGREE"

@@ -42,8 +42,8 @@ def test_agreement_of_rules_that_fit_nothing_is_counted(refold: Refold, runs: Pa
     own case.
     """
     said = refold("whatif", "--all", "--policy", rule(tmp_path, tool="*bash"), "--store", runs)
-    assert "3 runs, AGREE 3 (3 of them: a rule fits nothing)" in said.out
-    assert "guards[0].tool fits nothing in any of these runs; did you mean 'Bash'?" in said.out
+    assert "3 runs, AGREES 3 (3 of them: a rule matches nothing)" in said.out
+    assert "guards[0].tool matches nothing in any of these runs; did you mean 'Bash'?" in said.out
     assert 125 == said.code
 
 

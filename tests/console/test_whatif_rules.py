@@ -75,7 +75,7 @@ def test_what_stops_comes_first(refold: Refold, store: Path, rule: Path) -> None
     assert diverges
     alone = refold(*words[:4], "--store", store).out
     assert "and 2 runs AGREE under" in alone
-    assert "AGREE\n" in refold(*words[:4], "--every", "--store", store).out
+    assert "AGREES\n" in refold(*words[:4], "--every", "--store", store).out
 
 
 def test_json_has_no_json_in_its_texts(refold: Refold, store: Path, rule: Path) -> None:
@@ -99,8 +99,8 @@ def test_json_has_no_json_in_its_texts(refold: Refold, store: Path, rule: Path) 
     ("tool_", "code", "said"),
     [
         pytest.param("l*", 0, "AGREE", id="a glob that fits"),
-        pytest.param("lok", 125, "guards[0].tool fits nothing in any of these runs", id="a misspelt name"),
-        pytest.param("look|edit", 125, "guards[0].tool fits nothing in any of these runs", id="alternatives, which no glob has"),
+        pytest.param("lok", 125, "guards[0].tool matches nothing in any of these runs", id="a misspelt name"),
+        pytest.param("look|edit", 125, "guards[0].tool matches nothing in any of these runs", id="alternatives, which no glob has"),
     ],
 )  # fmt: skip
 def test_a_rule_that_fits_nothing_is_no_success(

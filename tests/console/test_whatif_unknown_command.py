@@ -105,7 +105,7 @@ def test_a_limit_that_the_least_reaches_is_reached(refold: Refold, bare: Path) -
     said = refold("whatif", "@last", "--set=limits.step=2", "--set=limits.token=1000000", "--store", bare)
     assert 1 == said.code
     assert said.out.splitlines()[0].endswith(", in turn 2, at the latest")
-    assert "recorded, at least: it may have stopped before" in said.out
+    assert "recorded, at least: it may have stopped earlier" in said.out
     assert "inconclusive  token limits" in said.out
 
 

@@ -188,7 +188,7 @@ def test_a_second_signal(
     until(lambda: bool(laborious.effects()))
     worker.send_signal(signal.SIGTERM)
     assert worker.stdout is not None
-    assert any("once more ends at once" in line for line in worker.stdout)
+    assert any("a second signal ends at once" in line for line in worker.stdout)
     worker.send_signal(signal.SIGINT)
     assert 130 == worker.wait(10)
     assert "abandoned" == listed(refold, store)["run-1"]["engine"]["standing"]

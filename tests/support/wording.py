@@ -5,8 +5,8 @@ here.
 NAME_RUNS = "expected one RUN or more, or --all"
 
 
-UNCOUNTED_ANSWERS = "answers without a full count of tokens"
-UNSENT = "none was recorded with the answer"
+UNCOUNTED_ANSWERS = "responses without a full count of tokens"
+UNSENT = "none was recorded with the response"
 
 
 def not_in_doubt(call: str, *others: str) -> str:

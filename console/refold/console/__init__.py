@@ -1,3 +1,3 @@
-"""The console: the command `refold`, and the demo. Nothing here is imported before it is asked for."""
+"""The console: the command `refold`, and the demo. Imports are lazy."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs and events as a user names them, and the runs that a command is about."""
+"""Addresses of runs and events, and the runs that a command is about."""
 
 import heapq
 import re
@@ -30,7 +30,7 @@ _SHORTEST = 4
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A run as it was typed, and perhaps an event or a turn in it, counted from 1."""
+    """A run as typed, and optionally an event or a turn in it, counted from 1."""
 
     run: str
     event: int | None = None
@@ -38,7 +38,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class BadAddress(WrongUse):
-    """An address that means nothing here; `problem` says why."""
+    """An invalid address; `problem` is the reason."""
 
     def __init__(self, typed: str, problem: str) -> None:
         super().__init__(typed, problem)
@@ -49,8 +49,9 @@ class BadAddress(WrongUse):
 
 
 class NoSuchRun(WrongUse):
-    """An address that matches no run or several; `candidates` are ids to choose from, `more` says there are
-    others.
+    """An address that matches no run or several.
+
+    `candidates` are ids to choose from; `more`: there are others.
     """
 
     def __init__(self, typed: str, problem: str, candidates: Sequence[str], *, more: bool) -> None:
@@ -59,7 +60,7 @@ class NoSuchRun(WrongUse):
 
     @property
     def lines(self) -> list[str]:
-        """The message's lines: what the parts say is no end of one."""
+        """The lines of the message. Line breaks in its parts are escaped."""
         told = [f"{self.typed!r} {self.problem}", *(f"  {each}" for each in self.candidates)]
         return [*told, "  …"] if self.more else told
 
@@ -68,7 +69,7 @@ class NoSuchRun(WrongUse):
 
 
 def parse(typed: str) -> Address:
-    """The address that was typed. Raises `BadAddress`."""
+    """Parse an address. Raises `BadAddress`."""
     found = _ADDRESS.fullmatch(typed)
     if found is None:
         raise BadAddress(
@@ -80,28 +81,28 @@ def parse(typed: str) -> Address:
 
 
 def is_place(typed: str) -> bool:
-    """Whether an address means a place in a run. Raises `BadAddress`."""
+    """Return whether an address names an event or a turn. Raises `BadAddress`."""
     address = parse(typed)
     return address.event is not None or address.turn is not None
 
 
 async def run_of(store: Store, typed: str) -> str:
-    """The id of the run that an address without a place means. Raises `BadAddress`, `NoSuchRun`."""
+    """Return the id of the run that an address without a place names. Raises `BadAddress`, `NoSuchRun`."""
     address = parse(typed)
     if is_place(typed):
-        raise BadAddress(typed, f"expected a whole run here: leave out what follows {address.run!r}")
+        raise BadAddress(typed, f"expected a run without a place: remove what follows {address.run!r}")
     return await resolve_id(store, address.run)
 
 
 async def runs_of(store: Store, typed: Sequence[str]) -> list[str]:
-    """The ids of the runs that were named, each once. Raises as `run_of`."""
+    """Return the ids of the named runs, without duplicates. Raises as `run_of`."""
     return list(dict.fromkeys([await run_of(store, each) for each in typed]))
 
 
 async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
-    """The run and the number of the event that an address means; a turn is where its request was made.
+    """Return the run and the event number that an address names; for a turn, the event of its request.
 
-    None where no place was typed. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`.
+    Without a place, the number is None. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`.
     """
     address = parse(typed)
     run = await resolve_id(store, address.run)
@@ -113,8 +114,8 @@ async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
 
 
 async def events_of(store: Store, typed: str) -> tuple[str, int, int | None]:
-    """The run, and the first and the last of the events that an address means: one, those of a turn, or 1 and
-    None for all.
+    """Return the run, and the first and last event that an address names: one event, those of a turn, or 1
+    and None for all.
 
     Raises as `place_of`.
     """
@@ -135,37 +136,39 @@ async def _check_event(store: Store, run: str, typed: str, event: int) -> None:
 
 
 async def resolve_id(store: Store, typed: str) -> str:
-    """The id that `@last`, an id or a unique prefix of one means. Raises `NoSuchRun`."""
+    """Return the id for `@last`, an id or a unique prefix of one. Raises `NoSuchRun`."""
     if typed == LAST:
         return await _newest(store)
     if (await store.head(typed)).seq:
         return typed
-    candidates = await _some(store, typed)
+    candidates = await _match_ids(store, typed)
     if len(candidates) == 1:
         return candidates[0]
     more = len(candidates) > _LISTED
     if candidates:
-        raise NoSuchRun(typed, "is how several runs begin; type more of it:", candidates[:_LISTED], more=more)
-    newest = await _some(store, "")
-    problem = "is no run in this store; its newest are:" if newest else "is no run: this store has none"
+        raise NoSuchRun(typed, "is ambiguous; it matches:", candidates[:_LISTED], more=more)
+    newest = await _match_ids(store, "")
+    problem = (
+        "matches no run in this store; the newest are:" if newest else "matches no run: the store has none"
+    )
     raise NoSuchRun(typed, problem, newest[:_LISTED], more=len(newest) > _LISTED)
 
 
 async def shorten_ids(store: Store, runs: Sequence[str]) -> dict[str, str]:
-    """Of each id so much of its beginning as no other run of the store has: behind its last hyphen at least
-    `_SHORTEST`.
+    """Return the shortest unique prefix of each id, with at least `_SHORTEST` characters after its last
+    hyphen.
     """
     short = {run: run for run in runs}
     for run in runs:
         for length in range(run.rfind("-") + 1 + _SHORTEST, len(run)):
-            if await _some(store, run[:length]) == [run]:
+            if await _match_ids(store, run[:length]) == [run]:
                 short[run] = run[:length]
                 break
     return short
 
 
 async def _newest(store: Store) -> str:
-    """The newest run that no call of another began."""
+    """Return the newest run that was not started by a call of another run."""
     newest = ""
     async for chunk in store.runs(""):
         for run in [run for run, head in chunk if head.seq]:
@@ -173,13 +176,13 @@ async def _newest(store: Store) -> str:
             if not await _is_child(store, run):
                 return run
     if not newest:
-        raise NoSuchRun(LAST, "is no run: this store has none", (), more=False)
+        raise NoSuchRun(LAST, "matches no run: the store has none", (), more=False)
     return newest
 
 
 async def _is_child(store: Store, run: str) -> bool:
     for stored in await store.read_some(run, [1]):
-        with suppress(CannotJudge, Damaged):  # whoever reads on says what is wrong
+        with suppress(CannotJudge, Damaged):  # reported when the run is read
             event = event_of(stored, content=False)
             began = isinstance(event, RunStarted) and (
                 event.parent is not None or PARENT_LABEL in event.labels
@@ -188,7 +191,7 @@ async def _is_child(store: Store, run: str) -> bool:
     return False
 
 
-async def _some(store: Store, prefix: str) -> list[str]:
+async def _match_ids(store: Store, prefix: str) -> list[str]:
     found: list[str] = []
     async for chunk in store.runs(prefix):
         found += [run for run, head in chunk if head.seq]
@@ -198,34 +201,32 @@ async def _some(store: Store, prefix: str) -> list[str]:
 
 
 class Problems:
-    """Logs that could not be read to their ends: each is told on stderr, and the worst decides the exit
-    code.
-    """
+    """Logs that could not be read to their ends: each is reported on stderr; the worst sets the exit code."""
 
     def __init__(self) -> None:
         self.code = 0
 
     def add(self, run: str, error: RefoldError) -> None:
-        """One log more; what was found in it before stays found."""
+        """Report one log. Results from its readable part stay valid."""
         judged = isinstance(error, CannotJudge)
         note(f"run {run}: {'inconclusive' if judged else 'DAMAGED'}: {error}")
         self.code = worst((self.code, CannotJudge.exit_code if judged else Damaged.exit_code))
 
     def end(self, ended: "Ended") -> None:
-        """There is no more from a part of a store, which nobody may have finished."""
+        """End a part of a store, with the problem that kept it from being finished, if any."""
         if ended.problem:
-            note(f"{ended.shard.name}: NOT LOOKED AT: {ended.problem}")
+            note(f"{ended.shard.name}: NOT READ: {ended.problem}")
             self.code = worst((self.code, WorldFailed.exit_code))
 
 
 def check_choice(typed: Sequence[str], *, everything: bool) -> None:
-    """Runs are named, or all are meant, and not both. Raises `WrongUse`."""
+    """Require either named runs or `--all`. Raises `WrongUse`."""
     if bool(typed) == everything:
         raise WrongUse("expected one RUN or more, or --all; `refold ls` lists the runs")
 
 
 async def select_runs(store: Store, typed: Sequence[str]) -> tuple[list[str], Damaged | None]:
-    """The runs that were named, each once; where none was, all that can be listed, and what is wrong with
+    """Return the typed runs without duplicates, or else all that can be listed, and the damage that hides
     others.
     """
     if typed:
@@ -235,8 +236,8 @@ async def select_runs(store: Store, typed: Sequence[str]) -> tuple[list[str], Da
 
 
 async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """All runs that can be listed, each with its number of events; and what is wrong with others, or hides
-    some.
+    """Return all runs that can be listed, each with its number of events, and the damage that hides
+    others.
     """
     runs: list[tuple[str, int]] = []
     try:
@@ -249,31 +250,30 @@ async def all_runs(store: Store) -> tuple[list[tuple[str, int]], Damaged | None]
 
 
 async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """These runs but for imported ones that another of them has whole, with what came later: each event
-    counts once.
+    """Leave out imported runs that another of these runs contains and continues, so that each event counts
+    once.
     """
     here, left = {run for run, _ in runs}, list[tuple[str, int]]()
     for run, size in runs:
-        with suppress(Damaged, CannotJudge, UnknownRun):  # it is told of where it is read
+        with suppress(Damaged, CannotJudge, UnknownRun):  # reported when the run is read
             if await goes_on_in(store, run) in here:
                 continue
         left.append((run, size))
     if grown := len(runs) - len(left):
-        some = "1 run goes" if grown == 1 else f"{grown} runs go"
-        note(f"{some} on in another, which has all of it: looked at there")
+        note(f"{figures.counted(grown, 'run')} left out: another run has the same events, and later ones")
     return left
 
 
 async def choose_runs(
     store: Store, typed: Sequence[str], trouble: Problems, *, everything: bool
 ) -> list[tuple[str, int]]:
-    """The runs that were named, each once, or all of the store, the newest first; with their numbers of
+    """Return the named runs without duplicates, or all of the store, newest first, with their numbers of
     events.
 
     Raises `WrongUse`, `NoSuchRun`.
     """
     if typed and everything:
-        raise WrongUse("expected RUN or --all, not both; without either, all runs are meant")
+        raise WrongUse("expected RUN or --all, not both; without either, all runs are read")
     if typed:
         return await sizes_of(store, await runs_of(store, typed))
     runs: list[tuple[str, int]] = []
@@ -286,17 +286,15 @@ async def choose_runs(
 
 
 async def sizes_of(store: Store, runs: Sequence[str]) -> list[tuple[str, int]]:
-    """The runs, each with its number of events."""
+    """Return each run with its number of events."""
     return [(run, (await store.head(run)).seq) for run in runs]
 
 
 async def families_of(store: Store, runs: Iterable[str]) -> dict[str, str]:
-    """Of each fork among the runs the run that the first of its ancestors is: what they share is to be
-    counted once.
-    """
+    """Map each fork among the runs to its first ancestor: events that forks share are counted once."""
     families: dict[str, str] = {}
     for run in runs:
-        with suppress(Damaged):  # it is told of where it is read
+        with suppress(Damaged):  # reported when the run is read
             lineage = await store.lineage(run)
             if lineage:
                 families[run] = lineage[0].run
@@ -309,16 +307,14 @@ Problem = Damaged | CannotJudge
 
 
 class UnreadRuns(NamedTuple):
-    """What a pass could not read: the runs by their ids, and the first error, None where everything was
-    read.
-    """
+    """Runs that a sweep could not read, by id, and the first error, None if all were read."""
 
     runs: list[str]
     problem: Problem | None
 
 
 def unread_note(runs: Sequence[str]) -> str:
-    """In words, to stand behind what was found in the others; "" where all were read."""
+    """Describe unread runs, to append to a result; "" if all were read."""
     return f"; {figures.counted(len(runs), 'run')} could not be read" if runs else ""
 
 
@@ -327,7 +323,7 @@ _LAST = 100  # events: a step of a run changes its state every few
 
 
 class Oldest(Generic[T]):
-    """The oldest of what was found, `most` at most; `count` is how many there were."""
+    """Keeps the `most` oldest entries; `count` is the number of all that were added."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -335,9 +331,9 @@ class Oldest(Generic[T]):
         self.count = 0
 
     def add(self, since: int, found: T) -> None:
-        """One more, of the instant `since`."""
+        """Add an entry with its start `since`."""
         self.count += 1
-        # The newest comes out first; of several of one instant, the one that was added last.
+        # The newest entry is dropped first; of simultaneous ones, the last added.
         entry = (-since, -self.count, found)
         if len(self._heap) < self._most:
             heapq.heappush(self._heap, entry)
@@ -346,14 +342,15 @@ class Oldest(Generic[T]):
 
     @property
     def rows(self) -> list[T]:
-        """What was kept, the oldest first."""
+        """The kept entries, oldest first."""
         return [found for _, _, found in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
 
 
 async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting: bool = False) -> UnreadRuns:
-    """Look at each run, or at those that may be `waiting` for a person. What could not be read.
+    """Call `look` for each run, or only for those that may be `waiting` for an operator. Return the
+    unreadable ones.
 
-    One that cannot be read does not keep the others from being looked at.
+    A run that cannot be read does not stop the sweep.
     """
     problem: Problem | None = None
     unread: list[str] = []
@@ -372,9 +369,10 @@ async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting
 
 
 async def _may_wait(store: Store, run: str, head: Head) -> bool:
-    """Whether the last change of state says so: most runs do not, and their logs need not be read for it.
+    """Return whether the last state change allows that the run waits for an operator. Most logs need not be
+    read in full.
 
-    True where only the whole log tells, as behind many notes.
+    True if the last events have no state change, as after many notes.
     """
     moved: Stored | None = None
     async for chunk in store.read(run, after=max(0, head.seq - _LAST), upto=head.seq):

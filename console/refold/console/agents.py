@@ -1,4 +1,4 @@
-"""Agents as a command line describes them, and runs that are left to a worker; `refold model`."""
+"""Agents as command-line options describe them, runs that are left to a worker, and `refold model`."""
 
 import importlib
 import logging
@@ -38,7 +38,7 @@ _BUILT_IN_NAMES = READING | WRITING | {"run_command", "write_todos"}
 def _below_root(make: Callable[[Path], list[Tool]], word: str) -> Callable[[Path | None], list[Tool]]:
     def made(root: Path | None) -> list[Tool]:
         if root is None:
-            raise WrongUse(f"--tools {word}: needs --root DIR, the directory that it may reach")
+            raise WrongUse(f"--tools {word}: needs --root DIR, the directory that it may access")
         return make(root)
 
     return made
@@ -53,19 +53,18 @@ BUILT_IN: Mapping[str, Callable[[Path | None], list[Tool]]] = {
 
 
 def choose_tools(words: Sequence[str], root: Path | None) -> list[Tool]:
-    """The tools of a new run. Without `words`: to-dos, and the files below `root` if there is one.
+    """Return the tools of a new run. Without `words`: to-dos, and file tools if there is a `root`.
 
-    Raises `WrongUse` for a word that names no tool, and for what a named module raises on import.
+    Raises `WrongUse` for a word that names no tool, and for an error while importing a module.
     """
     asked = _split(words) if words else ["files", "todos"] if root is not None else ["todos"]
     return _make_tools(asked, root)
 
 
 def rebuild_tools(run: str, offered: Sequence[str], words: Sequence[str], root: Path | None) -> list[Tool]:
-    """The tools that a run was started with, by their recorded names: to-dos and files need no word of their
-    own.
+    """Return the tools that a run was started with, by their recorded names. To-dos and files need no option.
 
-    A shell is never brought back unasked. Raises `WrongUse` that says what to add to the command.
+    A shell is never restored without `--tools shell`. Raises `WrongUse` with the options to add.
     """
     asked = _split(words) if words else _words_for(offered, root)
     tools = _make_tools(asked, root)
@@ -75,8 +74,8 @@ def rebuild_tools(run: str, offered: Sequence[str], words: Sequence[str], root: 
         missing.remove("write_todos")
     if missing:
         raise WrongUse(
-            f"run {run} was started with the tools {', '.join(missing)}, which are not there now; "
-            f"add {_way_out(missing)}, as when it was started"
+            f"run {run} was started with the tools {', '.join(missing)}, which are missing now; "
+            f"add {_way_out(missing)}, as at its start"
         )
     return tools
 
@@ -95,9 +94,7 @@ def _words_for(offered: Sequence[str], root: Path | None) -> list[str]:
 
 
 def means_needed(state: RunState) -> str:
-    """What must be typed, with a word in the place of what only its owner knows, to go on with a run of this
-    state.
-    """
+    """Return the options needed to continue a run, with placeholders for what only its owner knows."""
     names = {tool.name for tool in state.setup.tools}
     root = " --root DIR" if names & (READING | WRITING | {"run_command"}) else ""
     words = ["shell"] * ("run_command" in names) + ["MODULE:ATTRIBUTE"] * bool(names - _BUILT_IN_NAMES)
@@ -113,9 +110,7 @@ def _way_out(missing: Sequence[str]) -> str:
 
 
 def _make_tools(words: Iterable[str], root: Path | None) -> list[Tool]:
-    """The tools of all words; plain functions among them are made into tools, with one line about all of
-    them.
-    """
+    """Return the tools of all words. Plain functions become tools, with one note about all of them."""
     tools, unsaid = make_tools([tool for word in words for tool in _tools(word, root)])
     if unsaid:
         note(f"note: {unsaid}")
@@ -136,28 +131,28 @@ def _import_tools(word: str) -> Sequence[Given]:
     listed = [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else [found]
     if not listed and ":" not in word:
         raise WrongUse(
-            f"--tools {word}: the module has no tools, and no functions of its own; give module:attribute"
+            f"--tools {word}: the module defines no tools and no functions; expected module:attribute"
         )
     if not listed or not all(isinstance(each, Tool | FunctionType) for each in listed):
-        raise WrongUse(f"--tools {word}: expected a tool, a function or a list of such, got a {kind}")
+        raise WrongUse(f"--tools {word}: expected a tool, a function or a list of them, got a {kind}")
     return cast("list[Given]", listed)
 
 
 def _load(word: str) -> object:
     name, colon, attribute = word.partition(":")
-    # The `refold` script's own directory is first on the path; who names a module means one that lies here.
+    # The path begins with the `refold` script's directory, but modules of the current folder are meant.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(name)
         return cast("object", getattr(module, attribute)) if colon else _all_of(module)
-    except Exception as error:  # whatever a stranger's module raises is told, not thrown
+    except Exception as error:  # a user's module may raise anything
         there = "" if colon else f"; expected {', '.join(BUILT_IN)}, module or module:attribute"
         raise WrongUse(f"--tools {word}: {type(error).__name__}: {error}{there}") from error
 
 
 def _all_of(module: ModuleType) -> list[Given]:
-    """The tools of a module, each once; of one without any its own public functions."""
+    """Return the tools of a module without duplicates; if it has none, its own public functions."""
     public = [value for name, value in vars(module).items() if not name.startswith("_")]
     tools = {id(value): value for value in public if isinstance(value, Tool)}
     functions = [
@@ -167,8 +162,8 @@ def _all_of(module: ModuleType) -> list[Given]:
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The address, the price in dollars per million tokens read and written, and the seconds of silence;
-    None: the usual.
+    """The address, the price in dollars per million input and output tokens, and the timeout; None: the
+    default.
     """
 
     base_url: str | None = None
@@ -176,12 +171,13 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
 
     def model(self, name: str) -> Model:
-        """The model of this name. Raises as `resolve_model`."""
+        """Return the model of this name. Raises as `resolve_model`."""
         return model_at(name, base_url=self.base_url, price=self.price, timeout=self.timeout)
 
 
 def model_options(means: DriveOptions, model: str, price: str = "") -> ModelOptions:
-    """What was typed of the model of this name, or is in the environment; else a run's own recorded `price`.
+    """Return the typed options for the model of this name, or those of the environment, or a run's recorded
+    `price`.
 
     Raises `WrongUse`.
     """
@@ -194,7 +190,7 @@ def model_options(means: DriveOptions, model: str, price: str = "") -> ModelOpti
 
 
 def recorded_options(price: str) -> ModelOptions:
-    """Where its name says, for a run's own recorded `price`."""
+    """Return the default address, with a run's recorded `price`."""
     return ModelOptions(price=price_in(price) if price else None)
 
 
@@ -207,7 +203,7 @@ class _OnStderr(logging.Handler):
 
 
 def follow(environment: Mapping[str, str]) -> None:
-    """Show the lines from now on. Raises `PolicyError` where the variable is neither on nor off."""
+    """Print log lines to stderr from now on. Raises `PolicyError` if the variable is neither on nor off."""
     if flag(environment, PRUNE_LOG):
         LOGGER.setLevel(logging.INFO)
         _show_log(LOGGER)
@@ -233,11 +229,16 @@ def model_list_command(screen: Screen) -> int:
 
 def model_fetch_command(
     screen: Screen,
-    name: Annotated[str, argument("Which model.")] = "smollm2-135m",
+    name: Annotated[str, argument("The model's name.")] = "smollm2-135m",
     *,
-    check: Annotated[bool, option("--check", "Check the digest of what is there, too.")] = False,
+    check: Annotated[
+        bool, option("--check", "Also check the digest of weights that are already there.")
+    ] = False,
 ) -> int:
-    """Fetch a model's weights into the user's cache, and print where they are."""
+    """Fetch a model's weights into the user's cache, and print their path.
+
+    Example: refold model fetch smollm2-135m
+    """
     bare = name.removeprefix("local:")
     path = fetch_weights(bare, check=check)
     made = {"name": bare, "path": str(path), "size": path.stat().st_size}
@@ -246,8 +247,8 @@ def model_fetch_command(
 
 
 def fetch_weights(name: str, *, check: bool = False) -> Path:
-    """The path of a model's weights, fetched with a bar on the terminal, or a line every tenth where there is
-    none.
+    """Return the path of a model's weights, fetching them with a progress bar, or a line per tenth without
+    a terminal.
     """
     from rich.console import Console
 
@@ -288,7 +289,7 @@ def _lines(name: str) -> Progress:
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="left"):
     """A run that was left, as JSON: its log has `events` events.
 
-    `waits_for` a worker, a person, or nothing any more.
+    `waits_for` a worker, an operator, or "" if it has ended.
     """
 
     run: str
@@ -298,9 +299,9 @@ class LeftRun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 async def leave(screen: Screen, place: StorePlace, run: Run, means: str = "") -> int:
-    """Record what is queued for a run, and tell who goes on with it. Exit code 0.
+    """Record what is queued for a run, and print who continues it. Exit code 0.
 
-    Raises `Elsewhere` where an engine has the run.
+    Raises `Elsewhere` if an engine has the run.
     """
     with translate_conflicts(place):
         await run.detach()
@@ -311,7 +312,7 @@ async def leave(screen: Screen, place: StorePlace, run: Run, means: str = "") ->
 async def say_and_leave(
     screen: Screen, place: StorePlace, run_id: str, say: Callable[[Run], None], means: str = ""
 ) -> int:
-    """As `leave`, for a run of which nothing is needed but its log: `say` tells it something. Exit code 0."""
+    """Do as `leave`, using only the run's log: `say` queues the input. Exit code 0."""
     async with changing(place) as store:
         run = unattended(store, run_id, installed_guards())
         say(run)
@@ -319,7 +320,7 @@ async def say_and_leave(
 
 
 async def wake(screen: Screen, place: StorePlace, state: RunState, means: str = "") -> int:
-    """Have a run taken up by the next worker, whatever it was to wait for before. Exit code 0."""
+    """Let the next worker take up a run at once. Exit code 0."""
     async with changing(place) as store:
         await store.wake(state.setup.run)
     tell_left(screen, place, state, means)
@@ -327,7 +328,7 @@ async def wake(screen: Screen, place: StorePlace, state: RunState, means: str = 
 
 
 def tell_left(screen: Screen, place: StorePlace, state: RunState, means: str = "") -> None:
-    """Print the id of a run that was left, and beside it who goes on with it."""
+    """Print the id of a run that was left, and who continues it."""
     waits = "" if state.ended else waits_for(state)
     line = LeftRun(run=state.setup.run, state=str(state.agent_state), events=state.seq, waits_for=waits)
     screen.result(line, lambda: _tell(screen, place, state, line, means))

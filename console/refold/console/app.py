@@ -1,8 +1,7 @@
-"""The command line: what can be typed, and where it is done.
+"""The command line: the commands, and the modules that implement them.
 
-A command is a function, `NAME_command`, of a module that has its name, or the name of what several commands
-are about: its parameters are the arguments and options, its docstring is the help. The module is imported
-once its command is typed, and what commands share with it: `refold --help` loads nothing else.
+A command is a function `NAME_command`. Its parameters are the arguments and options, its docstring is the
+help. A module is imported only when one of its commands is typed: `refold --help` loads none.
 """
 
 from collections.abc import Mapping
@@ -74,7 +73,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
         },
     }
 )
-"""Commands by purpose: the module of each and its line in the help."""
+"""Commands by purpose: the module of each, and its line in the help."""
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {words: row for section in SECTIONS.values() for words, row in section.items()}
@@ -98,7 +97,7 @@ MEANT: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("models",), "model list"),
     }
 )
-"""What is typed by who knows other programs, and what it is called here."""
+"""Commands of other programs, and what they are called here."""
 
 
 def _keep_form(output: OutputFormat | None) -> None:
@@ -106,19 +105,16 @@ def _keep_form(output: OutputFormat | None) -> None:
 
 
 class _Commands(click.Group):
-    """The commands whose words begin so, each made of its function once it is typed.
-
-    Their help lists them by what they are for.
-    """
+    """Commands with a common first word, each created when it is typed. The help lists them by purpose."""
 
     def __init__(self, name: str, beginning: str, **more: Any) -> None:
         super().__init__(name, no_args_is_help=True, **more)
         self._beginning = beginning
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command of the first word.
+        """Return the command of the first word.
 
-        Where there is none, the error names the one that was meant, if that is known.
+        For an unknown one, the error suggests the command that was probably meant.
         """
         try:
             return super().resolve_command(ctx, args)
@@ -131,18 +127,18 @@ class _Commands(click.Group):
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the parser's signature
-        """All of them, in the order of the sections."""
+        """Return all commands, in the order of the sections."""
         return [name for section in SECTIONS.values() for name in self._lines(section)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name; None if there is none."""
+        """Return the command of that name, or None."""
         words = f"{self._beginning}{cmd_name}"
         if words in _GROUPS:
             return _Commands(cmd_name, f"{words} ", help=_GROUPS[words])
         return command_of(words) if words in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """A list for each section, their columns alike."""
+        """Write a list for each section, with aligned columns."""
         listed = {title: self._lines(section) for title, section in SECTIONS.items()}
         width = max(len(name) for lines in listed.values() for name in lines)
         for title, lines in listed.items():
@@ -160,7 +156,7 @@ class _Commands(click.Group):
 
 
 def command_of(words: str) -> click.Command:
-    """The command of these words, made of the function that does it: see `COMMANDS`."""
+    """Return the command of these words, created from its function: see `COMMANDS`."""
     module = import_module(f"refold.console.{COMMANDS[words][0]}")
     return command(words.rpartition(" ")[2], getattr(module, f"{words.replace(' ', '_')}_command"))
 
@@ -183,7 +179,7 @@ app = _Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         parameter("output", Output, None),
-        # Read by `main`, for errors are told there.
+        # Read by `main`, which prints errors.
         click.Option(["--debug"], is_flag=True, expose_value=False, help="Show where errors come from."),
         click.Option(
             ["--version"],

@@ -1,4 +1,4 @@
-"""`refold approvals`, `approve`, `reject` and `edit`: what waits for a person, and what they say."""
+"""`refold approvals`, `approve`, `reject` and `edit`: runs that wait for an operator, and the answers."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -10,9 +10,9 @@ from refold.console import descriptions, locations
 from refold.console.addresses import Oldest, sweep, unread_note
 from refold.console.agents import means_needed, say_and_leave
 from refold.console.descriptions import doubtful_calls, next_words
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import By, MeansOrWorker, Note, WholeRun, argument, option, words
-from refold.console.run import look, overdue, stay, take_up
+from refold.console.run import is_overdue, look, stay, take_up
 from refold.console.screen import Column, Screen, note
 from refold.engine import NotWaiting, Run
 from refold.engine.arguments import Answers, Edit, split_answers
@@ -29,17 +29,14 @@ from refold.replay import figures, state_at
 from refold.replay.kinds.arguments import called_with
 
 _MOST = 1000
-_TEXT = 200  # characters of what the model said last
-_ARGUMENT = 60  # and of each argument of a call: what it runs with stands whole where it is decided
-_WHAT = {"approval": "approval", "message": "a message", "doubt": "how calls ended"}
+_TEXT = 200  # characters of the model's last text
+_ARGUMENT = 60  # characters of each argument in the list; `approvals RUN` shows all of it
+_WHAT = {"approval": "approval", "message": "a message", "doubt": "outcome of calls"}
 _ANSWER = {"approval": "approvals {}", "message": "resume {} --message TEXT", "doubt": "doubts {}"}
 
 
 class QueuedCall(msgspec.Struct, frozen=True):
-    """A call about which a person is asked.
-
-    Secrets in its `arguments` (JSON text) are hidden; "(erased)" where they are gone.
-    """
+    """A call that waits for an operator. Its `arguments` are JSON text with secrets hidden, or "(erased)"."""
 
     call: str
     tool: str
@@ -47,10 +44,10 @@ class QueuedCall(msgspec.Struct, frozen=True):
 
 
 class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run asks a person, as JSON. `since` and `until` are nanoseconds since the epoch.
+    """What a run waits for, as JSON. `since` and `until` are in nanoseconds since the epoch.
 
-    `text` are the first words of the answer with which the run came to wait, None where they were erased.
-    `guard` asks: `approvals` for its approver `approver`, or a guard of that name.
+    `text`: the first words of the response before the wait, None if erased. `guard` asks: `approvals` for its
+    approver `approver`, or a guard of that name.
     """
 
     run: str
@@ -64,8 +61,8 @@ class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that waits for a person, as JSON: how many runs, the oldest of them, and the runs that could
-    not be read.
+    """All runs that wait for an operator, as JSON: their number, the oldest of them, and the unreadable
+    runs.
     """
 
     count: int
@@ -74,15 +71,15 @@ class WaitingRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def tell_questions(screen: Screen, place: StorePlace) -> int:
-    """List what waits for a person.
+    """List the runs that wait for an operator.
 
-    Exit code 0; a log that cannot be read is raised after the others are told.
+    Exit code 0; an unreadable log is raised after the list is printed.
     """
     found = Oldest[WaitingRun](_MOST)
     async with locations.reading(place) as store:
 
         async def look(run: str) -> None:
-            if await source_of(store, run):  # what its agent's people said, they said elsewhere
+            if await source_of(store, run):  # imported: nothing can be answered here
                 return
             question = question_of(*await state_at(store, run, registry=installed_guards()))
             if question is not None:
@@ -96,8 +93,8 @@ async def tell_questions(screen: Screen, place: StorePlace) -> int:
     return 0
 
 
-def _queued(batch: Batch, answer: Event | None, names: Container[str]) -> Iterator[QueuedCall]:
-    """The calls of a batch that a person is asked about, with the arguments that stand in the answer."""
+def _list_calls(batch: Batch, answer: Event | None, names: Container[str]) -> Iterator[QueuedCall]:
+    """Yield the calls of a batch that wait for an operator, with the arguments from the response."""
     said = answer.content.arguments if isinstance(answer, ModelResponded) and answer.content else ()
     for call in batch.calls:
         if call.id in names:
@@ -105,7 +102,10 @@ def _queued(batch: Batch, answer: Event | None, names: Container[str]) -> Iterat
 
 
 def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | None:
-    """What a run in this state asks a person; None if nothing. `contents` has the answer with the calls."""
+    """Return what a run in this state asks an operator, None if nothing.
+
+    `contents` has the response with the calls.
+    """
     if not state.agent_state.awaits_operator:
         return None
     doubts, approval, batch = doubtful_calls(state), state.approval, state.batch
@@ -115,7 +115,7 @@ def question_of(state: RunState, contents: Mapping[int, Event]) -> WaitingRun | 
         waits_for="approval" if approval is not None else "doubt" if doubts else "message",
         since=state.at if state.asked_at is None else state.asked_at,
         until=approval.until if approval else None,
-        calls=tuple(_queued(batch, contents.get(batch.seq), names)) if batch else (),
+        calls=tuple(_list_calls(batch, contents.get(batch.seq), names)) if batch else (),
         text=descriptions.short(result_of(state, contents).outcome.text, _TEXT),
         guard=approval.event.guard if approval else "",
         approver=approval.event.approver if approval else "",
@@ -153,25 +153,29 @@ def _cells(question: WaitingRun) -> list[str]:
 
 
 Calls = Annotated[list[str], words("Calls, as `refold approvals RUN` lists them.")]
-EveryCall = Annotated[bool, option("--all", "All calls that wait.")]
+EveryCall = Annotated[bool, option("--all", "All waiting calls.")]
 
 
 class OperatorRemark(msgspec.Struct, frozen=True, kw_only=True):
-    """Who says so, and why."""
+    """Who answers, and why."""
 
     note: Note = ""
     by: By
 
 
-@reads
+@without_event_loop
 async def approvals_command(
     screen: Screen,
     place: StorePlace,
-    run: Annotated[str | None, argument("RUN or @last; without: all that waits for a person.")] = None,
+    run: Annotated[
+        str | None, argument("RUN or @last; by default all runs that wait for an operator.")
+    ] = None,
 ) -> int:
-    """Show which calls of a run wait for approval, or all in the store that waits for a person.
+    """List the calls of a run that wait for approval; without RUN, all runs that wait for an operator.
 
-    With -o json: one document; of a run of which no call waits, null.
+    Example: refold approvals
+
+    With -o json: one document; for a run without waiting calls, null.
     """
     if run is None:
         return await tell_questions(screen, place)
@@ -191,7 +195,10 @@ async def approve_command(
     *,
     everything: EveryCall = False,
 ) -> int:
-    """Let calls that wait for approval run, and go on with the run. Output as `run`."""
+    """Approve waiting calls, and continue the run. Output as `run`.
+
+    Example: refold approve @last --all --why "checked the paths"
+    """
     return await _answer(screen, place, run, "approve", calls, remark, means, everything=everything)
 
 
@@ -204,10 +211,15 @@ async def reject_command(
     means: MeansOrWorker,
     *,
     everything: EveryCall = False,
-    escalate: Annotated[bool, option("--escalate", "Leave it to the next in the chain instead.")] = False,
-    terminate: Annotated[bool, option("--terminate", "And end the run.")] = False,
+    escalate: Annotated[
+        bool, option("--escalate", "Let the next approver of the chain decide instead.")
+    ] = False,
+    terminate: Annotated[bool, option("--terminate", "End the run, too.")] = False,
 ) -> int:
-    """Refuse calls that wait for approval, and go on with the run. Output as `run`."""
+    """Reject waiting calls, and continue the run. Output as `run`.
+
+    Example: refold reject @last c3 --why "wrong branch"
+    """
     if escalate and terminate:
         raise WrongUse("--escalate and --terminate: expected one of them")
     answer: Answer = "escalate" if escalate else "terminate" if terminate else "reject"
@@ -218,13 +230,14 @@ async def edit_command(
     screen: Screen,
     place: StorePlace,
     run: WholeRun,
-    call: Annotated[str, argument("The call that is to run otherwise.")],
-    arguments: Annotated[str, option("--arguments", "What it runs with: one JSON object.")],
+    call: Annotated[str, argument("The call to change.")],
+    arguments: Annotated[str, option("--arguments", "The arguments to run it with: one JSON object.")],
     remark: OperatorRemark,
     means: MeansOrWorker,
 ) -> int:
-    """Let a call that waits for approval run with other arguments, and go on with the run. Output as
-    `run`.
+    """Approve a waiting call with other arguments, and continue the run. Output as `run`.
+
+    Example: refold edit @last c3 --arguments '{"path": "notes.md"}'
     """
     return await _answer(screen, place, run, ("edit", arguments), [call], remark, means)
 
@@ -240,9 +253,9 @@ async def _answer(
     *,
     everything: bool = False,
 ) -> int:
-    """Record the answer, and go on with the run or leave it to a worker.
+    """Record the answer, and continue the run or leave it to a worker.
 
-    What cannot be is refused before anything is written.
+    Invalid answers are refused before anything is written.
     """
     state, _ = await look(place, typed, decides=True)
     answers: Answers = dict.fromkeys(_select_calls(state, calls, everything=everything), answer)
@@ -263,14 +276,14 @@ def _select_calls(state: RunState, calls: Sequence[str], *, everything: bool) ->
     run, asked = state.setup.run, state.approval
     if asked is None:
         raise NotWaiting(run, state.agent_state, "an answer about calls")
-    if overdue(state):
+    if is_overdue(state):
         raise WrongUse(
-            f"run {run}: too late, an answer was due by {figures.clock(asked.until or 0)}; "
-            f"`refold resume {run}` goes on with what its policy says of that"
+            f"run {run}: too late, the answer was due by {figures.clock(asked.until or 0)}; "
+            f"`refold resume {run}` applies the approver's on_timeout"
         )
     if bool(calls) == everything:
         raise WrongUse(
-            f"expected one CALL or more, or --all; {', '.join(asked.event.calls)} wait for approval"
+            f"expected one CALL or more, or --all; waiting for approval: {', '.join(asked.event.calls)}"
         )
     return asked.event.calls if everything else calls
 
@@ -285,7 +298,7 @@ def _tell(screen: Screen, place: StorePlace, state: RunState, question: WaitingR
     asks = (
         f"{question.approver} of its policy's approvals" if chain else f"its policy's guard {question.guard}"
     )
-    screen.say(descriptions.line(f"asked by {asks}"))
+    screen.say(descriptions.line(f"requested by {asks}"))
     for call in question.calls:
         screen.say(descriptions.line(f"{call.call}  {call.tool}  {call.arguments}"))
     for typed in next_words(state, means_needed(state))[:2]:

@@ -1,6 +1,4 @@
-"""`refold audit`: some runs by name, or whole stores and bundles on all cores, with a certificate of what was
-found.
-"""
+"""`refold audit`: named runs, or whole stores and bundles on all cores, and certificates."""
 
 import gc
 import os
@@ -14,7 +12,7 @@ from refold.console import addresses, descriptions, locations, verdicts
 from refold.console.addresses import all_runs, check_choice
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
-from refold.console.processes import Jobs, Unchecked, alone, processes, progress
+from refold.console.processes import Jobs, Unchecked, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
 from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
@@ -26,33 +24,39 @@ from refold.store.bundles import is_bundle
 from refold.store.files import SigningKey, read_signing_key, written_beside
 
 SHARD_OF_A_STORE = SHARD
-"""Events of a part that a process does in one piece."""
+"""Events that a process audits in one piece."""
 
 _TOLD = 20
-"""Runs of which everything is told as text; of further ones, a line."""
+"""Runs that are printed in full as text; of more runs only those that are not clean."""
 
 
 def audit_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. Or a bundle's file.")],
+    runs: Annotated[list[str], words("RUN or @last (ids may be prefixes), or a bundle's file.")],
     *,
     everything: Everything = False,
     jobs: Jobs = None,
     certificate: Annotated[
-        Path | None, option("--certificate", "Write what was found as a document; it must not exist.")
+        Path | None,
+        option("--certificate", "Write the results to this file as a certificate; it must not exist."),
     ] = None,
     key: Annotated[
         Path | None, option("--key", "Private Ed25519 key in PEM, to sign the certificate.")
     ] = None,
 ) -> int:
-    """Derive every decision again and compare it with the log. With -o json: one line a run."""
+    """Derive every decision again from the facts and compare it with the log.
+
+    Example: refold audit --all
+
+    With -o json: one line per run.
+    """
     _check_certificate(certificate, key)
     bundles = _bundles_of(runs)
     files = list(dict.fromkeys(bundles.values()))
     if not everything and not files and certificate is None:
         return at_once(verdicts.judge_command(screen, place, runs, verdicts.audit_run, everything=False))
-    installed_guards()  # what is wrong with them is said once, and of no run
+    installed_guards()  # report invalid guards once, before any run
     signing = read_signing_key(key) if key else None
     named = [each for each in runs if each not in bundles]
     sizes: list[tuple[str, int]] = []
@@ -80,11 +84,11 @@ def _check_certificate(certificate: Path | None, key: Path | None) -> None:
     if key is not None and certificate is None:
         raise WrongUse("--key signs a certificate: name its file with --certificate")
     if certificate is not None and os.path.lexists(certificate):
-        raise WrongUse(f"{certificate}: is there already, and is not overwritten: choose another name")
+        raise WrongUse(f"{certificate}: already exists, and is not overwritten: choose another name")
 
 
 def _bundles_of(runs: Sequence[str]) -> dict[str, Path]:
-    """The files of bundles among the arguments, by the arguments."""
+    """Return the bundle files among the arguments, by argument."""
     files = {each: locations.file_of(each) for each in runs}
     return {each: path.resolve() for each, path in files.items() if path is not None and is_bundle(path)}
 
@@ -92,9 +96,7 @@ def _bundles_of(runs: Sequence[str]) -> dict[str, Path]:
 async def _sizes(
     place: StorePlace, named: Sequence[str], *, everything: bool, certified: bool
 ) -> tuple[list[tuple[str, int]], Damaged | None]:
-    """The runs that are meant, each with its number of events, and what is wrong with those that cannot be
-    listed.
-    """
+    """Return the runs to audit, each with its number of events, and the damage that hides others."""
     check_choice(named, everything=everything)
     async with locations.reading(place) as store:
         if certified:
@@ -114,15 +116,15 @@ def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], job
             teller.take(shard, judged)
             step(shard.events)
 
-        # Of an audit nothing goes round in circles: what is collected is collected for nothing.
+        # An audit creates no reference cycles: garbage collection would only cost time.
         with processes(jobs, work, gc.disable) as executor:
-            totals = audit_all(work, executor, installed_guards, seen, partial(alone, gc.disable))
+            totals = audit_all(work, executor, installed_guards, seen, partial(single_process, gc.disable))
     teller.finish(totals, time.monotonic() - began)
     return totals
 
 
 def code_of(totals: Totals) -> int:
-    """The exit code of an audit: that of the worst verdict."""
+    """Return the exit code of the worst verdict."""
     codes: list[tuple[Sequence[RunFinding], int]] = [
         (totals.damaged, Damaged.exit_code),
         (totals.unchecked, WorldFailed.exit_code),
@@ -133,15 +135,13 @@ def code_of(totals: Totals) -> int:
 
 
 class _AuditReport:
-    """Tells of runs as they come: of all of them, or `whole` is false and only of the first that are not
-    clean.
-    """
+    """Prints runs as they come: all of them if `whole`, else only the first that are not clean."""
 
     def __init__(self, screen: Screen, place: StorePlace, *, whole: bool) -> None:
         self._screen, self._place, self._whole, self._told = screen, place, whole, 0
 
     def take(self, shard: Shard, judged: Sequence[Judged]) -> None:
-        """One shard is done."""
+        """Print the runs of a finished shard."""
         for each in judged:
             name = {"bundle" if each.run == shard.path else "run": each.run}
             found = each.audit or NotJudged(**name, cannot_judge=each.unjudged, damaged=each.damaged)
@@ -155,7 +155,7 @@ class _AuditReport:
                     verdicts.tell_audit(self._screen, self._place, found)
 
     def finish(self, totals: Totals, seconds: float) -> None:
-        """All are done, or cannot be."""
+        """Print the totals, or as JSON the parts that were not checked."""
         if not self._screen.json:
             _tell(self._screen, totals, seconds)
             return
@@ -179,17 +179,17 @@ def _tell(screen: Screen, totals: Totals, seconds: float) -> None:
 
 
 def imported_row(runs: int) -> list[tuple[str, str]]:
-    """What is to be said where runs were imported."""
-    said = "of the runs: their decisions were derived at import, and no agent was held to them"
-    return [("  imported", f"{figures.count(runs)} {said}")] if runs else []
+    """Return a row about imported runs, if there are any."""
+    said = "decisions were derived at import, not made by a live agent"
+    return [("  imported", f"{figures.counted(runs, 'run')}: {said}")] if runs else []
 
 
 def named_rows(totals: Totals) -> list[tuple[str, str]]:
-    """The runs that are not clean, a row each."""
+    """Return a row for each run that is not clean."""
     titles = {
         "differs": totals.differing,
         "damaged": totals.damaged,
-        "not judged": totals.unjudged,
+        "inconclusive": totals.unjudged,
         "NOT CHECKED": totals.unchecked,
     }
     return [(f"  {title}", f"{each.name}: {each.why}") for title, found in titles.items() for each in found]

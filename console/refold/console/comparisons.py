@@ -1,4 +1,6 @@
-"""`diff`: in what two runs differ; `bisect`: the first event after which something is true."""
+"""`refold diff`: where two runs differ; `bisect`: the first event where a condition holds; `blame`: changes
+of a field.
+"""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -6,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, descriptions, locations
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import CannotJudge, WrongUse
@@ -16,7 +18,7 @@ from refold.replay.queries.diffs import Diff, Difference, FirstTrue, RunTotals, 
 from refold.replay.queries.divergence import Divergence, FieldDifference, divergence
 from refold.replay.queries.rows import state_question
 
-_NAME = 60  # characters of a name that a log chose
+_NAME = 60  # characters of a name from a log
 _COLUMNS = (
     Column("turn", right=True),
     Column("left", right=True),
@@ -27,19 +29,21 @@ _COLUMNS = (
 )
 
 
-@reads
+@without_event_loop
 async def diff_command(
     screen: Screen,
     place: StorePlace,
     left: WholeRun,
-    right: Annotated[str, argument("The other one.")],
+    right: Annotated[str, argument("The other run.")],
     *,
-    most: Annotated[int, option("--most", "How many differences at most.", min=1, max=100)] = 20,
+    most: Annotated[int, option("--most", "List at most this many differences.", min=1, max=100)] = 20,
     other_store: OtherStore = None,
 ) -> int:
-    """Show where two runs part, and what they came to.
+    """Show where two runs diverge, and compare their totals.
 
-    Exit code 1 if they differ, 125 if words are gone on one side.
+    Exit code 1 if they differ, 125 if payloads were erased on one side.
+
+    Example: refold diff RUN @last
     """
     second = locations.other_place(place, other_store)
     async with locations.reading(place) as store, locations.reading(second) as other:
@@ -53,22 +57,22 @@ def _tell(screen: Screen, found: Diff, most: int) -> None:
     left, right = found.left.run, found.right.run
     if found.differences:
         first = found.differences[0]
-        screen.heading(f"left {left}, right {right}: they part in turn {first.turn}, {_where(first)}")
+        screen.heading(f"left {left}, right {right}: they diverge in turn {first.turn}, {_where(first)}")
         screen.pairs(rows_of(first.fields, "  "))
         said = found.said
         if said is not None and said is not first and said != first:
-            screen.heading(
-                f"  first that changed what was said, or what the model saw: turn {said.turn}, {_where(said)}"
-            )
+            screen.heading(f"  first difference in a payload or a prompt: turn {said.turn}, {_where(said)}")
             screen.pairs(rows_of(said.fields, "  "))
         screen.say()
         screen.table(_COLUMNS, [_cells(each) for each in found.differences[:most]])
         if found.differing > most:
             screen.say(f"and {figures.count(found.differing - most)} more")
     else:
-        screen.heading(f"left {left}, right {right}: they say the same")
+        screen.heading(f"left {left}, right {right}: no differences")
     if found.unknown:
-        screen.say(f"unknown: the words of {figures.counted(found.unknown, 'event')} are gone on one side")
+        screen.say(
+            f"unknown: the payloads of {figures.counted(found.unknown, 'event')} were erased on one side"
+        )
     screen.say()
     titles = [Column(""), Column("left", right=True), Column("right", right=True)]
     sides = zip(_NAMES, _side(found.left), _side(found.right), strict=True)
@@ -85,14 +89,14 @@ def _where(difference: Difference) -> str:
 
 
 def rows_of(fields: Iterable[FieldDifference], indent: str) -> list[tuple[str, str]]:
-    """The fields in which two events differ, a row for each side."""
+    """Return rows for the fields that differ between two events, a row for each side."""
     rows: list[tuple[str, str]] = []
     for field in fields:
         if field.erased:
             rows.append((f"{indent}{field.field}", "erased on one side: unknown"))
             continue
         before = "…" if field.start else ""
-        where = f"from character {figures.count(field.place + 1)} on" if field.place else ""
+        where = f"from character {figures.count(field.place + 1)}" if field.place else ""
         rows.append((f"{indent}{field.field}", where))
         rows.append((f"{indent}  left", f"{before}{field.left}" if field.left else "(nothing)"))
         rows.append((f"{indent}  right", f"{before}{field.right}" if field.right else "(nothing)"))
@@ -131,26 +135,28 @@ def _side(side: RunTotals) -> list[str]:
 _VALUE = 120  # characters of a value in a table
 
 
-@reads
+@without_event_loop
 async def bisect_command(
     screen: Screen,
     place: StorePlace,
     run: WholeRun,
     *,
-    when: Annotated[str | None, option("--when", "A question, as 'spent_usd > 1.0 and steps >= 3'.")] = None,
+    when: Annotated[str | None, option("--when", "A condition, as 'spent_usd > 1.0 and steps >= 3'.")] = None,
     versus: Annotated[
         str | None, option("--versus", "Another run: find the first event that differs.")
     ] = None,
     other_store: OtherStore = None,
 ) -> int:
-    """Find the first event after which something is true of a run, or at which it parts from another.
+    """Find the first event after which a condition holds, or at which a run diverges from another.
 
-    Exit code 1 if so.
+    Example: refold bisect RUN --when 'spent_usd > 1.0'
+
+    Exit code 1 if there is such an event.
     """
     if (when is None) == (versus is None):
-        raise WrongUse("expected --when QUESTION or --versus RUN")
+        raise WrongUse("expected --when CONDITION or --versus RUN")
     if versus is not None:
-        return await _versus(screen, (place, locations.other_place(place, other_store)), (run, versus))
+        return await _compare_runs(screen, (place, locations.other_place(place, other_store)), (run, versus))
     question = state_question(when or "")
     async with locations.reading(place) as store:
         found = await bisect(store, await addresses.run_of(store, run), question)
@@ -158,7 +164,7 @@ async def bisect_command(
     return 1 if found.seq else 0
 
 
-async def _versus(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: tuple[str, str]) -> int:
+async def _compare_runs(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: tuple[str, str]) -> int:
     async with locations.reading(stores[0]) as store, locations.reading(stores[1]) as other:
         runs = await addresses.run_of(store, typed[0]), await addresses.run_of(other, typed[1])
         found = await divergence((store, other), runs)
@@ -168,23 +174,23 @@ async def _versus(screen: Screen, stores: tuple[StorePlace, StorePlace], typed: 
 
 def _tell_first(screen: Screen, place: StorePlace, found: FirstTrue) -> None:
     how = (
-        "by halving: once true it stays so"
+        "by binary search: once true, it stays true"
         if found.how == "halving"
-        else "by asking after every event: it may become false again"
+        else "by checking every event: it may become false again"
     )
-    asked = f"{how}; asked {figures.counted(found.asked, 'time')}"
+    asked = f"{how}; checked {figures.counted(found.asked, 'time')}"
     if not found.seq:
         screen.heading(
             f"run {found.run}: never true in its {figures.counted(found.events, 'event')}: {found.when}"
         )
         screen.pairs([("  found", asked)])
         return
-    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, and then it is true: {found.when}")
+    screen.heading(f"run {found.run}, event {found.seq}: {found.kind}, after which it is true: {found.when}")
     rows = [(f"  {field}", " -> ".join(map(_render_value, values))) for field, values in found.fields.items()]
     screen.pairs(
         [*rows, ("  turn", str(found.turn)), ("  when", figures.clock(found.at)), ("  found", asked)]
     )
-    screen.say(f"  why it came to that: refold why {found.run}@e{found.seq}{place.option}")
+    screen.say(f"  explain it: refold why {found.run}@e{found.seq}{place.option}")
 
 
 def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found: Divergence) -> None:
@@ -194,15 +200,15 @@ def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found
         "nothing": "no hash and no digest of a state in common: compared event by event",
     }[found.by]
     if not found.fields:
-        screen.heading(f"run {found.left} and run {found.right} say the same to their ends")
+        screen.heading(f"run {found.left} and run {found.right} do not differ")
         screen.pairs([("  same", same)])
         return
     left, right = (f"e{seq}" if seq else "no event" for seq in found.seqs)
     kinds = " and ".join(dict.fromkeys(kind for kind in found.kinds if kind))
-    screen.heading(f"run {found.left} ({left}) and run {found.right} ({right}) part: {kinds}")
-    screen.pairs([("  same", f"{same}; {found.looks} looks")])
+    screen.heading(f"run {found.left} ({left}) and run {found.right} ({right}) diverge: {kinds}")
+    screen.pairs([("  same", f"{same}; {figures.counted(found.looks, 'comparison')}")])
     screen.pairs(rows_of(found.fields, "  "))
-    screen.say(f"  all that is different: {_diff(place, other, found)}")
+    screen.say(f"  all differences: {_diff(place, other, found)}")
 
 
 def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
@@ -214,16 +220,21 @@ def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
     return f"refold diff {found.left} {found.right}{place.option}{there}"
 
 
-@reads
+@without_event_loop
 async def blame_command(
     screen: Screen,
     place: StorePlace,
     run: Address,
-    field: Annotated[str, argument("As spent_usd, agent_state, or a path into the state: window.ranges.")],
+    field: Annotated[
+        str, argument("A field, as spent_usd or agent_state, or a path into the state, as window.ranges.")
+    ],
     *,
-    most: Annotated[int, option("--most", "How many changes at most.", min=1, max=10_000)] = 20,
+    most: Annotated[int, option("--most", "List at most this many changes.", min=1, max=10_000)] = 20,
 ) -> int:
-    """Show which event last changed a field of the state, and which did before that."""
+    """Show which events last changed a field of the state, the newest first.
+
+    Example: refold blame RUN@e41 spent_usd
+    """
     from refold.engine.compatibility import installed_guards  # late: `diff` needs no engine
 
     async with locations.reading(place) as store:

@@ -1,4 +1,4 @@
-"""Runs that belong together: conversations of a source, and runs that calls began."""
+"""Related runs: conversations of a source, and child runs."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from refold.importers.transcript import TranscriptRun
 
 
-_MOST = 8  # runs of one conversation that are compared, the newest: a key may be no more than a task's name
+_MOST = 8  # newest runs of a conversation that are compared: a key may be just a task's name
 
 
 class ImportedConversation(msgspec.Struct, frozen=True):
-    """What the first event of an imported run says: what it is in its source, and what began it, if that was
-    known then.
+    """An imported run's identity in its source, and its parent if known, from its first event.
 
-    `apart` is the key of the run that began it, where its file does not say by which call: "" if the file
-    does not even name that run, None if no other run began it, or the call is known.
+    `apart` is the key of the parent run if the file does not name the call: "" if it does not name the run
+    either, None without a parent, or if the call is known.
     """
 
     run: str
@@ -43,13 +42,13 @@ class ImportedConversation(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, run: str, labels: Mapping[str, str], parent: Parent | None) -> "ImportedConversation":
-        """By the labels of a run."""
+        """Return the identity from a run's labels."""
         key, above = labels.get("source.key", ""), labels.get(PARENT_LABEL)
         return cls(run, labels.get(SOURCE_LABEL, ""), key, None if "source.call" in labels else above, parent)
 
 
 class Conversations:
-    """The imported runs of a store, the newest first. Looked through once a format."""
+    """The imported runs of a store, newest first. Each format is read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,12 +59,12 @@ class Conversations:
         self._calls: dict[tuple[str, int], Mapping[str, str]] = {}
 
     async def of(self, format_: str, key: str, but: str) -> Sequence[str]:
-        """The newest runs of this conversation, without `but`."""
+        """Return the newest runs of this conversation, without `but`."""
         await self._look(format_)
         return [each.run for each in self._of_key.get((format_, key), []) if each.run != but][:_MOST]
 
     def add(self, told: ImportedConversation) -> None:
-        """A run was imported just now."""
+        """Add a run that was just imported."""
         if told.run in self._runs:
             return
         self._runs.add(told.run)
@@ -74,7 +73,7 @@ class Conversations:
             self._apart.setdefault((told.format, told.apart), []).append(told)
 
     async def look_again(self, format_: str) -> None:
-        """See what another import began meanwhile."""
+        """Add runs that another import started meanwhile."""
         last, new = self._newest.get(format_, ""), list[str]()
         async for chunk in self._store.runs(f"{format_}-"):
             begun = [run for run, head in chunk if head.seq]
@@ -87,22 +86,22 @@ class Conversations:
                 await self._learn(run)
 
     async def parent_of(self, told: ImportedConversation) -> Parent | None:
-        """The run and the call that began this one: as it says, or as the log of the session that it names
-        says, or that of another run that this session began. None: nothing in the store says so.
+        """Return the run and call that started this one, or None if the store does not record it.
+
+        Searched in this run, in the log of the session that it names, and in other runs that this session
+        started.
         """
         if told.parent is not None or told.apart is None:
             return told.parent
         await self._look(told.format)
         async for run, seq in self._candidates(told):
-            call = (await self._named(run, seq)).get(told.key)
+            call = (await self._read_named_calls(run, seq)).get(told.key)
             if call is not None and run != told.run:
                 return Parent(run=run, call=call)
         return None
 
     async def _candidates(self, told: ImportedConversation) -> AsyncIterator[tuple[str, int]]:
-        """The runs that may have begun this one, and their last events: all of its format if its file names
-        none.
-        """
+        """Yield possible parents with their last event: all of its format if the file names none."""
         if not told.apart:
             async for chunk in self._store.runs(f"{told.format}-"):
                 for run, head in chunk:
@@ -112,10 +111,11 @@ class Conversations:
         for above in (*self._of_key.get(place, []), *self._apart.get(place, [])):
             yield above.run, (await self._store.head(above.run)).seq
 
-    async def kept(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
-        """What began a run whose log is there: as recorded, where the file says nothing else, or has that
-        call in another run of the conversation that it names now. Else as the file says, and that is no word
-        of this log.
+    async def recorded_parent(self, reading: "TranscriptRun", recorded: Parent | None) -> Parent | None:
+        """Return the parent of a stored run.
+
+        As recorded, unless the file now states another one: the recorded parent also holds if the file names
+        the same call in another run of that conversation.
         """
         told = reading.parent
         if told is None or recorded is None or recorded.call != told.call:
@@ -123,11 +123,11 @@ class Conversations:
         return recorded if recorded.run in await self.of(reading.format, reading.above, "") else told
 
     async def all(self, format_: str) -> Sequence[ImportedConversation]:
-        """All of this format."""
+        """Return all runs of this format."""
         await self._look(format_)
         return [each for (of, _), told in self._of_key.items() if of == format_ for each in told]
 
-    async def _named(self, run: str, seq: int) -> Mapping[str, str]:
+    async def _read_named_calls(self, run: str, seq: int) -> Mapping[str, str]:
         place = run, seq
         if place not in self._calls:
             named = NamedDoubt()
@@ -140,7 +140,7 @@ class Conversations:
             await self.look_again(format_)
 
     async def _learn(self, run: str) -> None:
-        with suppress(CannotJudge, Damaged):  # what cannot be read at its first event is not known
+        with suppress(CannotJudge, Damaged):  # skip runs whose first event is not readable
             for stored in await self._store.read_some(run, [1]):
                 event = event_of(stored, content=False)
                 if stored.run == run and isinstance(event, RunStarted):
@@ -151,11 +151,10 @@ _TEXT = 70
 
 
 class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a call of another began. `call` is "" where nobody knows which; `task`, `code` and
-    `source_end` as in a summary.
+    """A child run. `call` is "" if unknown; `task`, `code` and `source_end` as in a summary.
 
-    `branch` is "rewound" for one that no call began: somebody went back, and left it. `damaged` says why the
-    rest may be wrong.
+    `branch` is "rewound" for a branch that a user left by going back, which no call started. `damaged`: why
+    the other fields may be wrong.
     """
 
     run: str
@@ -170,18 +169,18 @@ class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kin:
-    """What a run's own log says of its children, while it is followed; then all of them, and its parent."""
+    """Collects a run's children from its log while it is followed; then finds all children and the parent."""
 
     def __init__(self) -> None:
         self.begun, self.named = Begun(), NamedDoubt()
 
     @property
     def followers(self) -> tuple[Follower[Any], ...]:
-        """Who is to be shown the log."""
+        """The followers that must read the log."""
         return self.begun, self.named
 
     async def of(self, store: Store, told: RunSummary) -> tuple[Parent | None, tuple[ChildRun, ...]]:
-        """What began the run, and the runs that it began, in the order of their beginnings."""
+        """Return the run's parent, and its children in the order of their start."""
         calls = {run: "" for run in self.begun.result() if (await store.head(run)).seq}
         this = ImportedConversation.of(told.run, told.labels, told.parent)
         parent = told.parent
@@ -190,15 +189,17 @@ class Kin:
             parent = await known.parent_of(this)
             beside = await known.of(this.format, this.key, this.run)
             older = {run for run in beside if await goes_on_in(store, run) == this.run}
-            calls |= await self._imported(known, this, older)
+            calls |= await self._find_imported_children(known, this, older)
         found = [await _child(store, run, call) for run, call in calls.items()]
         return parent, tuple(child for _, child in sorted(found, key=lambda each: (each[0], each[1].run)))
 
-    async def _imported(
+    async def _find_imported_children(
         self, known: Conversations, this: ImportedConversation, older: Collection[str]
     ) -> dict[str, str]:
-        """Of several imports of one sub-agent the one that names this run, or an older one that goes on here;
-        else the newest.
+        """Return the imported children by run, with their calls.
+
+        Of several imports of one subagent: the one that names this run or an older import of it, else the
+        newest.
         """
         best = dict[str, tuple[int, str, str]]()
         for each in await known.all(this.format):
@@ -214,7 +215,7 @@ class Kin:
         older: Collection[str],
         each: ImportedConversation,
     ) -> tuple[int, str, str] | None:
-        """How surely this run began another, which that is, and by which call."""
+        """Return how certain it is that this run started `each`, the id of `each`, and the call."""
         named = self.named.result()
         if each.parent is not None and each.parent.run == this.run:
             return 3, each.run, each.parent.call
@@ -228,7 +229,7 @@ class Kin:
 
 
 async def _child(store: Store, run: str, call: str) -> tuple[int, ChildRun]:
-    """When it began, and how it stands."""
+    """Return the start of a child run, and its description."""
     try:
         told, _ = await summary(store, run, None, NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
@@ -248,7 +249,7 @@ async def _child(store: Store, run: str, call: str) -> tuple[int, ChildRun]:
 
 
 def tell_children(screen: Screen, children: tuple[ChildRun, ...]) -> None:
-    """A table of them, if there are any."""
+    """Print a table of the child runs, if there are any."""
     if not children:
         return
     screen.say()
@@ -262,6 +263,6 @@ def _cells(child: ChildRun) -> list[str]:
         child.agent_state, child.code if child.agent_state not in SUCCESSFUL else None
     )
     state = SourceEnd(end=child.source_end).brief(0) if child.source_end else state
-    state = "cannot be read whole" if child.damaged else descriptions.line(state)
+    state = "not fully readable" if child.damaged else descriptions.line(state)
     task = descriptions.task(child.task, _TEXT) if not child.damaged else child.damaged
     return [child.run, child.call or child.branch or "not known", state, child.model, task]

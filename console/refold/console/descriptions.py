@@ -1,9 +1,8 @@
-"""How a run stands, in few words, and what can be typed next.
+"""Short texts about runs: their state, and the commands to type next; and escaping for terminals.
 
-What a model, a tool, a provider or a log says may hold escape sequences that move the cursor, set the
-window's title or answer as if typed, and marks that turn the reading order round or cannot be seen at all.
-None of it is taken away, for it may be just what is looked for: each such character is shown as its escape
-(`\\x1b`).
+Texts from a model, a tool, a provider or a log may contain escape sequences that move the cursor, set the
+window's title or send input, and invisible or bidirectional characters. None is removed, because it may be
+what the reader is looking for: each is displayed as its escape (`\\x1b`).
 """
 
 import re
@@ -30,8 +29,8 @@ from refold.replay.source_words import SourceEnd
 from refold.replay.summary import RunSummary
 from refold.store.protocol import Claim, Held, LeaseLost, Store
 
-# C0 but tab and newline, DEL and C1; what cannot be seen or turns the order of reading (categories Cf, Zl,
-# Zp), but for the two joiners that scripts and emoji need; half characters, which no UTF-8 has.
+# C0 except tab and newline, DEL and C1; invisible and bidirectional characters (categories Cf, Zl, Zp)
+# except the two joiners that scripts and emoji need; surrogates, which UTF-8 cannot encode.
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"
     "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
@@ -42,40 +41,43 @@ _SHORT = {"\n": "\\n", "\t": "\\t"}
 
 
 @cache
-def _hidden(more: str = "") -> re.Pattern[str]:
-    """What is shown as its escape. It takes milliseconds to compile, and most texts need it not."""
+def _hidden_characters(more: str = "") -> re.Pattern[str]:
+    """Return the pattern of escaped characters.
+
+    Compiled lazily: it takes milliseconds, and most texts do not need it.
+    """
     return re.compile(f"[{_HIDDEN}{more}]")
 
 
-def _plain(text: str) -> bool:
-    """Whether nothing in it is to be hidden, as far as that is seen at once.
+def _is_plain(text: str) -> bool:
+    """Return whether the text obviously has nothing to escape.
 
-    Python calls marks printable that nobody sees.
+    ASCII only: Python counts some invisible characters as printable.
     """
     return text.isascii() and text.isprintable()
 
 
 def block(text: str) -> str:
-    """Text of several lines, its line ends and tabs kept."""
-    return text if _plain(text) else _hidden().sub(_escape, text)
+    """Escape a text of several lines, except line breaks and tabs."""
+    return text if _is_plain(text) else _hidden_characters().sub(_escape, text)
 
 
 def line(text: str, most: int | None = None) -> str:
-    """Text as one line, of at most `most` characters; a longer one ends in `…`.
+    """Escape a text as one line of at most `most` characters; a longer one ends in `…`.
 
-    What would end it is shown: `\\n`.
+    Line breaks become `\\n`.
     """
     if most is not None and len(text) > most:
         text = f"{text[: max(most - 1, 0)]}…"
-    return text if _plain(text) else _hidden("\t\n").sub(_escape, text)
+    return text if _is_plain(text) else _hidden_characters("\t\n").sub(_escape, text)
 
 
 def json_text(text: str) -> str:
-    """JSON text with every such character in JSON's own escape: the same values, and no terminal minds them.
+    """Escape such characters in JSON text as JSON does: the values stay the same, and it is safe to print.
 
-    In JSON text they can stand only inside a string, so the replacement cannot break it.
+    Outside strings JSON text cannot contain them, so the replacement is valid.
     """
-    return text if _plain(text) else _hidden().sub(_json_escape, text)
+    return text if _is_plain(text) else _hidden_characters().sub(_json_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -96,32 +98,32 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def short(text: str | None, most: int = SHOWN) -> str:
-    """A text as one line, white space made single, cut; `(erased)` where it is not there any more."""
+    """Render a text as one line with single spaces, cut; `(erased)` for None."""
     return line(brief(text, most))
 
 
 def task(text: str | None, most: int = SHOWN) -> str:
-    """What a run was asked, as `short`; `-` where it began without a message."""
+    """Render a run's task as `short` does; `-` if it started without a message."""
     return short(text, most) or "-"
 
 
 def end_text(about: RunSummary) -> str:
-    """How a run stands, by its source where that says so: `finished`, `MAX_STEPS (step_limit)`."""
+    """Render how a run ended, by its source if that is recorded: `finished`, `MAX_STEPS (step_limit)`."""
     if not about.source_end:
         return standing(about.agent_state, about.code if about.agent_state not in SUCCESSFUL else None)
     brief = SourceEnd(end=about.source_end, run=about.goes_on_in).brief(len(about.unanswered))
     brief += f", {figures.counted(about.lost, 'place')} lost" if about.lost else ""
-    # An end of ours is never hidden.
+    # An end that refold decided is always displayed.
     return line(f"{brief} ({about.agent_state})" if about.code else brief)
 
 
 def standing(state: str, code: str | None) -> str:
-    """How a run stands: `MAX_STEPS (step_limit)`."""
+    """Render a state with its code: `MAX_STEPS (step_limit)`."""
     return line(f"{state} ({code})") if code else state
 
 
 class CallEnding(StrEnum):
-    """How a call ended whose end was not recorded, as it is typed; the log's own word is understood too."""
+    """How a call with an unknown outcome ended, as typed. The log's own word is accepted too."""
 
     HAPPENED = "happened"
     DID_NOT = "did-not"
@@ -133,41 +135,44 @@ class CallEnding(StrEnum):
 
     @property
     def doubt(self) -> Doubt:
-        """As the log has it."""
+        """The value that the log records."""
         return Doubt[self.name]
 
 
-# In braces: typed just so, a shell makes three words of it, and the command refuses them. A `|` would begin
-# another command.
+# In braces: a shell expands it unedited to three words, which the command refuses. A `|` would start another
+# command.
 ENDINGS = f"{{{','.join(CallEnding)}}}"
-"""The words in a command that is shown, of which one is to be typed."""
+"""A placeholder for the ending in displayed commands; the user types one of the words."""
 
 
 def standing_of(result: RunResult) -> dict[str, Any]:
-    """How a run stands, as every line of JSON about one says it: `run`, `state`, `code` and `reason`."""
+    """Return a run's state as every line of JSON has it: `run`, `state`, `code` and `reason`."""
     ended = result.outcome
     return {"run": result.run, "state": str(result.state), "code": ended.code, "reason": ended.reason}
 
 
 def waits_for(state: RunState) -> str:
-    """What a run in this state waits for that no engine drives: a person, and what of them, or a worker."""
+    """Return what a run that no engine drives waits for: an operator, and what they must supply, or a
+    worker.
+    """
     if state.approval is not None:
         return f"approval of {', '.join(state.approval.event.calls)}"
     if calls := doubtful_calls(state):
-        return f"a person to say how {', '.join(calls)} ended"
+        return f"an operator to settle {', '.join(calls)}"
     if state.agent_state.awaits_operator:
         return "a message"
     return "a worker"
 
 
 def doubtful_calls(state: RunState) -> tuple[str, ...]:
-    """The calls of which a person is asked how they ended."""
+    """Return the calls whose outcome the run asks an operator for."""
     return unknown_calls(state) if state.asked_at is not None and state.approval is None else ()
 
 
 def next_words(state: RunState, means: str = "") -> list[str]:
-    """What to type next, after `refold`, for a run that no engine drives; `means` are the options by which it
-    was driven.
+    """Return what to type next, after `refold`, for a run that no engine drives.
+
+    `means`: the options that it was driven with.
     """
     run = state.setup.run
     if state.ended:
@@ -183,11 +188,11 @@ def next_words(state: RunState, means: str = "") -> list[str]:
 
 
 class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a run has an engine, or wants one, as JSON.
+    """Whether a run has an engine or needs one, as JSON.
 
-    `driven` by `holder`, whose lease has `seconds` left; `abandoned` by it, which is gone; `queued`: the next
-    worker takes it; `later`: one takes it in `seconds`; `lost`: something is to be done, and the store has no
-    claim of it: a worker that is started takes it.
+    `driven`: by `holder`, whose lease has `seconds` left; `abandoned`: its `holder` is gone; `queued`: the
+    next worker takes it; `later`: a worker takes it in `seconds`; `lost`: it is runnable, but the store has
+    no claim for it; a worker takes it when it starts.
     """
 
     standing: Literal["driven", "abandoned", "queued", "later", "lost"]
@@ -203,15 +208,15 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
             case "queued":
                 return "waits for a worker"
             case "later":
-                return f"waits, {_remaining(self.seconds)} more at most"
+                return f"continues within {_remaining(self.seconds)}"
             case "lost":
                 return "no engine has it"
 
 
 class Elsewhere(WorldFailed):
-    """Another engine has the run, or may have it: what was asked for here was not done.
+    """Another engine has the run, or may have it, so the requested change was not made.
 
-    `lines` say what to do.
+    `lines` include what to do.
     """
 
     def __init__(self, run: str, lines: tuple[str, ...]) -> None:
@@ -224,30 +229,33 @@ class Elsewhere(WorldFailed):
 
 @contextmanager
 def translate_conflicts(place: StorePlace) -> Generator[None]:
-    """Raises `Elsewhere` for each error that means: another engine has the run."""
+    """Raise `Elsewhere` for each error that means that another engine has the run."""
     try:
         yield
     except WorldFailed as error:
-        plainly = elsewhere(error, place)
+        plainly = explain_conflict(error, place)
         if plainly is None:
             raise
         raise plainly from error
 
 
-def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
-    """What to say of an error that means: another engine has the run. None for any other."""
+def explain_conflict(error: Exception, place: StorePlace) -> Elsewhere | None:
+    """Return the message for an error that means that another engine has the run; None for other errors."""
     from refold.engine.journal import Overtaken
     from refold.engine.tenure import LeaseLapsed
 
     match error:
         case Held(run=run, holder=holder, seconds=seconds):
             problem = f"run {run} is driven by {driver(holder)}, whose lease has {_remaining(seconds)} left unless it renews it"
-            also = "; if that process is gone, the run is free when its lease has run out"
+            also = "; if that process is gone, the run is free when its lease expires"
         case LeaseLost(run=run) | Overtaken(run=run):
-            problem, also = f"run {run} was taken over by another engine; nothing more is done here", ""
+            problem, also = (
+                f"run {run} was taken over by another engine; this process no longer drives it",
+                "",
+            )
         case LeaseLapsed(run=run):
             problem = str(error)
-            also = f"; if no other engine has it, `refold resume {run}{place.option}` goes on"
+            also = f"; if no other engine has it, `refold resume {run}{place.option}` continues it"
         case _:
             return None
     ways = (
@@ -257,9 +265,9 @@ def elsewhere(error: Exception, place: StorePlace) -> Elsewhere | None:
 
 
 async def find_claim(store: Store, run: str, state: RunState | None = None) -> EngineClaim | None:
-    """Whether the run has an engine, or wants one; None: it has ended, or waits for a person.
+    """Return whether the run has an engine or needs one; None if it has ended or waits for an operator.
 
-    `lost` by its `state`, if that is given.
+    With its `state`, a run without a claim may be `lost`.
     """
     claim = await store.claim(run)
     if claim is not None:
@@ -272,7 +280,7 @@ async def find_claim(store: Store, run: str, state: RunState | None = None) -> E
 
 
 def driver(holder: str) -> str:
-    """An engine as a person looks for it: its process, and the machine that it runs on."""
+    """Describe an engine by its process and machine."""
     host, *rest = holder.rsplit(":", 3)
     return f"process {rest[0]} on {host}" if len(rest) == 3 else holder
 

@@ -1,4 +1,4 @@
-"""`refold doubts`, `resolve` and `cancel`."""
+"""`refold doubts`, `resolve` and `cancel`: calls with an unknown outcome, and stopping a run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Oldest, UnreadRuns, sweep, unread_note
 from refold.console.agents import say_and_leave, tell_left
 from refold.console.descriptions import ENDINGS, CallEnding, standing_of
-from refold.console.locations import StorePlace, changing, reads
+from refold.console.locations import StorePlace, changing, without_event_loop
 from refold.console.options import By, Note, WholeRun, argument, option, words
 from refold.console.screen import Column, Screen, note
 from refold.engine import halt
@@ -31,13 +31,11 @@ _MOST = 1000
 
 
 class Doubts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in doubt, as JSON: how many calls are not settled, in how many runs, and for how long the
-    oldest is.
+    """Calls with an unknown outcome, as JSON: how many are unresolved, in how many runs, and the age of the
+    oldest.
 
-    `unread` are the runs that could not be read: what is in doubt in them is not counted.
-
-    `oldest` is nanoseconds, 0 if there is none, None where no record says since when. `calls` are the oldest
-    of what was asked for.
+    `oldest` is in nanoseconds: 0 without unresolved calls, None if no start is recorded. `calls`: the oldest
+    calls of those requested. `unread`: runs that could not be read, whose calls are not counted.
     """
 
     unresolved: int
@@ -48,9 +46,7 @@ class Doubts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoubtTally:
-    """Counts what is unresolved, and keeps the oldest of what is to be shown; with `everything`, what was
-    settled too.
-    """
+    """Counts unresolved calls, and keeps the oldest to display; with `everything`, settled ones too."""
 
     def __init__(self, *, everything: bool) -> None:
         self._everything = everything
@@ -59,7 +55,7 @@ class DoubtTally:
         self.oldest: int | None = None
 
     def take(self, calls: Sequence[DoubtfulCall]) -> None:
-        """What is, or was, in doubt in one more run."""
+        """Add the calls of one run whose outcome is or was unknown."""
         unresolved = [call for call in calls if is_unresolved(call)]
         self.unresolved += len(unresolved)
         self.runs += bool(unresolved)
@@ -69,7 +65,7 @@ class DoubtTally:
             self.shown.add(call.since, call)
 
     def document(self, now: int, unread: Sequence[str] = ()) -> Doubts:
-        """All of it, at the instant `now`."""
+        """Return the totals at the instant `now`."""
         none = None if self.unresolved else 0
         since = none if self.oldest is None else max(0, now - self.oldest)
         return Doubts(
@@ -77,15 +73,17 @@ class DoubtTally:
         )
 
 
-@reads
+@without_event_loop
 async def doubts_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last; without: all of the store.")],
+    runs: Annotated[list[str], words("RUN or @last; by default all runs of the store.")],
     *,
-    everything: Annotated[bool, option("--all", "What has been settled, too.")] = False,
+    everything: Annotated[bool, option("--all", "List settled calls, too.")] = False,
 ) -> int:
-    """List the calls whose end is not known, the oldest first. Exit code 1 if there are some.
+    """List calls with an unknown outcome, the oldest first. Exit code 1 if any is unresolved.
+
+    Example: refold doubts
 
     The last line counts them. With -o json: one document with `unresolved`, `oldest` (ns) and the calls.
     """
@@ -97,14 +95,14 @@ async def doubts_command(
             tally.take(await in_doubt(store, run))
 
         async def look_if_own(run: str) -> None:
-            if not await source_of(store, run):  # of an imported one nobody can settle anything here
+            if not await source_of(store, run):  # calls of an imported run cannot be settled here
                 await look(run)
 
         if runs:
             for run in await addresses.runs_of(store, runs):
                 await look(run)
         else:
-            # That a run has ended settles nothing in the world.
+            # Runs that have ended count too: their end does not settle a call's outcome.
             unread = await sweep(store, look_if_own)
         found = tally.document(time.time_ns(), unread.runs)
         runs_ = list(dict.fromkeys(call.run for call in found.calls))
@@ -122,16 +120,18 @@ async def resolve_command(
     call: Annotated[str, argument("The call, as `refold doubts` lists it.")],
     ending: Annotated[
         CallEnding,
-        argument("How it ended; after did-not a call without a result runs once more.", metavar="ENDING"),
+        argument("How it ended; after did-not, a call without a result runs again.", metavar="ENDING"),
     ],
     *,
     why: Note = "",
     by: By,
 ) -> int:
-    """Say how a call ended whose end is not known, and leave the run to a worker or `refold resume`.
+    """Record how a call with an unknown outcome ended, and leave the run to a worker or `refold resume`.
 
-    Of a call whose result says that it is not known it is a note in the log: the model is not told, and
-    nothing runs.
+    Example: refold resolve RUN c1 happened --why "it is in the ledger"
+
+    If the call's result already states that the outcome is unknown, this adds a note to the log: the model is
+    not informed, and nothing runs.
     """
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
@@ -144,7 +144,9 @@ async def resolve_command(
 
 
 async def in_doubt(store: Store, run: str) -> Sequence[DoubtfulCall]:
-    """The calls of a run that are or were in doubt. One that an engine has in its hands is not."""
+    """Return the calls of a run whose outcome is or was unknown, without those that an engine is running
+    now.
+    """
     calls = await doubts(store, run)
     if any(call.standing == "open" for call in calls):
         claimed = await descriptions.find_claim(store, run)
@@ -174,11 +176,11 @@ def _tell(screen: Screen, place: StorePlace, found: Doubts, short: Mapping[str, 
 def _cells(place: StorePlace, call: DoubtfulCall) -> list[str]:
     way = f"refold resolve {call.run} {call.call} {ENDINGS}{place.option}"
     return [
-        call.run, call.call, call.tool, figures.clock(call.since).removesuffix(" UTC"), stands(call), way if is_unresolved(call) else ""
+        call.run, call.call, call.tool, figures.clock(call.since).removesuffix(" UTC"), describe_status(call), way if is_unresolved(call) else ""
     ]  # fmt: skip
 
 
-def stands(call: DoubtfulCall) -> str:
+def describe_status(call: DoubtfulCall) -> str:
     """Describe the status of a call."""
     match call.standing:
         case "open":
@@ -201,7 +203,10 @@ def _metric(found: Doubts) -> str:
 async def _note_beside(
     screen: Screen, place: StorePlace, call: DoubtfulCall, doubt: Doubt, why: str, by: str
 ) -> int:
-    """Say it in a note about the result, which says that the end is not known. Nothing follows from it."""
+    """Record the outcome as a note about the result, which states that it is unknown.
+
+    It has no further effect.
+    """
 
     def make(state: RunState, at: int, salt: bytes) -> NoteAdded:  # noqa: ARG001
         redactor = redactor_of().under(state.policy.redact)
@@ -213,26 +218,25 @@ async def _note_beside(
             state = await annotate(store, call.run, make, registry=installed_guards())
     tell_left(screen, place, state)
     note(
-        f"a note about event {call.result}, the result of {call.call}: the model is not told, and nothing runs"
+        f"a note on event {call.result}, the result of {call.call}: the model is not informed, and nothing runs"
     )
     return 0
 
 
 def _find_doubt(run: str, call: str, calls: Sequence[DoubtfulCall]) -> DoubtfulCall:
-    """The call, if something may be said of it still. Raises `WrongUse`."""
+    """Return the call, if an answer about it is still possible. Raises `WrongUse`."""
     known = next((each for each in calls if each.call == call), None)
-    # What its result leaves open may be said again, and the last word counts: people mistype.
+    # If the result records an unknown outcome, a later answer replaces an earlier one: operators mistype.
     if known is not None and (is_unresolved(known) or known.result is not None):
         return known
     open_ = [each.call for each in calls if is_unresolved(each)]
-    problem = "is not in doubt" if known is None else f"is settled already: {stands(known)}"
+    problem = "is not in doubt" if known is None else f"is settled already: {describe_status(known)}"
     raise WrongUse(f"run {run}: call {call!r} {problem} (calls in doubt: {', '.join(open_) or 'none'})")
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands after it was stopped, as JSON.
-
-    `in_doubt`: calls whose end is not known, of its children too.
+    """A run's state after it was stopped, as JSON. `in_doubt`: calls with an unknown outcome, including
+    its children's.
     """
 
     run: str
@@ -247,12 +251,14 @@ async def cancel_command(
     place: StorePlace,
     run: WholeRun,
     *,
-    why: Annotated[str, option("--why", "Recorded with the cancellation.")] = "",
+    why: Annotated[str, option("--why", "Reason, recorded with the cancellation.")] = "",
     by: By,
 ) -> int:
-    """Stop a run and the runs that its calls started, at once: no model, tool or policy is needed.
+    """Stop a run and the child runs that its calls started, at once. No model, tool or policy is needed.
 
-    An engine that drives it is fenced out, and can write nothing more. One that has ended stays as it is.
+    An engine that drives it loses its lease and cannot write any more. A run that has ended is not changed.
+
+    Example: refold cancel @last --why "wrong task"
     """
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
@@ -262,14 +268,17 @@ async def cancel_command(
         family = await family_of(store, run)
         calls = [call for each in family for call in await in_doubt(store, each)]
     left = Cancellation(**standing_of(result), in_doubt=[call for call in calls if is_unresolved(call)])
-    screen.result(left, lambda: _tell_cancelled(screen, place, left))
+    screen.result(left, lambda: _tell_cancellation(screen, place, left))
     return 0
 
 
-def _tell_cancelled(screen: Screen, place: StorePlace, left: Cancellation) -> None:
-    screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
+def _tell_cancellation(screen: Screen, place: StorePlace, left: Cancellation) -> None:
+    if left.code == "cancelled" and left.reason.startswith("cancelled "):
+        screen.heading(f"run {left.run}: {left.state} {left.reason.removeprefix('cancelled ')}")
+    else:
+        screen.heading(f"run {left.run}: {left.state}, {left.reason} ({left.code})")
     if left.in_doubt:
-        screen.say("in doubt: how these calls ended is not known, and they are not run again")
+        screen.say("in doubt: the outcome of these calls is unknown, and they are not run again")
         for call in left.in_doubt:
             screen.say(f"  {call.call}  {call.tool}  run {call.run}")
     note(f"next    refold show {left.run}{place.option}")

@@ -1,6 +1,4 @@
-"""`refold erase`: what an event said is taken away for good, and the log says that it was, by whom and
-why.
-"""
+"""`refold erase`: delete an event's payload, and record who deleted it and why."""
 
 import os
 import sys
@@ -27,21 +25,21 @@ from refold.replay import events, figures, state_at
 from refold.store.protocol import Head, Lease, Store, Stored
 
 STAYS = (
-    "that it happened, when and where in the log; sizes, names and numbers; its digest, which without the salt tells "
-    "nothing"
+    "the event, its time and place in the log; sizes, names and numbers; its digest, which reveals nothing without "
+    "the salt"
 )
 UNREACHED = (
-    "bundles, backups, exports and recordings made before; what other events quote of it, such as summaries, later "
-    "answers, and runs that calls of this one started"
+    "bundles, backups, exports and recordings made before; copies in other events, such as summaries, later "
+    "responses, and runs that calls of this one started"
 )
 _LISTED = 12
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased, as JSON: event `seq`, whose content had `size` bytes; `notice` is the event that says
-    so.
+    """The result of an erasure, as JSON. Event `seq` had a payload of `size` bytes; event `notice` records
+    the erasure.
 
-    `forks` are the runs that go on from there, in which it is erased too.
+    `forks`: runs that share the event, and have lost its payload too.
     """
 
     run: str
@@ -58,18 +56,22 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 async def erase_command(
     screen: Screen,
     place: StorePlace,
-    event: Annotated[str, argument("RUN@e41: whose content is to go.")],
+    event: Annotated[str, argument("The event whose payload to erase, as RUN@e41.")],
     *,
-    why: Annotated[str, option("--why", "Why: recorded for good, so no word of what is erased.")],
+    why: Annotated[str, option("--why", "Reason, recorded permanently: do not quote what is erased.")],
     by: By,
-    yes: Annotated[bool, option("--yes", "Do not ask; needed where there is no terminal.")] = False,
+    yes: Annotated[
+        bool, option("--yes", "Do not ask for confirmation; required without a terminal.")
+    ] = False,
 ) -> int:
-    """Erase what an event said, for good, once it was shown and you said yes.
+    """Erase an event's payload for good, after showing it and asking for confirmation.
 
-    Its place, size and the chain of hashes stay.
+    The event stays in its place with its size and digest, so the hash chain still verifies.
+
+    Example: refold erase RUN@e41 --why "contains a password"
     """
     if not why.strip():
-        raise WrongUse("--why: expected a reason; it is recorded for good, so say nothing of what is erased")
+        raise WrongUse("--why: expected a reason; it is recorded permanently, so do not quote what is erased")
     address = addresses.parse(event)
     if address.event is None:
         raise addresses.BadAddress(
@@ -100,23 +102,25 @@ async def erase_command(
 
 
 async def _confirm(store: Store, event: Stored, forks: Sequence[str]) -> bool:
-    """Show what is to go, and ask. Raises `WrongUse` where there is no terminal to ask at."""
+    """Show what would be erased, and ask. Raises `WrongUse` without a terminal."""
     what = f"{figures.counted(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise WrongUse(f"{what} would be gone for good, and there is no terminal to ask at: expected --yes")
+        raise WrongUse(
+            f"erasing {what} needs a confirmation, and there is no terminal to ask for it: expected --yes"
+        )
     for run in (event.run, *forks):
         await _refuse_needed(store, run, event.seq)
-    note(f"to be erased, for good: {what}")
+    note(f"to be erased permanently: {what}")
     note(
-        f"  says   {descriptions.short(None if event.content is None else event.content.decode(errors='replace'))}"
+        f"  payload  {descriptions.short(None if event.content is None else event.content.decode(errors='replace'))}"
     )
-    note(f"  forks  {', '.join(forks) or 'none'}")
+    note(f"  forks    {', '.join(forks) or 'none'}")
     print("Erase it? Type yes: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() == "yes"
 
 
 async def _forks(store: Store, event: Stored) -> list[str]:
-    """The runs that have this event of another in their logs."""
+    """Return the runs whose log shares this event of another run."""
     found = list[str]()
     async for chunk in store.runs():
         for run, _ in chunk:
@@ -126,16 +130,13 @@ async def _forks(store: Store, event: Stored) -> list[str]:
 
 
 async def _refuse_needed(store: Store, run: str, seq: int) -> None:
-    """Raise `WrongUse` where a run that has not ended would need these words: it could never go on.
-
-    An imported one never does.
-    """
+    """Raise `WrongUse` if an unfinished run needs this payload to continue. Imported runs never continue."""
     if await source_of(store, run):
         return
     state, _ = await state_at(store, run, registry=installed_guards())
     if not state.ended and seq in needed_to_go_on(state):
         raise WrongUse(
-            f"run {run} has not ended, and goes on from what event {seq} says: `refold cancel {run}` first, then erase"
+            f"run {run} has not ended, and needs event {seq} to continue: `refold cancel {run}` first, then erase"
         )
 
 
@@ -144,7 +145,7 @@ async def _with_content(store: Store, run: str, seq: int, typed: str) -> Stored:
     if not found:
         raise addresses.BadAddress(typed, f"run {run} has events 1 to {(await store.head(run)).seq}")
     if found[0].content_digest is None:
-        said = f"a {found[0].kind} says nothing that could be erased; events with content: {await _some(store, run)}"
+        said = f"a {found[0].kind} has no payload to erase; events with a payload: {await _some(store, run)}"
         raise addresses.BadAddress(typed, said)
     return found[0]
 
@@ -160,7 +161,7 @@ async def _some(store: Store, run: str) -> str:
 
 @asynccontextmanager
 async def _hold_lease(store: Store, run: str) -> AsyncGenerator[Lease]:
-    """The run's lease. What was queued for the run stays queued."""
+    """Hold the run's lease. What was queued for the run stays queued."""
     claim = await store.claim(run)
     lease = await store.lease(run, holder=f"refold erase, process {os.getpid()}")
     try:
@@ -180,8 +181,8 @@ async def _erase(store: Store, lease: Lease, event: Stored, why: str, by: str) -
 
 
 async def _redactor(store: Store, run: str) -> Redactor:
-    """What is replaced in every run of this process, and by the policy that this one began with, if it can be
-    read.
+    """Return the redactor of this process, under the policy that the run started with, if that is
+    readable.
     """
     with suppress(CannotJudge, Damaged):
         async for _, event in events(store, run, upto=1):
@@ -191,10 +192,8 @@ async def _redactor(store: Store, run: str) -> Redactor:
 
 
 def _tell(screen: Screen, done: Erasure) -> None:
-    what = (
-        "was erased before, and now again" if done.again else f"{figures.count(done.size)} bytes are erased"
-    )
+    what = "erased again" if done.again else f"{figures.counted(done.size, 'byte')} erased"
     screen.heading(f"run {done.run} event {done.seq} ({done.kind}): {what}")
-    rows = [("  forks", f"it is erased in {', '.join(done.forks)} too")] if done.forks else []
-    rows += [("  notice", f"event {done.notice}"), ("  stays", done.stays), ("  not reached", done.unreached)]
+    rows = [("  forks", f"also erased in {', '.join(done.forks)}")] if done.forks else []
+    rows += [("  notice", f"event {done.notice}"), ("  kept", done.stays), ("  not reached", done.unreached)]
     screen.pairs(rows)

@@ -1,4 +1,4 @@
-"""`export` and `report`: runs as files of other formats, and as pages."""
+"""`refold export` and `refold report`: runs as files of other formats, and as pages."""
 
 from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum, unique
@@ -9,7 +9,7 @@ import msgspec
 
 from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Problems, all_runs, check_choice
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Everything, Force, new_file, option, words
 from refold.console.report.builder import build
 from refold.console.report.data import Report
@@ -30,7 +30,7 @@ from refold.store.protocol import Store, UnknownRun
 
 @unique
 class ExportFormat(StrEnum):
-    """What an export is: JSON lines of events, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
+    """The format of an export: JSON lines, a ticket, chat messages, OTLP/JSON spans, a table for SQL."""
 
     JSONL = "jsonl"
     MARKDOWN = "markdown"
@@ -43,7 +43,7 @@ _WITHOUT = frozenset({ExportFormat.JSONL, ExportFormat.OTEL, ExportFormat.PARQUE
 
 
 class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written into a file, as JSON: `size` in bytes."""
+    """A written file, as JSON: `size` in bytes."""
 
     path: str
     shape: str
@@ -52,37 +52,37 @@ class WrittenExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written of each run, and how."""
+    """The content and the format of an export."""
 
-    to: Annotated[ExportFormat, option("--to", "In which shape.")] = ExportFormat.JSONL
+    to: Annotated[ExportFormat, option("--to", "The format.")] = ExportFormat.JSONL
     no_content: Annotated[
-        bool, option("--no-content", "Without what was said: for jsonl, otel and parquet.")
+        bool, option("--no-content", "Leave out payloads (for jsonl, otel and parquet).")
     ] = False
     prompts: Annotated[
-        bool, option("--prompts", "For otel: all that each request showed, not only what is new in it.")
+        bool, option("--prompts", "For otel: the full prompt of each request, not only its new messages.")
     ] = False
 
 
 ExportRequest = Sequence[tuple[str, int | None]]
 
 
-@reads
+@without_event_loop
 async def export_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[
-        list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; a prefix of an id will do.")
-    ],
+    runs: Annotated[list[str], words("RUN, RUN@e41, RUN@t7 (up to there) or @last; ids may be prefixes.")],
     choice: ExportOptions,
     *,
-    file: Annotated[Path | None, new_file("The file.", shows="stdout")] = None,
+    file: Annotated[Path | None, new_file("The file to write.", shows="stdout")] = None,
     everything: Everything = False,
     force: Force = False,
 ) -> int:
-    """Write runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or
+    """Export runs as JSON lines, Markdown for a ticket, OpenAI messages, OpenTelemetry spans (OTLP/JSON) or
     Parquet.
 
-    Exit code 3 for a ticket of a damaged log, which says where it breaks off.
+    Example: refold export RUN --to markdown --out incident.md
+
+    Exit code 3 for a damaged log: a ticket states where it breaks off, other formats are refused.
     """
     _check(choice, file)
     check_choice(runs, everything=everything)
@@ -92,9 +92,9 @@ async def export_command(
     async with locations.reading(place) as store:
         wanted = await _read_request(store, runs)
         if file is None:
-            await _onto(screen, _pieces(store, wanted, choice, trouble), choice.to)
+            await _write_stdout(screen, _pieces(store, wanted, choice, trouble), choice.to)
             return trouble.code
-        size = await _into(file, store, wanted, choice, trouble, force=force)
+        size = await _write_file(file, store, wanted, choice, trouble, force=force)
     told = WrittenExport(path=str(file), shape=str(choice.to), runs=len(wanted), size=size)
     screen.result(
         told,
@@ -106,13 +106,13 @@ async def export_command(
 
 
 def _check(choice: ExportOptions, file: Path | None) -> None:
-    # Before any log is read: that may take a while.
+    # Checked before any log is read, which may take a while.
     if choice.to is ExportFormat.PARQUET and file is None:
         raise WrongUse("--to parquet is binary: name its file with --out FILE")
     if choice.no_content and choice.to not in _WITHOUT:
-        raise WrongUse(f"--no-content: there is nothing of {choice.to} without what was said")
+        raise WrongUse(f"--no-content is not possible with --to {choice.to}: expected jsonl, otel or parquet")
     if choice.prompts and (choice.to is not ExportFormat.OTEL or choice.no_content):
-        raise WrongUse("--prompts is for otel, and for what was said: leave it out, or --no-content")
+        raise WrongUse("--prompts needs --to otel, and cannot be combined with --no-content")
 
 
 async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
@@ -121,20 +121,18 @@ async def _read_request(store: Store, typed: Sequence[str]) -> ExportRequest:
     return [(run, None) async for chunk in store.runs() for run, head in chunk if head.seq]
 
 
-async def _onto(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
-    """Pieces of text onto stdout.
-
-    What cannot be seen is shown as its escape, in JSON as JSON's own: the same values.
-    """
+async def _write_stdout(screen: Screen, pieces: AsyncIterator[str], shape: ExportFormat) -> None:
+    """Write pieces of text to stdout. Invisible characters are escaped, in JSON with JSON's own escapes."""
     async for piece in pieces:
         screen.text(piece if shape is ExportFormat.MARKDOWN else descriptions.json_text(piece))
 
 
-async def _into(
+async def _write_file(
     file: Path, store: Store, wanted: ExportRequest, choice: ExportOptions, trouble: Problems, *, force: bool
 ) -> int:
-    """The same into a file, beside it first: a reader of the old one sees one of the two. Its size in
-    bytes.
+    """Write the export to a temporary file, then replace `file` with it, so that readers never see a part.
+
+    Return its size in bytes.
     """
     with written_beside(file, force=force) as beside:
         with beside.open("wb") as opened:
@@ -162,13 +160,13 @@ async def _pieces(
     for place, (run, upto) in enumerate(wanted):
         if place and choice.to is ExportFormat.OTEL:
             yield ",\n"
-        async for piece in await _of(store, run, upto, choice, trouble):
+        async for piece in await _export_run(store, run, upto, choice, trouble):
             yield piece
     if choice.to is ExportFormat.OTEL:
         yield "]}\n"
 
 
-async def _of(
+async def _export_run(
     store: Store, run: str, upto: int | None, choice: ExportOptions, trouble: Problems
 ) -> AsyncIterator[str]:
     match choice.to:
@@ -187,12 +185,12 @@ async def _of(
             raise AssertionError("a table is no text")
 
 
-_MUCH = 100 * 1024 * 1024  # bytes from which browsers take many seconds to read a page
+_MUCH = 100 * 1024 * 1024  # bytes: browsers take many seconds to load a larger page
 _FOLDER = Path("reports")
 
 
 class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON: `size` in bytes; `damaged` says why not all of the log could be followed."""
+    """A written page, as JSON: `size` in bytes; `damaged`: why part of the log could not be followed."""
 
     run: str
     path: str
@@ -202,20 +200,20 @@ class WrittenPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenPages(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written of a store, as JSON; `unwritten` says of a run why it has no page."""
+    """The pages of a store, as JSON; `unwritten`: runs without a page, with the reason."""
 
     index: str
     pages: list[WrittenPage]
     unwritten: dict[str, str]
 
 
-@reads
+@without_event_loop
 async def report_command(
     screen: Screen,
     place: StorePlace,
     runs: Annotated[
         list[str],
-        words("RUN, RUN@e41 (up to an event), RUN@t7 (a turn) or @last; a prefix of an id will do."),
+        words("RUN, RUN@e41 (up to an event), RUN@t7 (a turn) or @last; ids may be prefixes."),
     ],
     *,
     file: Annotated[
@@ -225,34 +223,38 @@ async def report_command(
     everything: Everything = False,
     force: Force = False,
 ) -> int:
-    """Write a run as one HTML page that opens from disk, without network: what happened, why, and what the
-    model saw.
+    """Write a run as one HTML page that opens from disk, without network: what happened, why, and the
+    prompts.
 
-    With --all a page for each run and an index.html over them. Exit code 3 if a log is damaged, 125 if one
-    cannot be judged, as one of a newer refold: the page says where.
+    With --all: a page for each run, and an index.html.
+
+    Example: refold report @last --out page.html
+
+    Exit code 3 if a log is damaged, 125 if one is inconclusive, for example of a newer refold: the page
+    states where.
     """
     if everything == bool(runs) or len(runs) > 1:
         raise WrongUse("expected one RUN, or --all; `refold ls` lists the runs")
     async with locations.reading(place) as store:
         if everything:
-            return await _all(screen, store, file or _FOLDER, force=force)
+            return await _write_all_pages(screen, store, file or _FOLDER, force=force)
         if file is not None:
-            check_free(file, force=force)  # before the log is read: that may take a while
+            check_free(file, force=force)  # checked before the log is read, which may take a while
         run, upto = await addresses.place_of(store, runs[0])
         report = await build(store, run, upto, installed_guards())
     told = _write_page(report, file or Path(page_name(run)), force=force)
     screen.result(told, lambda: screen.say(_sentence(told)))
     if told.size > _MUCH:
         note(
-            f"browsers take long for so large a page; {run}@e{told.events // 4} is a report up to an earlier event"
+            f"browsers load so large a page slowly; `refold report {run}@e{told.events // 4}` stops at an earlier event"
         )
     return _code(report)
 
 
-async def _all(screen: Screen, store: Store, folder: Path, *, force: bool) -> int:
-    """A page for each run of the store, each as it is done, and then the index."""
+async def _write_all_pages(screen: Screen, store: Store, folder: Path, *, force: bool) -> int:
+    """Write a page for each run of the store, then the index."""
     check_free(folder / NAME, force=force)
-    _make(folder)
+    _make_folder(folder)
     sizes, damage = await all_runs(store)
     pages = {run: page_name(run) for run, _ in sizes}
     trouble, entries, told = (
@@ -290,16 +292,16 @@ def _entry(report: Report, wrong: str, file: str) -> IndexEntry:
     )
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WorldFailed(f"{folder}: cannot be made: {error.strerror or error}") from error
+        raise WorldFailed(f"{folder}: cannot be created: {error.strerror or error}") from error
 
 
 def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:
     size = 0
-    # A reader of the old page sees one of the two while the new one is written.
+    # Written beside it and renamed: a reader sees the old page or the new one.
     with written_beside(file, force=force) as beside, beside.open("wb") as made:
         for piece in pieces(report):
             size += made.write(piece.encode())

@@ -1,7 +1,7 @@
 """The files of an import, and its totals.
 
-Recorders write as they go, and an import reads a file more than once: to digest it, to tell its format, to
-make runs of it. All of these see the same bytes; what was added meanwhile is the next import's.
+Other programs append to these files while refold reads each several times: to compute its digest, detect its
+format and derive its runs. All passes see the same bytes; later ones are left to the next import.
 """
 
 import io
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-_NAMED = 5  # files with something unread
+_NAMED = 5  # files with unread places in the totals
 
 
 class FileDone(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that an import is done with. `code`: its exit code; `added`: events that were written, None:
-    none were to be. `first`: its first run, "" where none was written.
+    """A file that was processed. `code`: its exit code; `added`: events that were written, None for a dry
+    run.
+
+    `first`: its first run that was written, or "".
     """
 
     name: str
@@ -46,7 +48,7 @@ class FileDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tell_sum(screen: Screen, place: StorePlace, files: Sequence[FileDone]) -> None:
-    """Say in text what was imported of all the files, if they are several, and name the next command."""
+    """Print the totals if there are several files, and the next command."""
     if len(files) > 1:
         screen.heading(_sum(files))
     runs = sum(file.runs for file in files if file.first)
@@ -56,7 +58,7 @@ def tell_sum(screen: Screen, place: StorePlace, files: Sequence[FileDone]) -> No
 
 
 def more(shown: int, count: int) -> Iterable[str]:
-    """How many of `count` are left when so many were shown; nothing for none."""
+    """Return a line with the number of entries that were left out, or nothing."""
     return [f"and {figures.count(count - shown)} more"] if count > shown else []
 
 
@@ -70,7 +72,7 @@ def _sum(files: Sequence[FileDone]) -> str:
         parts.append(f"{figures.count(refused)} not imported")
     if odd := [file.name for file in read if file.unread]:
         named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
-        parts.append(f"{figures.counted(len(odd), 'file')} with something unread: {named}")
+        parts.append(f"{figures.counted(len(odd), 'file')} not fully read: {named}")
     return "; ".join(parts)
 
 
@@ -89,7 +91,7 @@ _BUFFER = 1 << 18
 
 
 class Unreadable(WorldFailed):
-    """A file that the system does not let us read: which, and why."""
+    """A file that the operating system refuses to read."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
@@ -100,27 +102,25 @@ class Unreadable(WorldFailed):
 
 
 @contextmanager
-def open_as_it_is(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
-    """The file, to be read, once more as far as it reached before, if `size` says so. Raises `Unreadable`,
-    also whenever a reading of it fails.
-    """
+def open_snapshot(path: Path, name: str, size: int | None = None) -> Generator[BinaryIO]:
+    """Open a file up to its current size, or to `size`. Raises `Unreadable`, also if a later read fails."""
     try:
-        file = io.FileIO(path, "rb", opener=_patient)
+        file = io.FileIO(path, "rb", opener=_open_without_blocking)
     except OSError as error:
         raise Unreadable(name, error.strerror or str(error)) from error
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise Unreadable(name, "it is no regular file")
+            raise Unreadable(name, "it is not a regular file")
         yield cast("BinaryIO", io.BufferedReader(_Upto(file, name, size), _BUFFER))
 
 
-def _patient(path: str, flags: int) -> int:
-    # A pipe that took the file's place since it was looked at would be waited for, maybe for ever.
+def _open_without_blocking(path: str, flags: int) -> int:
+    # Never block on a pipe that replaced the file meanwhile.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 class _Upto(io.RawIOBase):
-    """A file up to the size that it had."""
+    """A file up to the size that it had when it was opened."""
 
     def __init__(self, file: io.FileIO, name: str, size: int | None) -> None:
         self._file, self._name = file, name
@@ -152,14 +152,14 @@ class _Upto(io.RawIOBase):
 _EVENT = re.compile(r"event-(\d{1,9})-[\w-]{1,80}\.json|(\d{1,9})\.json")
 _EVENTS, _STATE = "events", "base_state.json"
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
-"""In JSON a line break stands between values only."""
+"""Replaces line breaks, which JSON allows only between tokens."""
 
 
 class FoundFile(msgspec.Struct, frozen=True):
-    """A file. `name` is what it is called in reports: below the folder that was given, else as it was given.
+    """A file. `name` is its name in reports: its path below the given folder, else as typed.
 
-    `walked`: it was found in a folder. `skipped`: why it is not even opened. `parts`: it is a folder, and
-    these files of it, in their order, are one transcript of a JSON value a line.
+    `walked`: it was found in a folder. `skipped`: why it is not opened. `parts`: it is a folder, and these of
+    its files, in order, form one transcript with a JSON value per line.
     """
 
     path: Path
@@ -169,22 +169,20 @@ class FoundFile(msgspec.Struct, frozen=True):
     parts: tuple[Path, ...] = ()
 
     @property
-    def sounds_like_one(self) -> bool:
-        """Whether it must be a transcript by its name, if not by what is in it: a broken session is one that
-        nobody has read.
-        """
+    def looks_like_transcript(self) -> bool:
+        """Whether its name marks it as a transcript, so that it is reported if it cannot be read."""
         return bool(self.parts) or (self.path.suffix in (".jsonl", ".eval") and self.path.stat().st_size > 0)
 
     @contextmanager
-    def opened(self, upto: int | None = None) -> Generator[BinaryIO]:
-        """Its bytes, at most `upto` of them. Raises `Unreadable` as `steady.opened` does."""
+    def open(self, upto: int | None = None) -> Generator[BinaryIO]:
+        """Open its bytes, at most `upto` of them. Raises `Unreadable` as `open_snapshot` does."""
         if not self.parts:
-            with open_as_it_is(self.path, self.name, upto) as file:
+            with open_snapshot(self.path, self.name, upto) as file:
                 yield file
             return
         with TemporaryFile() as joined:
             for part in self.parts:
-                with open_as_it_is(part, self.name) as file:
+                with open_snapshot(part, self.name) as file:
                     joined.write(file.read().translate(_ONE_LINE) + b"\n")
             joined.truncate(joined.tell() if upto is None else min(upto, joined.tell()))
             joined.seek(0)
@@ -192,12 +190,12 @@ class FoundFile(msgspec.Struct, frozen=True):
 
 
 def find_files(path: Path) -> Sequence[FoundFile]:
-    """The file of a path, or those of a folder, sorted. Raises `WrongUse` for a path where nothing is."""
+    """Return the file at a path, or the files of a folder, sorted. Raises `WrongUse` for an invalid path."""
     place = locations.expand_home(path)
     if place.is_dir():
         return list(_walk(place))
     if not place.is_file():
-        what = "is no file" if place.exists() else "does not exist"
+        what = "is not a file" if place.exists() else "does not exist"
         raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
     return [FoundFile(place, clean(str(path)))]
 
@@ -220,7 +218,7 @@ def _walk(folder: Path) -> Iterator[FoundFile]:
 
 
 def _join(folder: Path, place: Path, files: Sequence[str], parts: Sequence[Path]) -> FoundFile:
-    """The transcript whose events are files of `place`, with the state that stands beside them."""
+    """Return the transcript whose events are files of `place`, with the state file beside them."""
     shown = place.relative_to(folder).as_posix()
     state = place / _STATE if _STATE in files else place.parent / _STATE
     beside = (state,) if state.is_relative_to(folder) and _is_plain(state) else ()
@@ -233,7 +231,7 @@ def _has_events(folder: Path) -> bool:
 
 
 def _events(folder: Path, names: Sequence[str]) -> tuple[Path, ...]:
-    """The files of a folder that hold an event of OpenHands each, in the order of their numbers."""
+    """Return the files of a folder that hold an OpenHands event each, in the order of their numbers."""
     matches = [
         match for match in map(_EVENT.fullmatch, names) if match and (match[1] or folder.name == _EVENTS)
     ]
@@ -246,13 +244,13 @@ def _is_plain(path: Path) -> bool:
 
 
 def _reason_to_skip(path: Path) -> str:
-    """Why a file that was not named is left alone. A link may lead out of the folder that was given."""
+    """Return why a file found in a folder is skipped, or "". A link may lead out of the folder."""
     if path.name.startswith("."):
         return "hidden"
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return "a link: name it to follow it"
-    return "" if stat.S_ISREG(mode) else "no regular file"
+    return "" if stat.S_ISREG(mode) else "not a regular file"
 
 
 def _refuse(error: OSError) -> None:

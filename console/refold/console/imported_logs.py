@@ -1,4 +1,6 @@
-"""What the store has of an imported run, and its relations to what is imported now."""
+"""The stored log of an imported run, and how earlier imports relate to the transcript that is imported
+now.
+"""
 
 import hashlib
 from collections import Counter
@@ -31,42 +33,39 @@ _STARTED = "run_started"
 _RECORDED = "source_recorded"
 _NOTHING: frozenset[str] = frozenset()
 _SALTED = frozenset({"view", "state", "guards"})
-"""What hangs on the salts of contents: two imports of one source agree in nothing of it, nor in a digest in a
-size.
-"""
+"""Fields that depend on the salts of payloads. Two imports of one source differ in them, and in digests."""
 
 _OF_THE_FILE = frozenset({"run", "parent", "labels", "source", "position", "unasked"})
-"""What is another in another file of the same conversation: the runs, the file and places in it, whether it
-ends there.
+"""Fields that differ between files of one conversation: runs, the file, positions in it, whether it ends
+there.
 """
 
 
 def exact_mark(at: int, encoded: codec.Encoded, *, file: bool = True) -> bytes:
-    """The whole event; without `file`, but for which file it is of."""
+    """Return a digest of the whole event; without `file`, of all but the fields that name its file."""
     names = _NOTHING if file else _of_which_file(encoded)
-    body = _without(encoded, names) if encoded.kind == _STARTED or names else encoded.body
+    body = _drop_fields(encoded, names) if encoded.kind == _STARTED or names else encoded.body
     return _digest(f"{at}", encoded.kind, body, encoded.content)
 
 
 def unsalted_mark(at: int, encoded: codec.Encoded, *, worded: bool, file: bool = True) -> bytes:
-    """What of the event hangs on no salt; without its words unless `worded`, and as `exact` without
-    `file`.
+    """Return a digest of the fields that depend on no salt, with the payload only if `worded`; `file` as in
+    `exact_mark`.
     """
-    body = _without(encoded, _SALTED if file else _SALTED | _of_which_file(encoded))
+    body = _drop_fields(encoded, _SALTED if file else _SALTED | _of_which_file(encoded))
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
 def mark_anywhere(at: int, encoded: codec.Encoded, *, worded: bool) -> bytes:
-    """What of the event hangs on no salt, and on no file either."""
-    # Where a source does not name the model before the first answer does, its beginning alone does not know
-    # it.
+    """Return a digest of the fields that depend neither on a salt nor on the file."""
+    # A source may name the model only in its first response, so a shorter file does not have it.
     unknown = frozenset({"model"}) if encoded.kind == _STARTED else _NOTHING
-    body = _without(encoded, _SALTED | _OF_THE_FILE | unknown)
+    body = _drop_fields(encoded, _SALTED | _OF_THE_FILE | unknown)
     return _digest(f"{at}", encoded.kind, body, encoded.content if worded else None)
 
 
 def words_mark(event: ev.Event) -> list[bytes]:
-    """What was said in a fact, text by text, wherever it stands in the log."""
+    """Return a digest of each text in a fact, independent of its place in the log."""
     return [_digest(text) for text in texts_of(event) if text] if isinstance(event, _SPEAK) else []
 
 
@@ -74,9 +73,9 @@ def _of_which_file(encoded: codec.Encoded) -> frozenset[str]:
     return frozenset({"source"}) if encoded.kind == _RECORDED else _NOTHING
 
 
-def _without(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
+def _drop_fields(encoded: codec.Encoded, names: frozenset[str]) -> bytes:
     fields = msgspec.json.decode(encoded.body, type=dict[str, Any])
-    if encoded.kind == _STARTED:  # the same bytes under another name are the same transcript
+    if encoded.kind == _STARTED:  # a renamed file is the same transcript
         fields.get("labels", {}).pop("source.file", None)
     if names:
         for size in _sizes(fields):
@@ -99,23 +98,23 @@ def _digest(*parts: str | bytes | None) -> bytes:
     return made.digest()[:16]
 
 
-_TAIL = 16  # events in which the end of an import mostly stands: notes and seals may have come after it
+_TAIL = 16  # last events, which usually include the end of an import: notes and checkpoints may follow it
 
 
 class ImportedLog(msgspec.Struct):
-    """The events of `run` that are there: their salts, and by what each is known again; `decided` are no
-    annotations.
+    """The stored events of `run`: their salts, and a mark to recognise each. `decided`: numbers of events
+    that are no annotations.
 
-    From the first of the `erased` on they are known without what hangs on salts, for its salt is gone with
-    the content.
+    From the first of the `erased` events on, marks leave out what depends on salts, because an erased event
+    has lost its salt.
 
-    `ends` are where its source came to an end: several, if it went on and was imported again; `files` are
-    which files they are of. By the event before each end, `between` has it and the notes behind it, which a
-    source that goes on passes over; `at_end`: nothing but notes stands behind the last. `superseded`: the
-    last end says that the rest is in another run. `noted`: notes of ours stand behind an end.
+    `ends`: where its source ended; several if the source was continued and imported again. `files`: the
+    digests of those files. `between`: by the event before each end, the end and the notes after it, which a
+    continued source skips. `at_end`: only notes follow the last end. `superseded`: the last end states that
+    the rest is in another run. `noted`: our own notes follow an end.
 
-    `parent`: the run and the call that began it, as its first event says. `grown`: what is derived may be of
-    a file that went on, so which file it is does not count.
+    `parent`: the run and call that started it, from its first event. `grown`: the derived events may come
+    from a longer version of the file, so the file's identity is not compared.
     """
 
     run: str
@@ -135,16 +134,16 @@ class ImportedLog(msgspec.Struct):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be derived behind it.
+        """Whether nothing can be appended.
 
-        What was erased has lost its salt, so what goes on behind it could not be derived from it; and what
-        stands behind a note would have the time of the note.
+        An erased event has lost its salt, so later events could not be derived to match; events after a note
+        would get the note's time.
         """
         return self.superseded or bool(self.erased) or self.noted
 
     @classmethod
     async def read(cls, store: Store, run: str, *, grown: bool = False) -> "ImportedLog":
-        """The log as it stands, in its order: what was edited differs from what the file gives.
+        """Read the stored log in order, without checking hashes: an edited event then differs from the file.
 
         Raises what a store and a codec raise.
         """
@@ -159,7 +158,7 @@ class ImportedLog(msgspec.Struct):
                 noticed |= set(event.seqs) if isinstance(event, ev.ContentErased) else set()
                 gone |= {stored.seq} if stored.erased else set()
                 log._learn(stored, event)
-        log.erased = frozenset(gone & noticed)  # what is gone without a notice was taken away, and differs
+        log.erased = frozenset(gone & noticed)  # a payload deleted without an erasure record differs
         if log.erased:
             log.first_erased = min(log.erased)
             async for chunk in store.read(run, log.first_erased - 1, upto, checked=False):
@@ -190,29 +189,29 @@ class ImportedLog(msgspec.Struct):
             self.noted = self.noted or stored.seq > self.ends[-1]
 
     def same(self, each: Derived, encoded: codec.Encoded) -> bool:
-        """Whether this event is there."""
+        """Return whether the stored event with this number equals this one."""
         return each.seq <= len(self.marks) and self.marks[each.seq - 1] == self.mark(
             each.seq, each.at, encoded
         )
 
     def mark(self, seq: int, at: int, encoded: codec.Encoded) -> bytes:
-        """By what an event is known again at its place."""
+        """Return the mark of an event at its place in the log."""
         if not 0 < self.first_erased <= seq:
             return exact_mark(at, encoded, file=not self.grown)
         return unsalted_mark(at, encoded, worded=seq not in self.erased, file=not self.grown)
 
 
-async def complete(store: Store, run: str) -> bool:
-    """Whether the end of the source was reached: it is the last thing that an import writes."""
+async def is_complete(store: Store, run: str) -> bool:
+    """Return whether the import reached the end of its source; an import writes that event last."""
     head = (await store.head(run)).seq
     for after in (max(0, head - _TAIL), 0) if head else ():
         async for chunk in store.read(run, after, checked=False):
-            if any(map(_ends, chunk)):
+            if any(map(_is_end, chunk)):
                 return True
     return False
 
 
-def _ends(stored: Stored) -> bool:
+def _is_end(stored: Stored) -> bool:
     if stored.kind != "source_recorded":
         return False
     event = event_of(stored)
@@ -227,11 +226,11 @@ How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands to `run`, which was imported before: both are equal up to event `upto` of that one.
+    """How a derived run relates to `run`, which was imported before. Both are equal up to its event `upto`.
 
-    It `goes_on` where that one's source ended; it `ends_before` what that one has besides; it is the `same`
-    conversation in another file; or it `differs` from there on. `unknown`: that one cannot be read to its
-    end.
+    The derived run `goes_on` where the source of `run` ended; it `ends_before` events that `run` has in
+    addition; it is the `same` conversation in another file; or it `differs` after `upto`. `unknown`: `run`
+    cannot be read to its end.
     """
 
     run: str
@@ -240,21 +239,21 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlierImport:
-    """A run that is there, held against the events that are derived now. `ended`: how its own source did."""
+    """An earlier import, compared with the events that are derived now. `ended`: how its own source ended."""
 
     def __init__(self, run: str) -> None:
         self.run, self.ended = run, SourceEnd()
         self._marks: list[tuple[bytes, bool]] = []
         self._same, self._parted, self._broken = 0, False, False
-        self._taken = self._told = 0  # events of the one, of the other up to where its source ended
+        self._taken = self._told = 0  # derived events; stored events up to the end of their source
         self._here: Counter[bytes] = Counter()
         self._there: list[list[bytes]] = []
-        self._answers: list[int] = []  # the places of that one's
-        self._more_answers = 0  # of this one, behind what both have
+        self._answers: list[int] = []  # event numbers of stored responses
+        self._more_answers = 0  # derived responses after the common beginning
 
     @classmethod
     async def read(cls, store: Store, run: str) -> "EarlierImport":
-        """A run of the store, as far as it can be read."""
+        """Read the readable part of a stored run."""
         beside = cls(run)
         try:
             async for stored in stored_events(store, run):
@@ -273,7 +272,7 @@ class EarlierImport:
         self.ended = source_end(stored, event, self.ended)
 
     def take(self, each: Derived, encoded: codec.Encoded) -> None:
-        """The next event that is derived."""
+        """Compare the next derived event."""
         self._taken += 1
         if not self._parted and self._same < len(self._marks):
             mark, worded = self._marks[self._same]
@@ -284,8 +283,8 @@ class EarlierImport:
         self._more_answers += isinstance(each.event, ev.ModelResponded)
         self._here.update(words_mark(each.event))
 
-    def related(self) -> Relation | None:
-        """How the two stand to each other; None: they have no beginning in common, only the key."""
+    def relate(self) -> Relation | None:
+        """Return the relation of the two runs, or None if they share only the key and no beginning."""
         if self._broken:
             return Relation(run=self.run, how="unknown", upto=self._same)
         if not self._same:
@@ -296,12 +295,12 @@ class EarlierImport:
         return Relation(run=self.run, how=how, upto=self._same)
 
     def _compare(self) -> How:
-        # Every answer of the one that ends first is in both, but for its last, which may have been under way;
-        # and what stood behind it may be told in another order once the source went on.
+        # Both have every response of the shorter one except its last, which may have been in progress.
+        # A continued source may record what follows that response in another order.
         there = Counter(word for words in self._there[self._same :] for word in words)
         kept = there <= self._here and sum(place > self._same for place in self._answers) <= 1
         more = self._here <= there and self._more_answers <= 1
-        if kept and more:  # neither says more: what remains may have been recorded
+        if kept and more:  # neither has more texts: compare the number of events
             kept, more = self._taken >= self._told, self._taken <= self._told
         return _HOW[kept, more]
 
@@ -312,17 +311,17 @@ _HOW: Mapping[tuple[bool, bool], How] = {
     (False, True): "ends_before",
     (False, False): "differs",
 }
-"""By whether the one that is derived now has all of the other, and the other all of it."""
+"""By whether the derived run contains all of the stored one, and the stored one all of the derived."""
 
 
 async def record_successor(store: Store, related: Relation, origin: TranscriptOrigin, run: str) -> None:
-    """Record in the run that is there that its source went on, and in which run that is.
+    """Record in an earlier import that its source was continued, and the run that has the rest.
 
-    Raises as `annotate`.
+    Raises what `annotate` raises.
     """
 
     def note(state: RunState, _: int, __: bytes) -> ev.Annotation:
-        # At the log's own last instant: when a file was imported is no part of what happened.
+        # The time of the log's last event: when a file was imported is not part of the run.
         return ev.SourceRecorded(
             at=state.at,
             format=origin.format,
@@ -332,19 +331,19 @@ async def record_successor(store: Store, related: Relation, origin: TranscriptOr
             what=f"{END}{GOES_ON}{run}",
         )
 
-    await annotate(store, related.run, note, patience=LEASE_SECONDS)  # another import is soon done
+    await annotate(store, related.run, note, patience=LEASE_SECONDS)  # another import ends soon
 
 
 def sentence(related: Relation) -> str:
-    """What is said of it."""
+    """Describe a relation in a phrase."""
     match related.how:
         case "goes_on":
-            return f"goes on after e{related.upto} of {related.run}"
+            return f"continues {related.run} after its e{related.upto}"
         case "ends_before":
-            return f"ends at e{related.upto} of {related.run}, which goes on"
+            return f"ends at e{related.upto} of {related.run}, which continues"
         case "same":
-            return f"tells the same as {related.run}"
+            return f"is the same conversation as {related.run}"
         case "differs":
-            return f"differs from e{related.upto + 1} of {related.run} on"
+            return f"differs from {related.run}, from its e{related.upto + 1}"
         case "unknown":
-            return f"cannot be compared with {related.run}, whose log is damaged behind e{related.upto}"
+            return f"cannot be compared with {related.run}, whose log is damaged after e{related.upto}"

@@ -1,4 +1,4 @@
-"""Runs of a transcript into a store."""
+"""Write the runs of a transcript to a store."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, suppress
 import msgspec
 
 from refold.console.conversations import Conversations, ImportedConversation
-from refold.console.imported_logs import EarlierImport, ImportedLog, Relation, complete, record_successor
+from refold.console.imported_logs import EarlierImport, ImportedLog, Relation, is_complete, record_successor
 from refold.engine import clock
 from refold.engine.journal import record
 from refold.engine.tenure import Tenure
@@ -22,9 +22,9 @@ from refold.store.protocol import Record, Store
 
 
 class Growth:
-    """Which runs of a file go on from one that is there, by their keys.
+    """Finds which runs of a file continue a stored run, by their keys.
 
-    The file is read for it once, where one could.
+    Reads the file a second time if any may.
     """
 
     def __init__(
@@ -39,22 +39,21 @@ class Growth:
         self._heads: dict[str, int] = {}
 
     async def of(self, reading: TranscriptRun) -> str:
-        """The run that is there and goes on in this one; "" if there is none, or it is not known to be the
-        same.
-        """
-        if (await self._store.head(reading.run)).seq or not await self._beside(reading):
+        """Return the id of the stored run that this one continues, or "" if none can be confirmed."""
+        if (await self._store.head(reading.run)).seq or not await self._newest_runs(reading):
             return ""
         if self._runs is None:
             with self._reopened() as source:
                 again = Transcript(source, importer(self._found.format))
-                # Of a file that is not any more what it was as far as it reached, the next import tells.
+                # If the file was overwritten meanwhile, the next import compares it.
                 steady = again.sha256 == reading.origin.sha256
-                self._runs = {run.key: await self._followed(run) for run in again.runs() if steady}
+                self._runs = {run.key: await self._find_continued(run) for run in again.runs() if steady}
         return self._runs.get(reading.key, "")
 
-    async def overtaken(self, reading: TranscriptRun, log: ImportedLog, beside: Sequence[str]) -> bool:
-        """Whether another import wrote since `log` was found to go on, or since `beside` were the newest
-        runs: then all is asked anew.
+    async def is_overtaken(self, reading: TranscriptRun, log: ImportedLog, beside: Sequence[str]) -> bool:
+        """Return whether another import wrote to `log` or added runs to `beside` meanwhile.
+
+        Growth is then computed again.
         """
         await self._known.look_again(reading.format)
         seen = self._heads.get(log.run, 0) == len(log.marks) and beside == await self._known.of(
@@ -63,16 +62,20 @@ class Growth:
         self._runs = self._runs if seen else None
         return not seen
 
-    async def _followed(self, reading: TranscriptRun) -> str:
-        """As `of`.
+    async def _find_continued(self, reading: TranscriptRun) -> str:
+        """Return the run that `reading` continues, as `of` does.
 
-        All of it is derived, for its calls may have begun runs behind it; under the id that it will have.
+        Derives all of `reading` under its final id, because its calls may have started later runs of the
+        file.
         """
         own, log = reading.run, await self._log(reading)
-        # The ends that its source came to before stand in no file any more: only the chain tells that nobody
-        # edited them.
-        reading.begun_by = await self._known.kept(reading, log.parent) if log else None
-        if log is not None and _tells(reading, log) and (await verify(self._store, log.run)).problem is None:
+        # No file has the earlier ends of the source: only the chain shows that they were not edited.
+        reading.begun_by = await self._known.recorded_parent(reading, log.parent) if log else None
+        if (
+            log is not None
+            and _reproduces(reading, log)
+            and (await verify(self._store, log.run)).problem is None
+        ):
             self._heads[log.run] = len(log.marks)
             return log.run
         if log is None:
@@ -81,18 +84,18 @@ class Growth:
         reading.run, reading.begun_by = own, None
         return ""
 
-    async def _beside(self, reading: TranscriptRun) -> Sequence[str]:
-        """The newest runs of this conversation."""
+    async def _newest_runs(self, reading: TranscriptRun) -> Sequence[str]:
+        """Return the newest runs of this conversation."""
         return await self._known.of(reading.format, reading.key, reading.run)
 
     async def _log(self, reading: TranscriptRun) -> ImportedLog | None:
-        """The log that came to an end with just this file; else the newest, if something may go on behind
-        it.
+        """Return the log whose source ended with exactly this file, else the newest if it can be
+        continued.
         """
         if (await self._store.head(reading.run)).seq:
             return None
         newest: ImportedLog | None = None
-        for place, run in enumerate(await self._beside(reading)):
+        for place, run in enumerate(await self._newest_runs(reading)):
             with suppress(CannotJudge, Damaged):
                 log = await ImportedLog.read(self._store, run, grown=True)
                 if reading.origin.sha256 in log.files:
@@ -101,11 +104,11 @@ class Growth:
         return newest
 
 
-def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
-    """Whether the file gives every event of this log again: to its end, or to one that its source came to
-    before.
+def _reproduces(reading: TranscriptRun, log: ImportedLog) -> bool:
+    """Return whether the file reproduces every event of this log, to its end or to an earlier end of its
+    source.
 
-    Of a log that is closed only the latter: nothing can follow what its source said last.
+    A closed log qualifies only at an end of its source: nothing can be appended after it.
     """
     chance, seq, same = clock.new_salts(None), 0, True
 
@@ -121,15 +124,14 @@ def _tells(reading: TranscriptRun, log: ImportedLog) -> bool:
 
 
 EVENTS, BYTES = 1024, 4 << 20
-"""Of one append, about."""
+"""Approximate upper bounds of one append."""
 
 _LEASE = 30.0  # seconds
 
 
 class BegunOtherwise(Damaged):
-    """A half-imported run that this import derives otherwise: another version of refold began it.
-
-    It is left alone.
+    """An incomplete import in the store whose events differ from the derived ones: another version of refold
+    wrote it. It is not changed.
     """
 
     def __init__(self, run: str, seq: int) -> None:
@@ -138,18 +140,18 @@ class BegunOtherwise(Damaged):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} was imported up to event {self.seq} by a version of refold that derives another event "
-            "there: it was left as it is; import into another store"
+            f"run {self.run} was imported in part by another version of refold, which derived a different event "
+            f"{self.seq}: it was not changed; import into another store"
         )
 
 
 class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: `added` events are new (None: nothing was to be written); `whole`: all of it was
-    there already.
+    """The result of an import: `added` new events (None: dry run), and whether the `whole` run was there
+    already.
 
-    Of what was there: the content of `erased` is gone, by notice; from event `differs` on (0: nowhere) it is
-    not what the source gives, and `damaged` says what `verify` finds wrong with it. `related` are other runs
-    of the same conversation. `parent`: the run and the call that began it.
+    For a run that was there: `erased` lists events without payload that have an erasure record; `differs` is
+    the first event that differs from the source (0: none); `damaged` is the problem that `verify` reports.
+    `related`: other runs of the same conversation. `parent`: the run and call that started it.
     """
 
     added: int | None = None
@@ -164,10 +166,10 @@ class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
 async def add_run(
     store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None = None
 ) -> ImportResult:
-    """Append what is not there yet of a run, and compare what is. Raises what a store raises, and
-    `BegunOtherwise`.
+    """Append the events of a run that are not stored yet, and compare the others.
 
-    What goes on from a run that is there is appended to that one.
+    A run that continues a stored one is appended to that one. Raises what a store raises, and
+    `BegunOtherwise`.
     """
     done = None
     while done is None:
@@ -178,24 +180,26 @@ async def add_run(
 async def _try_add(
     store: Store, known: Conversations, reading: TranscriptRun, growth: Growth | None
 ) -> ImportResult | None:
-    """As `add_run`. None: another import wrote of this conversation meanwhile."""
+    """Do the work of `add_run`; None if another import wrote to this conversation meanwhile."""
     grown = await growth.of(reading) if growth else ""
     run = grown or reading.run
     beside = await known.of(reading.format, reading.key, run)
     others = [await EarlierImport.read(store, each) for each in beside]
     async with _tenure(store, run) as tenure, _tenure(store, beside[0] if beside else run) as newest:
         new = bool(growth and beside and not grown and not (await store.head(run)).seq)
-        if new:  # who imports another state of the file right now waits for us here
+        if new:  # a concurrent import of another version of the file waits here
             await newest.hold()
-        if grown or not await complete(store, run):
+        if grown or not await is_complete(store, run):
             await tenure.hold()
-        done = not grown and await complete(store, run)  # by another import, until just now
+        done = not grown and await is_complete(store, run)  # another import may have finished it
         there = await ImportedLog.read(store, run, grown=bool(grown))
-        if growth and (grown or new) and await growth.overtaken(reading, there, beside):
+        if growth and (grown or new) and await growth.is_overtaken(reading, there, beside):
             return None
-        # Who did not know what began it when it was imported does not say so now.
+        # A stored run keeps its recorded parent, even if none was known at its import.
         reading.begun_by = await (
-            known.kept(reading, there.parent) if there.marks else known.parent_of(conversation(reading))
+            known.recorded_parent(reading, there.parent)
+            if there.marks
+            else known.parent_of(conversation(reading))
         )
         appending = _Appending(store, run, tenure, there, others, complete=done)
         for group in reading.derive(appending.salt, run, there.between if grown else {}):
@@ -206,14 +210,14 @@ async def _try_add(
 
 
 def _tenure(store: Store, run: str) -> Tenure:
-    """Of a run that nobody is to take up afterwards."""
-    tenure = Tenure(store, run, _LEASE, patience=_LEASE)  # another import is soon done
+    """Return the tenure of a run that no worker takes up afterwards."""
+    tenure = Tenure(store, run, _LEASE, patience=_LEASE)  # another import ends soon
     tenure.due = None
     return tenure
 
 
 def conversation(reading: TranscriptRun) -> ImportedConversation:
-    """What an imported run is in its source."""
+    """Describe an imported run by its identity in its source."""
     return ImportedConversation(reading.run, reading.format, reading.key, reading.apart, reading.begun_by)
 
 
@@ -222,12 +226,12 @@ async def _record_relations(
 ) -> tuple[Relation, ...]:
     found: list[Relation] = []
     for beside in others:
-        related = beside.related()
+        related = beside.relate()
         found += [related] if related is not None else []
         if related is not None and related.how == "goes_on" and (new or not beside.ended.run):
-            with suppress(CannotJudge, Damaged):  # what cannot be folded has no end to be superseded
+            with suppress(CannotJudge, Damaged):  # a log that cannot be folded gets no successor
                 if await _damage(store, related.run):
-                    continue  # nothing is written onto what was edited
+                    continue  # an edited log is not appended to
                 await record_successor(store, related, reading.origin, reading.run)
     return tuple(found)
 
@@ -238,10 +242,10 @@ async def _damage(store: Store, run: str) -> str:
 
 
 class _Appending:
-    """Appends a run's events, many at once. Those that are there already must be what they are now, salts and
-    all.
+    """Appends a run's events in batches. Events that are stored already must equal the derived ones, salts
+    included.
 
-    Where all of a run is there, nothing is appended: `differs` is the first event that is another.
+    If the run is complete, nothing is appended, and `differs` is the first event that differs.
     """
 
     def __init__(
@@ -255,7 +259,7 @@ class _Appending:
         complete: bool,
     ) -> None:
         self.added = self.differs = 0
-        # More is there than this file gives, of a later one: it was compared with nothing.
+        # The store has events of a later version of the file, which were not compared.
         self.went_on = False
         self._store, self._run, self._tenure, self._there = store, run, tenure, there
         self._others, self._complete = others, complete
@@ -264,7 +268,7 @@ class _Appending:
         self._head, self._bytes, self._seq = len(there.marks), 0, 0
 
     def salt(self, seq: int) -> bytes:
-        """The salt of an event's content: a new one, or that with which it was written."""
+        """Return the salt of an event's payload: the stored one, or a new one."""
         known = self._there.salts[seq - 1] if seq <= len(self._there.salts) else b""
         return known or self._chance(seq)
 
@@ -291,12 +295,12 @@ class _Appending:
         self.differs = each.seq
 
     async def flush(self) -> None:
-        """Write what waits.
+        """Write the pending events.
 
-        Of a run that was complete: see that nothing but annotations stands behind its source.
+        For a complete run, check that only annotations follow its source's end.
         """
         if self._complete and not self.differs:
-            # What its source said later, by another file, stands up to the last of its ends.
+            # Events of a later version of the file go up to the last end of the source.
             ended = self._there.ends[-1] if self._seq in self._there.ends else self._seq
             self.went_on = ended > self._seq
             self.differs = next((seq for seq in self._there.decided if seq > ended), 0)
@@ -310,9 +314,9 @@ class _Appending:
         self._waiting, self._bytes = [], 0
 
     async def result(self, reading: TranscriptRun, *, grown: bool) -> ImportResult:
-        """What was appended and compared, once the run is given back."""
+        """Return what was appended and compared, after the lease is released."""
         there = self._there
-        unsaid = self.went_on or there.parent not in (None, reading.parent)  # by the file
+        unsaid = self.went_on or there.parent not in (None, reading.parent)  # not in this file
         whole = self._complete or (grown and not self.added)
         return ImportResult(
             added=self.added,

@@ -28,7 +28,7 @@ from refold.reducers.text import clean
 from refold.replay import figures
 from refold.store.protocol import Store
 
-_SHOWN = 5  # problems of a file, in text
+_SHOWN = 5  # problems of a file that are printed as text
 _WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  # from good to bad
 
 
@@ -36,14 +36,13 @@ _Into = tuple[Store, Conversations]
 
 
 class _Waits(Exception):
-    """A file is a sub-agent's, and nothing in the store says yet which call began it."""
+    """A file is a subagent's, and the store does not know yet which call started it."""
 
 
 class ImportedRun(ImportResult, frozen=True, kw_only=True):
-    """A run of a file. `end` is how the source says that it ended, `state` what was derived; `added` None:
-    nothing was to be written.
+    """A run of a file. `end`: how it ended by its source; `state`: the derived state; `added` None: dry run.
 
-    Of `uncounted` answers not all tokens are known.
+    `uncounted`: responses without a complete token count.
     """
 
     run: str
@@ -55,12 +54,12 @@ class ImportedRun(ImportResult, frozen=True, kw_only=True):
 
     @property
     def code(self) -> int:
-        """The exit code for it: 3 for a damaged log, 1 for one that is not what the file gives."""
+        """Its exit code: 3 for a damaged log, 1 if the stored run differs from the file."""
         return Damaged.exit_code if self.damaged else 1 if self.differs else 0
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
-    """What was odd in a file: how often, how often something could not be read, and the first of it."""
+    """Odd places in a file: how many, how many could not be read, and the first of them."""
 
     count: int = 0
     unread: int = 0
@@ -68,7 +67,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotImported(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was not imported, as JSON. `skipped`: it was not named, and is no transcript."""
+    """A file that was not imported, as JSON. `skipped`: it was found in a folder and is no transcript."""
 
     file: str
     problem: str
@@ -76,7 +75,7 @@ class NotImported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReadFile(msgspec.Struct, frozen=True):
-    """A file that was imported."""
+    """An imported file."""
 
     reading: Transcript
     why: str
@@ -89,33 +88,36 @@ async def import_command(
     paths: Annotated[list[Path], argument("Files, or folders of them.", metavar="PATH...")],
     *,
     format: Annotated[  # noqa: A002
-        str | None, option("--format", "The format of all the files.", shows="told by their content")
+        str | None, option("--format", "The format of all files.", shows="detected from their content")
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", "Read and count, write nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Read and count the files, but write nothing.")] = False,
 ) -> int:
-    """Make runs of transcripts of other agents. What is there already is not added again.
+    """Import transcripts of other agents as runs. Runs that are already in the store are compared, not added
+    again.
 
-    With -o json: one line a file, with its counts, its runs and what was odd in it.
+    Example: refold import ~/.claude/projects
 
-    Exit codes: 1 if something could not be read, or a run that is there is not what its file gives, 2 for a
-    file of no known format and for a folder without a transcript, 3 if a file cannot be imported at all, or
-    the run that is there is damaged, 4 if it cannot be read; the worst of them.
+    With -o json: one line per file, with its counts, its runs and its odd places.
+
+    Exit codes, the worst of all files: 1 if something could not be read, or a stored run differs from its
+    file; 2 for a file of an unknown format, or a folder without transcripts; 3 if a file cannot be imported,
+    or the stored run is damaged; 4 if a file is not readable.
     """
     if format is not None:
         importer(format)
     files = [(path, file) for path in paths for file in find_files(path)]
     if dry_run:
-        done = [(path, await _file(screen, None, file, format)) for path, file in files]
+        done = [(path, await _import_file(screen, None, file, format)) for path, file in files]
     else:
         async with locations.writing(place) as store:
             into = store, Conversations(store)
-            done = await _all(screen, into, files, format)
+            done = await _import_all(screen, into, files, format)
     if not screen.json:
         tell_sum(screen, place, [file for _, file in done])
     codes = [file.code for _, file in done]
-    # A folder that was named is like a file that was: nothing of it imported is no success.
+    # A named folder without any import is an error, like a named file that is not imported.
     for path in _find_bare(paths, done):
-        note(f"{clean(str(path))}: there is no transcript in this folder: name another, or a file")
+        note(f"{clean(str(path))}: no transcript in this folder: name another folder, or a file")
         codes.append(WrongUse.exit_code)
     return max(codes, key=_WORST.index)
 
@@ -125,11 +127,11 @@ def _find_bare(paths: Sequence[Path], done: Sequence[tuple[Path, FileDone]]) -> 
     return [path for path in paths if path not in full]
 
 
-async def _all(
+async def _import_all(
     screen: Screen, into: _Into, files: Sequence[tuple[Path, FoundFile]], named: str | None
 ) -> list[tuple[Path, FileDone]]:
-    """Each file, and those of sub-agents behind those that began them: what began a run is in its first
-    event, or nowhere.
+    """Import each file, subagents after the runs that started them: a run's parent is recorded in its
+    first event.
     """
     done: list[tuple[Path, FileDone]] = []
     waiting, before = files, 0
@@ -137,45 +139,45 @@ async def _all(
         again, before, left = len(waiting) != before, len(waiting), list[tuple[Path, FoundFile]]()
         for path, file in waiting:
             try:
-                done.append((path, await _file(screen, into, file, named, waits=again)))
+                done.append((path, await _import_file(screen, into, file, named, waits=again)))
             except _Waits:
                 left.append((path, file))
         waiting = left
     return done
 
 
-async def _file(
+async def _import_file(
     screen: Screen, into: _Into | None, file: FoundFile, named: str | None, *, waits: bool = False
 ) -> FileDone:
-    """Import a file. Raises `_Waits` if it `waits` for what began it."""
+    """Import a file. With `waits`, raises `_Waits` if its parent is not known yet."""
     if file.skipped:
-        return _not_imported(screen, file.name, file.skipped, skipped=True)
+        return _report_skip(screen, file.name, file.skipped, skipped=True)
     try:
-        with file.opened() as opened:
+        with file.open() as opened:
             size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
-            found = detected(source) if named is None else Candidate(named, 100, "as was said")
+            found = detected(source) if named is None else Candidate(named, 100, "as given")
             told = await _import_source(
                 into, source, found, partial(_reopen, file, size), sure=named is not None, waits=waits
             )
     except UnknownFormat as error:
         if _is_no_transcript(file, error):
-            return _not_imported(screen, file.name, str(error.known or "no transcript"), skipped=True)
-        return _not_imported(screen, file.name, str(error), error.exit_code)
+            return _report_skip(screen, file.name, str(error.known or "no transcript"), skipped=True)
+        return _report_skip(screen, file.name, str(error), error.exit_code)
     except (WrongUse, Damaged, import_files.Unreadable) as error:
-        return _not_imported(screen, file.name, str(error), error.exit_code)
+        return _report_skip(screen, file.name, str(error), error.exit_code)
     if screen.json:
         screen.document(_document(file.name, told))
     else:
         _tell(screen, file.name, told)
-    return _done_with(file.name, told)
+    return _summarise(file.name, told)
 
 
 def _is_no_transcript(file: FoundFile, error: UnknownFormat) -> bool:
-    return file.walked and not (error.candidates or file.sounds_like_one or error.packed)
+    return file.walked and not (error.candidates or file.looks_like_transcript or error.packed)
 
 
-def _done_with(name: str, told: _ReadFile) -> FileDone:
+def _summarise(name: str, told: _ReadFile) -> FileDone:
     unread = told.reading.unread
     return FileDone(
         name=name,
@@ -193,7 +195,7 @@ def _done_with(name: str, told: _ReadFile) -> FileDone:
 
 @contextmanager
 def _reopen(file: FoundFile, size: int) -> Generator[Source]:
-    with file.opened(size) as opened:
+    with file.open(size) as opened:
         yield Source.opened(file.name, opened)
 
 
@@ -216,7 +218,7 @@ async def _import_source(
                 pass
         else:
             if waits and not runs:
-                await _wait(*into, run)
+                await _wait_for_parent(*into, run)
             done = await add_run(*into, run, growth)
         ended = run.ended
         runs.append(
@@ -233,7 +235,7 @@ async def _import_source(
     return _ReadFile(reading, found.why, runs)
 
 
-async def _wait(store: Store, known: Conversations, run: TranscriptRun) -> None:
+async def _wait_for_parent(store: Store, known: Conversations, run: TranscriptRun) -> None:
     new = run.apart is not None and not (await store.head(run.run)).seq
     if new and await known.parent_of(conversation(run)) is None:
         raise _Waits
@@ -252,7 +254,7 @@ def _document(name: str, told: _ReadFile) -> dict[str, Any]:
     }
 
 
-def _not_imported(
+def _report_skip(
     screen: Screen, name: str, problem: str, code: int = 0, *, skipped: bool = False
 ) -> FileDone:
     said = NotImported(
@@ -273,9 +275,10 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
     ]
     for place_, run in enumerate(told.runs):
         state = f"{run.end}, derived {run.state}"
-        rows.append(("  imported" if not place_ else "", f"{run.run}  {_done(run)}; {state}"))
+        rows.append(("  imported" if not place_ else "", f"{run.run}  {_describe_result(run)}; {state}"))
         rows += [
-            ("", f"  {said}") for said in (*_comparison_lines(run), *_began(run), *map(sentence, run.related))
+            ("", f"  {said}")
+            for said in (*_comparison_lines(run), *_parent_line(run), *map(sentence, run.related))
         ]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
@@ -299,32 +302,32 @@ def _tokens(told: _ReadFile) -> str:
     return f"{sent} in, {got} out"
 
 
-def _done(run: ImportedRun) -> str:
+def _describe_result(run: ImportedRun) -> str:
     if run.added is None:
         return f"{figures.counted(run.events, 'event')}, not written"
     if run.whole and run.differs:
-        return f"is there already, and is NOT what the file gives: it differs from e{run.differs} on"
+        return f"already imported, and DIFFERS from the file from e{run.differs}"
     if run.whole and run.damaged:
-        return "is there already, and its log was edited behind what this file gives"
+        return "already imported, and its log was edited after the events of this file"
     if run.whole:
-        return f"{figures.counted(run.events, 'event')}, there already, {_equal(run)}: nothing added"
+        return f"{figures.counted(run.events, 'event')}, already imported, {_describe_equality(run)}: nothing added"
     return f"{figures.counted(run.events, 'event')}, {figures.count(run.added)} added"
 
 
-def _equal(run: ImportedRun) -> str:
+def _describe_equality(run: ImportedRun) -> str:
     if not run.erased:
         return "equal"
     shown = ", ".join(f"e{seq}" for seq in run.erased[:_SHOWN])
-    return f"equal but for what is erased at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
+    return f"equal except erased payloads at {', '.join([shown, *more(_SHOWN, len(run.erased))])}"
 
 
-def _began(run: ImportedRun) -> Iterable[str]:
+def _parent_line(run: ImportedRun) -> Iterable[str]:
     if run.parent is not None:
-        yield f"call {run.parent.call} of {run.parent.run} began it"
+        yield f"started by call {run.parent.call} of {run.parent.run}"
 
 
 def _comparison_lines(run: ImportedRun) -> Iterable[str]:
     if run.damaged:
         yield f"the log was edited: {run.damaged}"
     elif run.differs:
-        yield "its chain is whole: an earlier refold derived it differently, or it was rewritten; a seal would tell which"
+        yield "its chain is intact: another version of refold derived it differently, or it was rewritten (only a signed checkpoint can show which)"

@@ -1,5 +1,5 @@
-"""Where things are on this machine: the store, files, texts, damage, and what the environment says of
-them.
+"""Locations on this machine: the store, files, texts from files, damage found on the way, and the
+environment.
 """
 
 import getpass
@@ -24,17 +24,17 @@ _found: list[Damaged] = []
 
 
 def keep_damage(error: Damaged) -> None:
-    """Remember it until the command has answered."""
+    """Remember damage until the command has printed its results."""
     _found.append(error)
 
 
 def forget_damage() -> None:
-    """Another command begins."""
+    """Clear remembered damage before another command."""
     _found.clear()
 
 
 def first_damage() -> "Damaged | None":
-    """What was found first, if anything was."""
+    """Return the damage that was found first, if any."""
     return _found[0] if _found else None
 
 
@@ -44,30 +44,28 @@ T = TypeVar("T")
 STORE, MODEL = "REFOLD_STORE", "REFOLD_MODEL"
 DEFAULT_MODEL = "local:smollm2-135m"
 LOOKED_THROUGH = 2**30
-"""Bytes of a file that every command looks through: a third of a second in memory.
+"""Largest file, in bytes, that every command checks for hidden damage (a third of a second in memory).
 
-Who judges looks through any.
+`verify` and `audit` check files of any size.
 """
 
 
 class StorePlace(msgspec.Struct, frozen=True):
-    """A store's file. `chosen` is the word by which it was asked for, "" for the default."""
+    """A store's file. `chosen` is the option or variable that named it, "" for the default."""
 
     path: Path
     chosen: str = ""
 
     @property
     def option(self) -> str:
-        """What to type after a command so that it means this store too: ` --store PATH`, or nothing."""
+        """The option that makes another command use this store: ` --store PATH`, or nothing."""
         if self.chosen != "--store":
             return ""
         return f" --store {shlex.quote(str(self.path))}"
 
 
 def expand_home(path: Path) -> Path:
-    """The path with a home in the place of its `~`; as it was typed, as a shell has it, where there is no
-    such user.
-    """
+    """Expand a leading `~`. Like a shell, keep the path as typed if the user is unknown."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -75,31 +73,30 @@ def expand_home(path: Path) -> Path:
 
 
 def file_of(typed: str) -> Path | None:
-    """The file that a word may name where it may also name a run: it has a folder or an ending. None: it
-    names a run.
+    """Return the file that an argument names, if it has a folder or a suffix; None if it names a run.
 
-    A bare word is a run's, whatever lies in the current folder.
+    A bare word is a run, even if the current folder has a file of that name.
     """
     path = Path(typed)
     return expand_home(path) if path.suffix or os.sep in typed else None
 
 
-def beside(name: str, ending: str) -> Path:
-    """A file of the current folder, named for a run where `--out` names none."""
+def default_file(name: str, ending: str) -> Path:
+    """Return a file name in the current folder for a run, for commands without `--out`."""
     return Path("".join(each if each.isalnum() or each in "-_." else "_" for each in name) + ending)
 
 
 def login() -> str:
-    """The name of the user, as far as the system knows it."""
+    """Return the user's login name, or "user" if the system does not know it."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a process without a name
+    except (OSError, KeyError, ImportError):  # the process's user has no name
         return "user"
 
 
 def store_place(asked: Path | None) -> StorePlace:
-    """The store: what was asked for, else `REFOLD_STORE`, else `runs.db` in the user's data directory of
-    refold.
+    """Return the store: the one asked for, else `REFOLD_STORE`, else `runs.db` in refold's user data
+    directory.
     """
     if asked is not None:
         return StorePlace(expand_home(asked), "--store")
@@ -111,12 +108,14 @@ def store_place(asked: Path | None) -> StorePlace:
 
 
 def other_place(place: StorePlace, asked: Path | None) -> StorePlace:
-    """The store of a second run: what was asked for, else that of the first."""
+    """Return the store of a second run: the one asked for, else that of the first."""
     return place if asked is None else store_place(asked)
 
 
 def model_name(asked: str | None) -> str:
-    """The model: what was asked for, else `REFOLD_MODEL`, else the one that needs no key and no network."""
+    """Return the model's name: the one asked for, else `REFOLD_MODEL`, else the default, which needs no key
+    and no network.
+    """
     if asked == "":
         raise WrongUse(f"--model '': expected provider:model, as in {DEFAULT_MODEL}")
     return asked or _variable(MODEL) or DEFAULT_MODEL
@@ -130,7 +129,7 @@ def _variable(name: str) -> str:
 
 
 def environment(model: str | None, url: str | None) -> tuple[str, ...]:
-    """What the environment set of a run, as it is recorded with it: `model: REFOLD_MODEL`."""
+    """Return which settings the environment provides, as recorded with a run: `model: REFOLD_MODEL`."""
     asked = {MODEL: ("model", model), lookup.BASE_URL: ("base_url", url)}
     return tuple(
         f"{what}: {name}" for name, (what, said) in asked.items() if not said and os.environ.get(name)
@@ -138,8 +137,8 @@ def environment(model: str | None, url: str | None) -> tuple[str, ...]:
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing, as one that only reads a store: no event loop is
-    needed for it.
+    """Return the result of a coroutine that never waits, such as one that only reads a store, without an
+    event loop.
     """
     try:
         awaited = work.send(None)
@@ -148,10 +147,10 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError(f"{work} waits for {awaited}")
 
 
-def reads(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
-    """Makes a command of a coroutine that waits for nothing.
+def without_event_loop(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
+    """Turn a coroutine function that never waits into a command.
 
-    A quarter of the time of a short command is what asyncio loads.
+    Importing asyncio would take a quarter of a short command's time.
     """
 
     @wraps(command)
@@ -163,14 +162,14 @@ def reads(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
 
 @asynccontextmanager
 async def reading(place: StorePlace) -> AsyncGenerator[Store]:
-    """The store, to look at: nothing is made, migrated or written, and nothing waited for. See `at_once`.
+    """Open the store read-only, without creating, migrating, writing or waiting. See `at_once`.
 
-    A file of up to `LOOKED_THROUGH` bytes is then looked through for what damage may have hidden, of a larger
-    one its `-wal`: see `damage`.
+    Afterwards, files of at most `LOOKED_THROUGH` bytes are checked for hidden damage; of larger ones only the
+    write-ahead log is. Damage is kept by `keep_damage`.
     """
     if not place.path.exists() and not place.chosen:
         raise WrongUse(
-            f"there are no runs yet: {place.path} does not exist; `refold run TASK` makes it, --store PATH names another"
+            f"no runs yet: {place.path} does not exist; `refold run TASK` creates it, --store PATH names another"
         )
     try:
         opened = open_here(place.path)
@@ -179,7 +178,7 @@ async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     async with opened as store:
         try:
             yield store
-        except WrongUse:  # such as a run that is not there
+        except WrongUse:  # such as an unknown run, which damage may hide
             await _look_through(place, store)
             raise
         await _look_through(place, store)
@@ -194,17 +193,19 @@ async def _look_through(place: StorePlace, store: Store) -> None:
     except Damaged as error:
         keep_damage(error)
     except OSError as error:
-        raise StoreUnavailable(str(place.path), f"cannot be looked at: {error}") from error
+        raise StoreUnavailable(str(place.path), f"cannot be read: {error}") from error
 
 
 @asynccontextmanager
 async def writing(place: StorePlace) -> AsyncGenerator[Store]:
-    """The store, to add to: made if there is none; only the default one's folder is made too."""
+    """Open the store to add to, and create it if needed. Only the default store's folder is created too."""
     if not place.chosen:
         try:
             place.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            problem = f"its folder cannot be made: {error.strerror}; name another place by --store or {STORE}"
+            problem = (
+                f"its folder cannot be created: {error.strerror}; name another place by --store or {STORE}"
+            )
             raise StoreUnavailable(str(place.path), problem) from error
     try:
         opened = await open_store(place.path)
@@ -215,32 +216,32 @@ async def writing(place: StorePlace) -> AsyncGenerator[Store]:
 
 
 def _explain(place: StorePlace, error: NotAStore) -> NotAStore:
-    """The error, with the word that led there if it is not on the command line."""
+    """Add `REFOLD_STORE` to the error if that variable named the store."""
     return NotAStore(error.path, f"{error.problem} (from {STORE})") if place.chosen == STORE else error
 
 
 @asynccontextmanager
 async def changing(place: StorePlace) -> AsyncGenerator[Store]:
-    """A store that is there already, to change."""
+    """Open an existing store to change."""
     if not place.path.exists():
-        async with reading(place):  # says so, in the words of the other commands
+        async with reading(place):  # raises the same error as other commands
             pass
     async with writing(place) as store:
         yield store
 
 
 LARGEST = 1 << 24
-"""Bytes of a text that comes from a file or stdin."""
+"""Largest text, in bytes, that is read from a file or stdin."""
 
 
 def read_text_argument(typed: str, what: str) -> str:
-    """The text that was typed for `what`: of a file for `@FILE`, of stdin for `-`, else the words themselves.
+    """Return the text typed for `what`: from a file for `@FILE`, from stdin for `-`, else as typed.
 
-    Raises `WrongUse` for what cannot be read, is no UTF-8, or is too large.
+    Raises `WrongUse` if it cannot be read, is not UTF-8, or is too large.
     """
     if typed == "-":
         if sys.stdin is None:
-            raise WrongUse(f"{what}: stdin is closed; - reads what stands there")
+            raise WrongUse(f"{what}: stdin is closed, and - reads from it")
         return _decode(sys.stdin.buffer.read(LARGEST + 1), what, "stdin")
     if typed.startswith("@"):
         return _decode(_of_file(expand_home(Path(typed[1:])), what), what, typed[1:])

@@ -1,4 +1,4 @@
-"""`refold ls`: the runs of a store, a line each."""
+"""`refold ls`: the runs of a store, one per line."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from refold.console import addresses, descriptions, locations
 from refold.console.addresses import Problems
 from refold.console.descriptions import EngineClaim, find_claim
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import argument, labels_of, option
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
@@ -25,17 +25,16 @@ from refold.replay.summary import RunSummary, summary
 from refold.store.protocol import Store, UnknownRun
 
 _TEXT = 70
-_GONE = 3  # runs whose engine is gone for which is said what to type
+_GONE = 3  # runs without their engine for which the next command is printed
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _AGO = re.compile(r"([0-9]{1,6})([mhdw])")
 _FILE = "source.file"
 
 
 class RunLine(RunSummary, frozen=True, kw_only=True):
-    """A run in `ls` as JSON: its summary, `tokens` (input and output, None where they were not counted), and
-    its `engine`.
+    """A run in `ls` as JSON: its summary, `tokens` (input and output, None if not counted), and its `engine`.
 
-    `engine` says what drives it, or that it waits for a worker. `damaged` says why the rest may be wrong: a
+    `engine`: what drives it, or that it waits for a worker. `damaged`: why other fields may be wrong: a
     damaged log, or one of a newer refold.
     """
 
@@ -45,7 +44,7 @@ class RunLine(RunSummary, frozen=True, kw_only=True):
 
 @unique
 class Order(StrEnum):
-    """By what runs are sorted: the most first, and last those of which it is not known."""
+    """Sort key, descending. Runs without a value come last."""
 
     COST = "cost"
     TOKENS = "tokens"
@@ -54,39 +53,47 @@ class Order(StrEnum):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs are asked for, and in which order: all of it must fit, of several states one."""
+    """Which runs to list, and their order. All conditions must match; of several states one."""
 
     state: Annotated[
         list[str],
-        option("--state", "Only runs in this state, or ended so by their source: completed, open, driven."),
+        option(
+            "--state",
+            "Only runs in this state, or with this end by their source, as completed, open, driven.",
+        ),
     ]
     label: Annotated[list[str], option("--label", "name=value: only runs with this label.")]
     since: Annotated[
         str,
         option(
-            "--since", "Only runs that began since: 90m, 12h, 2d, 3w ago, or a date in UTC, as 2026-01-31."
+            "--since",
+            "Only runs started since then: 90m, 12h, 2d or 3w ago, or a date in UTC, as 2026-01-31.",
         ),
     ] = ""
     sort: Annotated[
         Order | None,
-        option("--sort", "The most first; by default the last recorded, or imported: not the last begun."),
+        option(
+            "--sort", "Sort, highest first; by default the most recently recorded or imported run is first."
+        ),
     ] = None
 
 
-@reads
+@without_event_loop
 async def ls_command(
     screen: Screen,
     place: StorePlace,
     asked: RunFilter,
-    prefix: Annotated[str, argument("Only runs whose id begins so.")] = "",
+    prefix: Annotated[str, argument("Only runs whose id begins with this.")] = "",
     *,
-    most: Annotated[int, option("--most", "How many at most.", min=1)] = 20,
+    most: Annotated[int, option("--most", "List at most this many.", min=1)] = 20,
 ) -> int:
-    """List the runs of the store, the last recorded or imported first; --sort started: the last begun. With
-    -o json: one array.
+    """List runs, the most recently recorded or imported first.
 
-    On a terminal a run is one line, and its id so much of it as no other has. Piped, ids and times are whole.
-    Exit code 3 or 125 if a log could not be read to its end.
+    On a terminal, a run is one line, and ids are cut to a unique prefix. Piped, nothing is cut.
+
+    Example: refold ls --state driven --since 2d
+
+    With -o json: one array. Exit code 3 or 125 if a log could not be read to its end.
     """
     sieve = _RunSieve(asked, time.time())
     if not place.chosen and not place.path.exists():
@@ -110,7 +117,7 @@ async def ls_command(
 async def _take_lines(
     lines: AsyncIterator[RunLine], most: int | None
 ) -> tuple[list[RunLine], Damaged | None]:
-    """The first `most` lines and one more, None: all; and what kept others from being listed."""
+    """Return the first `most` lines and one more (None: all), and the damage that hides others."""
     found = list[RunLine]()
     try:
         async for line in lines:
@@ -123,7 +130,7 @@ async def _take_lines(
 
 
 class _RunSieve:
-    """Lets through what was asked for, and remembers the states of what it kept back."""
+    """Filters runs, and remembers the states of those that it leaves out."""
 
     def __init__(self, asked: RunFilter, now: float) -> None:
         self.states = {each.casefold() for each in asked.state}
@@ -132,10 +139,10 @@ class _RunSieve:
         self.seen: dict[str, None] = {}
 
     @property
-    def asks(self) -> bool:
+    def is_active(self) -> bool:
         return bool(self.states or self.since or self._labels)
 
-    def means(self, line: RunLine) -> bool:
+    def matches(self, line: RunLine) -> bool:
         states = _states(line)
         if self.states and not self.states & {each.casefold() for each in states}:
             self.seen.update(dict.fromkeys(states))
@@ -145,30 +152,32 @@ class _RunSieve:
 
 
 def _states(line: RunLine) -> list[str]:
-    """The words for how a run stands: of an imported one its source's, and ours where it ended here."""
+    """Return the words for a run's state: for an imported run the source's, and refold's own if it ended
+    here.
+    """
     own = (line.agent_state, line.code) if line.code or not line.source_end else ()
     source = (line.source_end, line.source_end.partition(":")[0])
     return [each for each in (*own, *source, line.engine.standing if line.engine else "") if each]
 
 
 async def _lines(store: Store, prefix: str, sieve: _RunSieve, trouble: Problems) -> AsyncIterator[RunLine]:
-    """The runs that are meant; of all that were looked at it is told which cannot be read whole."""
+    """Yield the runs that match; logs that cannot be read to their end are reported."""
     async for chunk in store.runs(prefix):
         for run, head in chunk:
             line = await _run_line(store, run, sieve.since, trouble) if head.seq else None
-            if line is not None and sieve.means(line):
+            if line is not None and sieve.matches(line):
                 yield line
 
 
-async def _older(store: Store, run: str, since: int) -> bool:
-    """Whether a run surely began before: read off its first event, so that the others are not."""
+async def _started_before(store: Store, run: str, since: int) -> bool:
+    """Return whether the run started before `since`, by its first event alone."""
     return any(0 < each.at < since for each in await store.read_some(run, [1]))
 
 
 async def _run_line(store: Store, run: str, since: int, trouble: Problems) -> RunLine | None:
-    """What is told of a run; None where it surely began before `since`."""
+    """Return a run's line; None if it started before `since`."""
     try:
-        if since and await _older(store, run, since):
+        if since and await _started_before(store, run, since):
             return None
         told, state = await summary(store, run, registry=NO_GUARDS)
     except (CannotJudge, Damaged, UnknownRun) as error:
@@ -181,9 +190,8 @@ async def _run_line(store: Store, run: str, since: int, trouble: Problems) -> Ru
 
 
 def _instant(text: str, now: float) -> int:
-    """The instant that `--since` means, in nanoseconds since 1970 UTC; a date without a time zone is UTC.
-
-    Raises `WrongUse`.
+    """Parse `--since` into nanoseconds since the epoch; a date without a time zone is UTC. Raises
+    `WrongUse`.
     """
     if (ago := _AGO.fullmatch(text)) is not None:
         return round((now - int(ago[1]) * _UNITS[ago[2]]) * NANO)
@@ -221,7 +229,7 @@ def _list_runs(
         screen.document(runs)
         return
     if not runs:
-        note(_none(place, sieve, prefix))
+        note(_describe_none(place, sieve, prefix))
     elif screen.live:
         now = time.time_ns()
         screen.table(_ON_TERMINAL, [_brief_cells(run, short, now) for run in runs])
@@ -231,16 +239,16 @@ def _list_runs(
     for run in gone[:_GONE]:
         note(f"next    refold resume {short.get(run.run, run.run)}{place.option}   {run.engine}")
     if others:
-        note(f"there are {'more' if sieve and sieve.asks else 'older ones'}: --most N lists more")
+        note(f"there are {'more' if sieve and sieve.is_active else 'older ones'}: --most N lists more")
 
 
-def _none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
+def _describe_none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
     if prefix:
         return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
-    if sieve and sieve.asks:
+    if sieve and sieve.is_active:
         there = f"; states there are: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
         return f"no run in {place.path} matches{there}"
-    return f"no runs in {place.path}; `refold run TASK` makes one"
+    return f"no runs in {place.path}; `refold run TASK` starts one"
 
 
 _ON_TERMINAL = (
@@ -254,10 +262,7 @@ _WHOLE = (
 
 
 def _brief_cells(run: RunLine, short: Mapping[str, str], now: int) -> list[str]:
-    """A line of a terminal.
-
-    `from` is the file that an imported run came from, else the agent, else the model.
-    """
+    """Return a line for a terminal. `from` is the file of an imported run, else the agent, else the model."""
     age = figures.age(now - run.started) if run.started else "-"
     source = run.labels.get(_FILE) or run.agent or run.model
     cost = figures.at_least(figures.dollars(run.cost_nanousd), run.unpriced)
@@ -284,7 +289,7 @@ def _task(run: RunLine) -> str:
 
 def _state(run: RunLine) -> str:
     if run.damaged:
-        return "cannot be read whole"
+        return "not fully readable"
     state = descriptions.end_text(run)
     if run.engine is not None:
         state = f"{state}, {run.engine}"
@@ -295,5 +300,5 @@ def _state(run: RunLine) -> str:
     elif BRANCH_LABEL in run.labels:
         state = f"{state}, a rewound branch"
     elif PARENT_LABEL in run.labels:
-        state = f"{state}, a sub-agent's"  # `show` looks for the call that began it
+        state = f"{state}, a sub-agent's"  # `show` searches for the call that started it
     return state

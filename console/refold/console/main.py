@@ -1,7 +1,7 @@
-"""`refold`, from the words that were typed to the exit code. No error of ours ever shows a traceback, unless
-asked.
+"""`refold`: run a command line and return its exit code. Errors of refold show a traceback only with
+`--debug`.
 
-What only an error needs is imported once there is one: most of what is typed is answered before.
+Modules for errors are imported when one occurs, because most commands succeed.
 """
 
 import contextlib
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 CLOSED = 141
-"""As a shell has it of who wrote into a closed pipe: nothing failed, and not all was said."""
+"""The exit code that a shell reports for a write to a closed pipe: nothing failed, but output was lost."""
 WRONG_USE = 2
 NEEDED = ("click", "rich", "platformdirs")
 DIGITS = 10_000
-"""A number that a log may hold has up to 4,300 digits (msgspec reads no longer), a sum of such some more."""
+"""Largest number of digits that Python may print: msgspec reads numbers of up to 4,300, and their sums
+have a few more.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,12 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_guarded(work: Callable[[], int], words: Sequence[str]) -> int:
-    """Do `work`, and turn what it raises into a line on stderr and an exit code. See `main`."""
+    """Run `work`, and turn errors into a line on stderr and an exit code. See `main`."""
     locations.forget_damage()
     _open_streams()
     try:
-        _readable(words)
-        with _numbers_written():
+        _check_encoding(words)
+        with _allow_long_numbers():
             code = work()
         return _report_damage(words) or code
     except KeyboardInterrupt:
@@ -58,7 +60,7 @@ def run_guarded(work: Callable[[], int], words: Sequence[str]) -> int:
 
 def _report_failure(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
-        _complain(f"the command line needs {error.name}, not installed here: pip install 'refold[cli]'")
+        _complain(f"the command line needs the package {error.name}: pip install 'refold[cli]'")
         return WRONG_USE
     from refold.console.screen import OutputClosed
     from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
@@ -71,18 +73,18 @@ def _report_failure(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, OSError):
         _complain(str(error), words=words)
         return WorldFailed.exit_code
-    # Our bug: say so, and judge nothing.
+    # A bug of refold: the result is inconclusive.
     _trace()
     _complain(
-        f"this is a bug of refold ({type(error).__name__}): nothing can be judged; please report what stands above"
+        f"this is a bug in refold ({type(error).__name__}), and the result is inconclusive; please report the lines above"
     )
     return CannotJudge.exit_code
 
 
 def entry() -> None:
-    """What the command `refold` runs: `main`, and then the end of the process.
+    """Run `main` and end the process: the entry point of `refold`.
 
-    A tool's thread that was cut off is abandoned, not waited for: the interpreter would wait for it.
+    A tool's thread that was cut off is abandoned: the interpreter would wait for it at exit.
     """
     code = main()
     others = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
@@ -95,9 +97,7 @@ def entry() -> None:
 
 
 def _open_streams() -> None:
-    """Where stdout or stderr was closed before we began, what is said there is lost, and nothing else is
-    otherwise.
-    """
+    """Replace a closed stdout or stderr by the null device, so that commands work as usual."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             null = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
@@ -105,9 +105,8 @@ def _open_streams() -> None:
 
 
 @contextlib.contextmanager
-def _numbers_written() -> Generator[None]:
-    # By itself Python writes 4,300 digits, or what an environment variable says: a verdict must not hang on
-    # it.
+def _allow_long_numbers() -> Generator[None]:
+    # Python's limit is 4,300 digits, or set by an environment variable: verdicts must not depend on it.
     most = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(DIGITS)
     try:
@@ -116,7 +115,7 @@ def _numbers_written() -> Generator[None]:
         sys.set_int_max_str_digits(most)
 
 
-def _readable(words: Sequence[str]) -> None:
+def _check_encoding(words: Sequence[str]) -> None:
     if all(map(str.isascii, words)):
         return
     from refold.reducers.errors import WrongUse
@@ -156,13 +155,13 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _report_misuse(error: "click.ClickException") -> None:
-    """Say what of the words cannot be read: how the command is used, and then as any other error."""
+    """Print the usage of the command and what is wrong with the arguments."""
     said, more = error.format_message().rstrip(".").replace(". Did you mean", ": did you mean"), ""
     context: click.Context | None = getattr(error, "ctx", None)
     if context is not None:
         _say(context.get_usage())
         end = "" if said.endswith("?") else ";"
-        more = f"{end} `{context.command_path} -h` says what can be typed"
+        more = f"{end} `{context.command_path} -h` lists what is accepted"
     _complain(f"{said[:1].lower()}{said[1:]}{more}")
 
 
@@ -172,13 +171,13 @@ def _say(text: str) -> None:
 
 
 def _explain(error: "RefoldError", words: Sequence[str]) -> None:
-    # What says several lines has them: its class is not asked for, for all that would be loaded with it.
+    # Checked by attribute, because importing the classes would load many modules.
     lines: Sequence[str] = getattr(error, "lines", None) or [str(error)]
     _complain(*lines, words=words)
 
 
 def _complain(*lines: str, words: Sequence[str] = ()) -> None:
-    """Say what is wrong: each text a line, whatever is in it."""
+    """Print an error, each text as one line."""
     from refold.console.descriptions import line
 
     if "--debug" in words:
@@ -196,7 +195,7 @@ def _trace() -> None:
 
 
 def _redact(text: str) -> str:
-    # A provider's complaint about a key may quote it, and what is on a terminal is copied into reports.
+    # A provider's error may quote a key, and users copy terminal output into reports.
     from refold.engine.secrets import redactor_of
 
     return redactor_of().text(text)

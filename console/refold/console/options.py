@@ -1,11 +1,11 @@
-"""Options of commands as types, and functions made into click's commands.
+"""Options of commands as types, and functions converted to click commands.
 
-    async def ls_command(screen: Screen, place: StorePlace, *, most: Annotated[int, option("--most", "How
-    many.")] = 20) -> int
+async def ls_command(screen: Screen, place: StorePlace, *, most: Annotated[int, option("--most", "How many.")]
+= 20) -> int
 
-`screen` and `place` are given, not typed: the one writes as `-o` says, before the command or after it; the
-other is what `--store` names. A parameter that is a Struct stands for the options that its fields are. The
-default is the parameter's own; what has none must be typed.
+`screen` and `place` are provided, not typed: `screen` writes in the format of `-o`, which may stand before or
+after the command; `place` is the store of `--store`. A parameter whose type is a Struct stands for one option
+per field. A parameter without a default is required.
 """
 
 import inspect
@@ -25,10 +25,10 @@ from refold.reducers.errors import WrongUse
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """What is said of a parameter that can be typed: an option by its `names`, or, without, an argument.
+    """How a parameter is typed: an option by its `names`, or without names an argument.
 
-    `default` makes what it is when nothing is typed, where the function has no default itself; `shows` is
-    said of it in the help. A list that `may_lack` may be empty.
+    `default` computes the default value if the function has none; `shows` is its description in the help. A
+    list that `may_lack` may be empty.
     """
 
     names: tuple[str, ...]
@@ -42,29 +42,26 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def option(name: str, help: str, **more: Any) -> Typed:  # noqa: A002 - as everybody calls it
-    """An option by its name, with its words of help; one that is a list may stand there several times."""
+    """Define an option with its help text. If its type is a list, it may be repeated."""
     return Typed((name,), help, **more)
 
 
 def argument(help: str, **more: Any) -> Typed:  # noqa: A002
-    """An argument, with its words of help."""
+    """Define an argument with its help text."""
     return Typed((), help, **more)
 
 
 def words(help: str) -> Typed:  # noqa: A002
-    """Any number of arguments, or none: a list."""
+    """Define any number of arguments, including none: a list."""
     return argument(help, may_lack=True)
 
 
 OUT = "--out"
-"""The option that names a file to write, on every command that writes one.
-
-`-o` is the format of results, on every command.
-"""
+"""The option for an output file. `-o` is the format of results on every command."""
 
 
 def new_file(help: str, **more: Any) -> Typed:  # noqa: A002
-    """`--out FILE`, of a command that writes one; `shows` is the name of the file without it."""
+    """Define `--out FILE`; `shows` is the default file's name."""
     return Typed((OUT,), help, metavar="FILE", **more)
 
 
@@ -74,39 +71,37 @@ def _login() -> str:
     return login()
 
 
-Output = Annotated[OutputFormat | None, Typed(("-o", "--output"), "How results are written.", shows="text")]
+Output = Annotated[OutputFormat | None, Typed(("-o", "--output"), "Output format.", shows="text")]
 StorePath = Annotated[
-    Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="the user's data")
+    Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="in the user's data folder")
 ]
 OtherStore = Annotated[Path | None, option("--other-store", "The store of the second run.", shows="the same")]
-Address = Annotated[str, argument("RUN, RUN@e41 (event), RUN@t7 (turn) or @last; a prefix of an id will do.")]
-WholeRun = Annotated[str, argument("RUN or @last; a prefix of an id will do.")]
-Runs = Annotated[list[str], words("RUN or @last; a prefix of an id will do.")]
+Address = Annotated[str, argument("RUN, RUN@e41 (event), RUN@t7 (turn) or @last; ids may be prefixes.")]
+WholeRun = Annotated[str, argument("RUN or @last; an id may be a prefix.")]
+Runs = Annotated[list[str], words("RUN or @last; ids may be prefixes.")]
 Everything = Annotated[bool, option("--all", "All runs of the store.")]
 Labels = Annotated[list[str], option("--label", "name=value, recorded with the run.")]
 PolicyFile = Annotated[Path | None, option("--policy", "Policy file (.toml, .yaml, .json), or a preset.")]
 Settings = Annotated[
-    list[str], option("--set", "limits.step=20: change this of the recorded policy, or of --policy.")
+    list[str], option("--set", "KEY=VALUE, as limits.step=20: change the recorded policy, or --policy.")
 ]
-Note = Annotated[str, option("--why", "Why: recorded with the answer, not shown to the model.")]
+Note = Annotated[str, option("--why", "Reason, recorded with the answer and not sent to the model.")]
 By = Annotated[
     str,
-    option("--by", "Who says so.", default=_login, shows="your login name"),
+    option("--by", "Who decides, as recorded.", default=_login, shows="your login name"),
 ]
-Force = Annotated[bool, option("--force", "Write over a file that is there.")]
+Force = Annotated[bool, option("--force", "Overwrite an existing file.")]
 
 
 class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """With what a run is driven from here: its tools, their directory, the model's address; or it is left to
-    a worker.
-    """
+    """How a run is driven from here: its tools, their directory, and the model's address and price."""
 
-    root: Annotated[Path | None, option("--root", "Directory that the files tools may reach.")] = None
+    root: Annotated[Path | None, option("--root", "Directory that the file tools may access.")] = None
     tools: Annotated[
         list[str],
         option(
             "--tools",
-            "files, files-ro (read only), todos, shell, module or module:attribute; by commas, or once more.",
+            "files, files-ro (read only), todos, shell, module or module:attribute; comma-separated, or repeated.",
             shows="todos, and files with --root",
         ),
     ] = []
@@ -114,17 +109,18 @@ class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
         str | None, option("--base-url", "Address of an OpenAI-compatible server; also REFOLD_BASE_URL.")
     ] = None
     price: Annotated[
-        str | None, option("--price", "IN/OUT: what the model costs, dollars per million tokens; 0.5/1.5.")
+        str | None, option("--price", "IN/OUT: the model's price, dollars per million tokens, as 0.5/1.5.")
     ] = None
     timeout: Annotated[
         float | None,
-        option("--timeout", "Seconds for which the model's server may stay silent.", shows="120"),
+        option("--timeout", "Seconds that the model's server may stay silent.", shows="120"),
     ] = None
 
     @property
     def typed(self) -> str:
-        """What to type after another command so that it drives the run by the same: ` --root DIR --tools
-        shell`, or nothing.
+        """The options for another command that drives the run in the same way:
+
+        ` --root DIR --tools shell`, or nothing.
         """
         given = {name: getattr(self, name) for name in DriveOptions.__struct_fields__}
         given["tools"] = ",".join(self.tools) if self.tools else None
@@ -136,20 +132,20 @@ class DriveOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeansOrWorker(DriveOptions, frozen=True, kw_only=True):
-    """The same, of a command that may leave the run to a worker."""
+    """The same for commands that may leave the run to a worker."""
 
     detach: Annotated[
-        bool, option("--detach", "Record it and leave the run to a worker: see `refold worker`.")
+        bool, option("--detach", "Only record it, and leave the run to a worker (see `refold worker`).")
     ] = False
 
 
 def labels_of(pairs: Sequence[str]) -> dict[str, str]:
-    """`name=value` texts as labels. Raises `WrongUse`."""
+    """Parse `name=value` texts into labels. Raises `WrongUse`."""
     return dict(split_pairs(pairs, "--label", "name=value, each name once"))
 
 
 def split_pairs(pairs: Sequence[str], name: str, expected: str) -> Iterator[tuple[str, str]]:
-    """What is before and behind the first `=` of each text. Raises `WrongUse`."""
+    """Split each text at its first `=`. Raises `WrongUse`."""
     keys = set[str]()
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -165,43 +161,43 @@ _PLAIN = {str: click.STRING, bool: click.BOOL, int: click.INT, float: click.FLOA
 
 
 class _EnumChoice(click.Choice[str]):
-    """One of an enumeration's values."""
+    """A value of an enumeration."""
 
     def __init__(self, kind: type[Enum]) -> None:
         super().__init__([each.value for each in kind])
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The member that has the value."""
+        """Return the member with the value."""
         if self._kind is OutputFormat and value not in self.choices and ctx and _writes_file(ctx.command):
             self.fail(
-                f"{value!r} is no format (text or json). To write into a file: {OUT} {value}", param, ctx
+                f"{value!r} is not a format (text or json); to write to a file, use {OUT} {value}", param, ctx
             )
         return self._kind(super().convert(str(value), param, ctx))
 
 
 class _Path(click.ParamType[Path]):
-    """A path, in which `~` stands for a home."""
+    """A path; a leading `~` is expanded."""
 
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ARG002 - the parser's signature
-        """The path."""
+        """Return the path."""
         from refold.console.locations import expand_home
 
         return expand_home(Path(value))
 
 
 class _NewFile(_Path):
-    """A path of a file to write.
+    """The path of a file to write.
 
-    The name of a format alone is refused: `-o json` was meant more often than a file `json`.
+    The bare name of a format is refused: a user who types `--out json` usually means `-o json`.
     """
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path. Fails for `json` and `text`."""
+        """Return the path. Fails for `json` and `text`."""
         if value in {form.value for form in OutputFormat}:
             self.fail(
                 f"{value!r} is a format: type -o {value}, or {OUT} ./{value} for a file of this name",
@@ -216,7 +212,7 @@ def _writes_file(typed: click.Command) -> bool:
 
 
 def command(name: str, function: Callable[..., Any]) -> click.Command:
-    """The command that does the function, whose docstring is its help. It returns the exit code."""
+    """Create the command for a function that returns an exit code; its docstring is the help."""
     own = inspect.signature(function).parameters
     bundles = {
         name: each.annotation
@@ -243,7 +239,7 @@ def command(name: str, function: Callable[..., Any]) -> click.Command:
 
 
 def _arguments(said: dict[str, Any], bundles: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command's function is given, of what was typed."""
+    """Return the arguments of a command's function from the typed values."""
     from refold.console.screen import Screen
 
     said = {name: _as_list(value) for name, value in said.items()}
@@ -263,7 +259,7 @@ def _as_list(value: Any) -> Any:
 
 
 def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parameter:
-    """An argument or an option, as it is typed; many of them, or none, for a list."""
+    """Create the click argument or option of a parameter; a list takes any number of values."""
     hint, said = get_args(annotation)
     (kind,) = [each for each in get_args(hint) if each is not NoneType] or [hint]
     many = get_origin(hint) is list
@@ -282,7 +278,7 @@ def parameter(name: str, annotation: Any, default: Any = _EMPTY) -> click.Parame
         more["default"] = default.value
     if not said.names:
         return click.Argument([name], nargs=-1 if many else 1, **more)
-    # What is said of a default stands in the help already: click would put it in parentheses.
+    # A described default is part of the help text already.
     shown = not said.shows and default not in (_EMPTY, "")
     return click.Option([name, *said.names], is_flag=kind is bool, multiple=many, show_default=shown, **more)
 

@@ -37,10 +37,9 @@ class Language(StrEnum):
 
 
 def render_policy(policy: Policy, language: Language) -> str:
-    """The text of a file that says this policy. Raises `WrongUse` where the package that writes it is
-    missing.
+    """Return the text of a policy file. Raises `WrongUse` if the package that writes the language is missing.
 
-    A terminal may be shown it: where a text has characters that it must not get, none but ASCII is written.
+    The text is safe for terminals: if it contains control characters, non-ASCII characters are escaped.
     """
     data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(policy))
     texts = (_WRITERS[language](data, escaped) for escaped in (False, True))
@@ -48,8 +47,8 @@ def render_policy(policy: Policy, language: Language) -> str:
 
 
 def schema(registry: Registry) -> dict[str, Any]:
-    """JSON Schema (2020-12) of policies in canonical form, with the guards of the registry; or over a
-    preset.
+    """Return the JSON Schema (2020-12) of policies in canonical form, optionally based on a preset, with
+    the registry's guards.
     """
     kinds = [*registry.values(), PrematureEnd]
     _, parts = msgspec.json.schema_components((Policy, *kinds), ref_template="#/$defs/{name}")
@@ -83,7 +82,7 @@ def _toml(data: dict[str, Any], escaped: bool) -> str:  # noqa: FBT001
     import tomli_w
 
     text = tomli_w.dumps(extract_nulls(data))
-    # What is no ASCII stands in quoted strings and keys only, whose escapes these are.
+    # Non-ASCII characters occur only in quoted strings and keys, where these escapes are valid.
     return re.sub(r"[^\x00-\x7f]", lambda found: f"\\U{ord(found[0]):08x}", text) if escaped else text
 
 
@@ -104,19 +103,19 @@ _WRITERS: Mapping[Language, Callable[[dict[str, Any], bool], str]] = {
 
 
 SENTENCES = {
-    "inspect-iterative": "works until a limit or a keyword ends it: nudged at each step, a window of 100 messages",
-    "paperbench": "works until its time is up, and retries as long as that allows; prunes on overflow",
+    "inspect-iterative": "works until a limit or a keyword ends it; a nudge at each step, a window of 100 messages",
+    "paperbench": "works and retries until its time is up; compacts on overflow",
     "guardrails": "50 steps, budgets, a stop on repeated calls, two recoveries from cut answers",
-    "hermes": "90 steps a turn, told of at 70 and 90 per cent, summaries, one last request without tools",
-    "utah": "20 steps a turn, told of from 10 before the end, old results shortened",
-    "tirea": "limits judged after a step, previews of results, a budget of tokens, broken streams taken up",
-    "observed": "what imported runs are derived under: no limits, nothing decided that the source did not do",
+    "hermes": "90 steps a turn, warnings at 70 % and 90 %, summaries, one last request without tools",
+    "utah": "20 steps a turn, warnings in the last 10, old results shortened",
+    "tirea": "limits checked after a step, previews of results, a token budget, broken streams continued",
+    "observed": "the policy of imported runs: no limits, no decision that the source did not make",
     "paperbench-solver": "paperbench as its later solver: steps, a submit tool, full jitter",
     "guardrails-later": "guardrails with more: premature ends, endless reading, the wrong shell, summaries",
     "hermes-quiet": "hermes without pressure",
     "hermes-optin": "hermes with one warning, once a turn",
-    "hermes-guarded": "hermes with guards against calls that lead nowhere",
-    "awaken": "tirea's successor: 16 steps checked after the answer, nothing retried, a person asked about calls",
+    "hermes-guarded": "hermes with guards against futile calls",
+    "awaken": "tirea's successor: 16 steps checked after the response, no retries, calls approved by an operator",
 }
 
 PolicyName = Annotated[Path, argument("A file (.toml, .yaml, .json), or a preset.")]
@@ -125,7 +124,7 @@ PolicyName = Annotated[Path, argument("A file (.toml, .yaml, .json), or a preset
 def policy_list_command(screen: Screen) -> int:
     """List the presets and their variants. With -o json: one array."""
     rows = [(name, str(data.get("preset", "")), SENTENCES[name]) for name, data in PRESETS.items()]
-    columns = (Column("NAME"), Column("VARIANT OF"), Column("WHAT IT IS", elastic=True))
+    columns = (Column("NAME"), Column("VARIANT OF"), Column("DESCRIPTION", elastic=True))
     listed = [{"name": name, "of": of or None, "is": said} for name, of, said in rows]
     screen.result(listed, lambda: screen.table(columns, rows))
     return 0
@@ -136,11 +135,12 @@ def policy_show_command(
     policy: PolicyName,
     *,
     language: Annotated[
-        Language | None, option("--format", "Which language.", shows="yaml; json with -o json")
+        Language | None, option("--format", "The language of the file.", shows="yaml; json with -o json")
     ] = None,
 ) -> int:
-    """Print a policy in full, as a file that says the same: what it is laid over and every default filled
-    in.
+    """Print a policy in full as a policy file: presets resolved, and every default and text filled in.
+
+    Example: refold policy show guardrails --format toml
     """
     found, _ = load_policy(policy, installed_guards(), {})
     text = render_policy(found, language or (Language.JSON if screen.json else Language.YAML))
@@ -149,9 +149,14 @@ def policy_show_command(
 
 
 def policy_check_command(screen: Screen, policy: PolicyName) -> int:
-    """Check that a policy can work for a run that begins here, and say what in it is surely not meant so.
+    """Check a policy as `refold run` would read it, and report errors, warnings and notes.
 
-    Of approvals it says what they do with a tool that they do not name. With -o json: one document.
+    Warnings are probable mistakes, such as limits that are never reached. For approvals it also reports what
+    happens to calls of tools that they do not name.
+
+    Example: refold policy check policy.yaml
+
+    With -o json: one document. Exit code 2 for a policy that cannot work.
     """
     found, chosen = load_policy(policy, installed_guards(), os.environ)
     refuse_without_tokenizer(found)
@@ -161,8 +166,8 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
         *(f"environment: {setting}" for setting in chosen),
         *(f"warning: {complaint}" for complaint in complaints),
         *(f"note: {each}" for each in told),
-        *([f"approvals: a call of a tool that none of them names {others}"] if others else []),
-        f"{policy} can be used",
+        *([f"approvals: a call of any other tool {others}"] if others else []),
+        f"{policy} is valid",
     ]
     document = {
         "policy": str(policy),
@@ -176,6 +181,6 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
 
 
 def policy_schema_command(screen: Screen) -> int:
-    """Print the JSON Schema of policy files, with the guards that are installed."""
+    """Print the JSON Schema of policy files, with the installed guards."""
     screen.document(schema(installed_guards()))
     return 0

@@ -1,4 +1,4 @@
-"""Processes that look through a store side by side, and how far they are."""
+"""Processes that share the work on a store, and their progress."""
 
 import gc
 import multiprocessing
@@ -16,12 +16,12 @@ from refold.console.screen import is_terminal
 from refold.replay.bulk import Shard
 
 Jobs = Annotated[
-    int | None, option("--jobs", "Processes, where there are many runs.", min=1, shows="one a core")
+    int | None, option("--jobs", "Number of processes for many runs.", min=1, shows="one per core")
 ]
 
 
 class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that was not finished, as JSON: why not. Of its runs nothing is known."""
+    """A part that was not finished, as JSON, with the reason. Its runs are inconclusive."""
 
     part: str
     unchecked: str
@@ -31,10 +31,7 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
 def processes(
     jobs: int | None, work: Sequence[Shard], begin: Callable[[], object] = gc.freeze
 ) -> Generator[Executor | None]:
-    """As many processes as there is work for; None for what is done before a process has begun.
-
-    Each does `begin` first.
-    """
+    """Start at most `jobs` processes, or one per core; None if one suffices. Each calls `begin` first."""
     wanted = min(jobs or _cores(), len(work))
     if wanted < 2:
         yield None
@@ -47,13 +44,13 @@ def processes(
             raise
 
 
-def alone(begin: Callable[[], object] = gc.freeze) -> Executor:
-    """One process, for what broke another."""
+def single_process(begin: Callable[[], object] = gc.freeze) -> Executor:
+    """Start one process, for a part that crashed another."""
     return _pool(1, begin)
 
 
 def _pool(count: int, begin: Callable[[], object]) -> ProcessPoolExecutor:
-    # A fresh interpreter: what this one holds (connections, threads) is nothing to inherit.
+    # A fresh interpreter, which does not inherit connections and threads.
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=begin)
 
@@ -64,16 +61,16 @@ def _cores() -> int:
 
 
 class Advance(Protocol):
-    """Says that so much more is done."""
+    """Adds to the progress."""
 
     def __call__(self, amount: int, /) -> None:
-        """Take note of it."""
+        """Add the amount."""
         ...
 
 
 @contextmanager
 def progress(what: str, total: int) -> Generator[Advance]:
-    """A bar that fills up to `total`, and is gone at the end."""
+    """Display a progress bar up to `total`, and remove it at the end."""
     if not is_terminal(sys.stderr):
         yield lambda _: None
         return

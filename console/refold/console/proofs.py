@@ -1,4 +1,4 @@
-"""`refold seal`, `keygen`, `pack`, `unpack`, and certificates."""
+"""`refold seal`, `keygen`, `pack` and `unpack`, and certificates."""
 
 import time
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import msgspec
 
 from refold.console import addresses, locations
 from refold.console.audit import code_of, imported_row, named_rows
-from refold.console.locations import StorePlace, changing, reads
+from refold.console.locations import StorePlace, changing, without_event_loop
 from refold.console.options import argument, new_file, option
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
@@ -35,9 +35,8 @@ from refold.store.verify_bundle import key_id
 
 
 class SealReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What `seal` did, as JSON.
-
-    `line` is to be kept; `at` is nanoseconds since the epoch, `key` the public key's id.
+    """What `seal` did, as JSON. Keep `line`; `at` is in nanoseconds since the epoch, `key` the public
+    key's id.
     """
 
     line: str
@@ -53,12 +52,18 @@ async def seal_command(
     place: StorePlace,
     *,
     key: Annotated[Path, option("--key", "Private Ed25519 key in PEM.")],
-    seal: Annotated[list[str], option("--seal", "A line printed before: sign only what begins with it.")],
+    seal: Annotated[
+        list[str], option("--seal", "A line printed before: sign only a log of heads that extends it.")
+    ],
     last_key: Annotated[
-        list[Path], option("--last-key", "Public key of the last seal, after a change of keys.")
+        list[Path], option("--last-key", "Public key of the last signed checkpoint, after a change of keys.")
     ],
 ) -> int:
-    """Sign the heads of all runs of the store, and print a line to keep where its writer cannot reach."""
+    """Sign a checkpoint of all runs: the head of each log. Prints a line to keep where the store's writer
+    cannot reach it.
+
+    Example: refold seal --key seal.pem --seal "$(cat last-line)"
+    """
     signing, kept = files.read_signing_key(key), [*map(seals.kept, seal)]
     before = [*map(files.read_public_key, last_key)]
     async with changing(place) as store:
@@ -68,27 +73,33 @@ async def seal_command(
     sealed = SealReceipt(
         line=line, at=done.seal.at, key=id_, added=done.added, runs=done.runs, broken=done.broken
     )
-    screen.result(sealed, lambda: _tell_sealed(screen, sealed))
+    screen.result(sealed, lambda: _tell_sealed(screen, sealed, done.seal.size))
     for each in done.broken:
-        note(f"NOT sealed: run {each.run} event {each.seq} was sealed with {each.hash}, and {each.problem}")
+        note(
+            f"NOT signed: run {each.run} event {each.seq} was signed with the hash {each.hash}, but {each.problem}"
+        )
     return Damaged.exit_code if done.broken else 0
 
 
-def _tell_sealed(screen: Screen, sealed: SealReceipt) -> None:
+def _tell_sealed(screen: Screen, sealed: SealReceipt, entries: int) -> None:
     screen.say(sealed.line)
     named = f"key {sealed.key}, {figures.clock(sealed.at)}"
-    note(f"{figures.count(sealed.added)} new heads of {figures.counted(sealed.runs, 'run')}; {named}")
+    new = f"{figures.counted(sealed.added, 'new log head')} of {figures.counted(sealed.runs, 'run')}"
+    note(f"{new}, {figures.counted(entries, 'entry')} signed; {named}")
 
 
 def keygen_command(
     screen: Screen,
     file: Annotated[Path, argument("Where to write the private key; the public one goes to FILE.pub.")],
 ) -> int:
-    """Make an Ed25519 key to sign with. No file is ever written over."""
+    """Create an Ed25519 key to sign with: FILE and FILE.pub. Existing files are never overwritten.
+
+    Example: refold keygen seal.pem
+    """
     key = key_id(files.make_key(file))
     rows = [
-        ("private", f"{file}: to seal with; keep it where the agents cannot read it"),
-        ("public", f"{files.public_path(file)}: to verify with; give it to your auditors"),
+        ("private", f"{file}: sign with it; keep it where agents cannot read it"),
+        ("public", f"{files.public_path(file)}: verify with it; give it to your auditors"),
         ("key", key),
     ]
     made = {"private": str(file), "public": str(files.public_path(file)), "key": key}
@@ -96,20 +107,23 @@ def keygen_command(
     return 0
 
 
-@reads
+@without_event_loop
 async def pack_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], argument("RUN or @last; a prefix of an id will do.")],
+    runs: Annotated[list[str], argument("RUN or @last; ids may be prefixes.")],
     *,
     file: Annotated[Path | None, new_file("The bundle's file; it must not exist.", shows="RUN.zip")] = None,
-    tree: Annotated[bool, option("--tree", "With the runs that their calls started.")] = False,
+    tree: Annotated[bool, option("--tree", "Include the runs that their calls started.")] = False,
 ) -> int:
-    """Put runs into one file that verifies offline, with the seal that covers them."""
+    """Write runs to a bundle: one file that verifies offline, with the signed checkpoint that covers them.
+
+    Example: refold pack RUN --out incident.zip
+    """
     async with locations.reading(place) as store:
         named = await addresses.runs_of(store, runs)
         others = f"-and-{len(named) - 1}" if len(named) > 1 else ""
-        file = file or locations.beside(f"{named[0]}{others}", ".zip")
+        file = file or locations.default_file(f"{named[0]}{others}", ".zip")
         if tree:
             named = [each for run in named for each in await family_of(store, run)]
         packed = await packer.pack(store, named, file)
@@ -120,7 +134,9 @@ async def pack_command(
 def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
     screen.heading(f"{packed.path}: {figures.counted(packed.size, 'byte')}")
     sealed = (
-        f"{packed.sealed} of them under the store's newest seal" if packed.sealed else "none of them sealed"
+        f"{packed.sealed} of them covered by the newest signed checkpoint"
+        if packed.sealed
+        else "none of them covered by a signed checkpoint"
     )
     runs = f"{packed.runs}, with {figures.counted(packed.events, 'event')}; {sealed}"
     screen.pairs([("  runs", runs), ("  sha256", packed.sha256)])
@@ -132,26 +148,31 @@ async def unpack_command(
     *,
     file: Annotated[Path, new_file("The new store's file; it must not exist.")],
 ) -> int:
-    """Make a store of a bundle's runs, to show, audit and replay them."""
+    """Create a store from a bundle's runs, to show, audit and replay them.
+
+    Example: refold unpack incident.zip --out incident.db
+    """
     unpacked = await bundles.unpack(bundle, file)
-    told = f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, each as it was packed"
+    told = (
+        f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, unchanged"
+    )
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
     if not screen.json:
-        note("the seal stays in the bundle: refold verify BUNDLE --key FILE.pub")
+        note("the signed checkpoint stays in the bundle: refold verify BUNDLE --key FILE.pub")
     return 0
 
 
 _MOST = 1 << 28
-"""Bytes of a certificate that is read: about 150 a run."""
+"""Largest certificate that is read, in bytes: a run takes about 150."""
 _TOLD = 20
-"""Runs of each kind that are named as text."""
+"""Runs of each kind that are listed as text."""
 
 
 class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate that was checked, as JSON. `key` is the id of the key that signed it, "" if it is not
-    signed.
+    """A checked certificate, as JSON. `key`: the id of the key that signed it, "" if not signed.
 
-    `compared`: a key was named, and this is it. `store` is what its runs are in the store that was given.
+    `compared`: the signature was checked against a given key. `store`: how its runs compare with the given
+    store.
     """
 
     certificate: str
@@ -165,7 +186,7 @@ class CheckedCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_certificate_file(path: Path) -> bool:
-    """Whether this is a file that begins as a certificate does."""
+    """Return whether the file starts like a certificate."""
     try:
         with path.open("rb") as file:
             return is_certificate(file.read(64))
@@ -174,10 +195,10 @@ def is_certificate_file(path: Path) -> bool:
 
 
 async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], place: StorePlace) -> int:
-    """Check that it is what was signed, and by whom; compare its runs with the store at `place`, if it is
-    named by --store.
+    """Check a certificate's digest and signature; compare its runs with the store at `place` if --store names
+    it.
 
-    The exit code: the worst of the audit's own and of what the store is found to be.
+    Returns the worst exit code of the audit and of the comparison.
     """
     try:
         with path.open("rb") as file:
@@ -215,7 +236,7 @@ def _code(store: ComparedStore | None) -> int:
 def _limits_of_proof(
     signer: str, store: ComparedStore | None, *, compared: bool, unused: bool
 ) -> tuple[str, ...]:
-    """What the certificate does not show."""
+    """Return what the certificate does not prove."""
     found = [] if store else [THESE_LOGS]
     if unused:
         found.append(
@@ -224,9 +245,9 @@ def _limits_of_proof(
     if not signer:
         found.append("who wrote it: it is not signed")
     elif not compared:
-        found.append(f"whose key {signer} is: give the right one by --key")
+        found.append(f"whose key {signer} is: pass the signer's public key with --key")
     if store and (store.others or store.grown):
-        found.append("that what was not audited is intact: the runs and events that it does not name")
+        found.append("that runs and events that it does not name are intact")
     return (*found, NO_OTHERS, NOT_TRUE)
 
 
@@ -256,17 +277,17 @@ def _tell(screen: Screen, checked: CheckedCertificate) -> None:
 
 
 def _store_rows(store: ComparedStore) -> list[tuple[str, str]]:
-    """What the runs are in the store: a row each for those that are not what was audited."""
+    """Return the comparison with the store, and a row for each run that is not as audited."""
     kinds = [
         ("same as audited", store.same),
         ("grown", len(store.grown)),
         ("different", len(store.differing)),
     ]
-    kinds += [("not judged", len(store.unjudged)), ("not in the certificate", store.others)]
+    kinds += [("inconclusive", len(store.unjudged)), ("not in the certificate", store.others)]
     told = ", ".join(f"{figures.count(count)} {word}" for word, count in kinds if count) or "no runs"
-    lists = {"grown": store.grown, "DIFFERS": store.differing, "not judged": store.unjudged}
-    is_certificate_file = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
-    return [("  store", f"{store.store}: {told}"), *is_certificate_file]
+    lists = {"grown": store.grown, "DIFFERS": store.differing, "inconclusive": store.unjudged}
+    rows = [(f"  {word}", each) for word, runs in lists.items() for each in _first(runs)]
+    return [("  store", f"{store.store}: {told}"), *rows]
 
 
 def _first(runs: Sequence[RunFinding]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`refold grep` and `refold stats`: questions to logs."""
+"""`refold grep` and `refold stats`: queries over logs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from refold.console import descriptions, locations
 from refold.console.addresses import Problems, choose_runs, families_of, without_grown
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, Runs, argument, option
-from refold.console.processes import Jobs, alone, processes, progress
+from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, RefoldError
 from refold.replay import figures
@@ -22,15 +22,13 @@ from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
 
 GREP_SHARD = 5_000
-"""Events of a part that a process does in one piece: of each something may be told, and what is told is held
-until its turn.
-"""
+"""Events that a process searches in one piece. Its hits wait in memory until they can be printed in order."""
 _BARE = re.compile(r"(?!(and|or|not)$)[\w./][\w./-]*")
-"""A word to look for in a query: no field, no sign and no keyword of the language."""
+"""A plain word of a query: no field, sign or keyword."""
 
 
 class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many events of a run were found, as JSON."""
+    """The number of matching events in a run, as JSON."""
 
     run: str
     count: int
@@ -40,30 +38,36 @@ def grep_command(
     screen: Screen,
     place: StorePlace,
     filter: Annotated[  # noqa: A002 - the name that is typed
-        str, argument('As type:tool name:bash error:true tokens>2000 "rm -rf".')
+        str, argument('The filter, as type:tool name:bash error:true tokens>2000 "rm -rf".')
     ],
     runs: Runs,
     *,
     everything: Everything = False,
-    most: Annotated[int | None, option("--most", "Stop after so many.", min=1)] = None,
-    count: Annotated[bool, option("--count", "Only how many there are in each run.")] = False,
+    most: Annotated[int | None, option("--most", "Stop after this many events.", min=1)] = None,
+    count: Annotated[bool, option("--count", "Print only the number of events per run.")] = False,
     jobs: Jobs = None,
 ) -> int:
-    """Find events by a filter, in the runs that are named or in all. Exit code 1 if there is none.
+    """Find events that match a filter, in the given runs or in all.
 
-    Of an imported run that goes on in another of the store all is in that one: it is left out, unless it is
-    named.
+    Example: refold grep 'type:tool error:true "rm -rf"'
 
-    3 or 125 if a log could not be read to its end, 4 if some could not be looked at; 125, too, if there is
-    none but among events whose words were erased. With -o json: a line an event.
+    An imported run that another run of the store continues is left out, unless it is named: the other run has
+    all its events.
+
+    Exit code 1 if nothing matches; 125 if the payloads of some events were erased and nothing else matches; 3
+    or 125 if a log could not be read to its end; 4 if part of the store could not be searched. With -o json:
+    one line per event.
     """
     _hint(filter)
-    event_question(filter)  # what cannot be asked is said before any log is read
+    event_question(filter)  # report an invalid filter before any log is read
     trouble, total, erased = Problems(), 0, 0
     sizes = at_once(_sizes(place, runs, trouble, everything=everything))
     work = shards(place.path, sizes, GREP_SHARD)
     task = partial(look_through, typed=filter, most=most, hits=not count)
-    with processes(jobs, work) as executor, closing(worked(work, executor, task, alone, held=HELD)) as all_:
+    with (
+        processes(jobs, work) as executor,
+        closing(worked(work, executor, task, single_process, held=HELD)) as all_,
+    ):
         for each in all_:
             if isinstance(each, Ended):
                 trouble.end(each)
@@ -83,14 +87,14 @@ def grep_command(
             if total == most:
                 break
     if erased:
-        note(f"not searched: {figures.counted(erased, 'event')} whose words were erased")
+        note(f"not searched: {figures.counted(erased, 'event')} whose payload was erased")
     nothing = CannotJudge.exit_code if erased else 1
     return trouble.code or (0 if total else nothing)
 
 
 def _hint(typed: str) -> None:
-    """Print how to type a phrase if the query is several words: the shell may have removed the quotes around
-    them.
+    """Print how to search for a phrase if the query is several words: the shell may have removed the
+    quotes.
     """
     words = typed.split()
     if len(words) > 1 and all(_BARE.fullmatch(word) for word in words):
@@ -131,17 +135,15 @@ def _render_excerpt(excerpt: Excerpt) -> str:
 
 
 STATS_SHARD = SHARD
-"""Events of a part that a process does in one piece."""
+"""Events that a process counts in one piece."""
 
-_LISTED = 30  # rows of a table: a log may name as many tools as it likes
+_LISTED = 30  # rows of a table: a log may name any number of tools
 _NAME = 60  # characters of a name that a log chose
 _QUANTILES = (50, 90, 99)
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in nanoseconds, at most 3 % too long but for the longest, which is exact; None if there is
-    none.
-    """
+    """Durations in nanoseconds, None without any. Quantiles are at most 3 % too long; `longest` is exact."""
 
     count: int
     p50: int | None
@@ -151,9 +153,9 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """`stats` as JSON: the counts, which can be merged, and quantiles of their latencies.
+    """`stats` as JSON: mergeable counts, and quantiles of their latencies.
 
-    `unread` are parts that nobody finished.
+    `unread`: parts that could not be counted.
     """
 
     counts: Stats
@@ -170,23 +172,24 @@ def stats_command(
     runs: Runs,
     *,
     everything: Everything = False,
-    where: Annotated[str, option("--where", "Count only events that fit: as turn:..3.")] = "",
+    where: Annotated[str, option("--where", "Count only events that match, as turn:..3.")] = "",
     jobs: Jobs = None,
 ) -> int:
-    """Count what was done in the runs that are named, or in all: ends, tools, errors, latencies, tokens,
-    cost.
+    """Count ends, tool calls, errors, latencies, tokens and cost, in the given runs or in all.
 
-    Exit code 3 or 125 if a log could not be read to its end: what was read of it counts; 4 if some could not
-    be looked at. With -o json: one document.
+    Example: refold stats --where turn:..3
+
+    Exit code 3 or 125 if a log could not be read to its end (the part that was read counts); 4 if part of the
+    store could not be counted. With -o json: one document.
     """
-    event_question(where)  # what cannot be asked is said before any log is read
+    event_question(where)  # report an invalid filter before any log is read
     trouble, total, unread = Problems(), Stats(), dict[str, str]()
     work = at_once(_work(place, runs, trouble, everything=everything))
     with (
         processes(jobs, work) as executor,
         progress("counting", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, partial(count_all, typed=where), alone):
+        for each in worked(work, executor, partial(count_all, typed=where), single_process):
             if isinstance(each, Ended):
                 trouble.end(each)
                 unread |= {each.shard.name: each.problem} if each.problem else {}
@@ -233,8 +236,8 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
         return
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
-    uncounted = _unknown(total.uncounted, "without a full count of tokens")
-    unpriced = _unknown(total.unpriced, "without a known price")
+    uncounted = _unknown_note(total.uncounted, "without a full count of tokens")
+    unpriced = _unknown_note(total.unpriced, "without a known price")
     events = f"{figures.counted(total.events, 'event')}, {figures.size(total.bytes)}"
     cost = "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
     screen.facts(
@@ -243,9 +246,9 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
             "tokens": f"{tokens if total.input or total.output else 'unknown'}{uncounted}",
             "cost": f"{cost}{unpriced}",
             "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
-            "approvals": f"asked {figures.counted(total.asked, 'time')}",
+            "approvals": f"requested {figures.counted(total.asked, 'time')}",
             "a run took": _spread(total.elapsed),
-            "an answer": _spread(total.latency) + _timing_note(total),
+            "a response": _spread(total.latency) + _timing_note(total),
         },
         indent="",
     )
@@ -258,21 +261,21 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
         "failed requests": total.failures,
         "limits and guards": total.trips,
         "refused calls, by": total.refusals,
-        "prunes, by": total.prunes,
+        "compactions, by": total.prunes,
         "events": total.kinds,
     }
     for title, counts in groups.items():
         _counts(screen, title, counts)
 
 
-def _unknown(answers: int, which: str) -> str:
-    return f", and {figures.counted(answers, 'answer')} {which}" if answers else ""
+def _unknown_note(answers: int, which: str) -> str:
+    return f", and {figures.counted(answers, 'response')} {which}" if answers else ""
 
 
 def _tools(screen: Screen, total: Stats) -> None:
     if not total.tools:
         return
-    titles = ("tool", "returned", "errors", "refused", "half within", "9 in 10", "longest", "said")
+    titles = ("tool", "returned", "errors", "refused", "median", "90 %", "longest", "size")
     rows = [
         [
             descriptions.line(name, _NAME) or "(unknown)",
@@ -289,7 +292,10 @@ def _tools(screen: Screen, total: Stats) -> None:
 
 
 def _errors(tool: ToolStats) -> str:
-    """`2 raised`; `unknown` where nobody knows it of any result, `2 raised+?` where of some."""
+    """Render error counts:
+
+    `2 raised`; `unknown` if no result has a status, `2 raised+?` if some have none.
+    """
     told = _by_number(tool.errors) or ("unknown" if tool.unmarked and tool.unmarked == tool.returned else "0")
     return told if told == "unknown" else figures.at_least(told, tool.unmarked)
 
@@ -297,7 +303,7 @@ def _errors(tool: ToolStats) -> str:
 def _models(screen: Screen, total: Stats) -> None:
     if not total.models:
         return
-    titles = ("model", "answers", "half within", "9 in 10", "longest", "stopped by")
+    titles = ("model", "responses", "median", "90 %", "longest", "stopped by")
     rows = [
         [
             descriptions.line(name, _NAME) or "(unknown)",
@@ -313,7 +319,7 @@ def _models(screen: Screen, total: Stats) -> None:
 def _counts(screen: Screen, title: str, counts: Mapping[str, int]) -> None:
     if counts:
         rows = [
-            [descriptions.line(name, _NAME), figures.count(number)] for name, number in _most_first(counts)
+            [descriptions.line(name, _NAME), figures.count(number)] for name, number in _sort_by_count(counts)
         ]
         _table(screen, (title, "count"), rows)
 
@@ -329,22 +335,22 @@ def _table(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[str]])
 
 def _by_number(counts: Mapping[str, int]) -> str:
     return ", ".join(
-        f"{figures.count(number)} {descriptions.line(name, _NAME)}" for name, number in _most_first(counts)
+        f"{figures.count(number)} {descriptions.line(name, _NAME)}" for name, number in _sort_by_count(counts)
     )
 
 
-def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 
 def _timing_note(total: Stats) -> str:
-    """Of how many answers the duration is known, where it is not known of all."""
+    """Return how many responses have a duration, if some do not."""
     answers, timed = sum(model.answers for model in total.models.values()), total.latency.count
-    return f", of {figures.counted(timed, 'answer')} with a duration" if 0 < timed < answers else ""
+    return f", of {figures.counted(timed, 'response')} with a duration" if 0 < timed < answers else ""
 
 
 def _latency(latency: Latency) -> list[str]:
-    """Half within, nine in ten, the longest; `-` where no time was taken."""
+    """Return the median, the 90th percentile and the longest; `-` if no time is known."""
     if not latency.count:
         return ["-", "-", "-"]
     return [figures.seconds(each) for each in (latency.quantile(50), latency.quantile(90), latency.longest)]
@@ -354,4 +360,4 @@ def _spread(latency: Latency) -> str:
     if not latency.count:
         return "time unknown"
     half, most = figures.seconds(latency.quantile(50)), figures.seconds(latency.quantile(90))
-    return f"half within {half}, nine in ten within {most}, the longest {figures.seconds(latency.longest)}"
+    return f"median {half}, 90 % within {most}, longest {figures.seconds(latency.longest)}"

@@ -51,9 +51,9 @@ from refold.replay.doubts import DoubtfulCall, doubts, is_unresolved
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """The last line of `run` and `resume` as JSON: how the run stands.
+    """The last line of `run` and `resume` as JSON: the run's state and totals.
 
-    `cost` and times are nano units; `doubts` are calls whose end is not known.
+    Costs and durations are in nano units; `doubts` are calls with an unknown outcome.
     """
 
     run: str
@@ -72,7 +72,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 async def run_command(
     screen: Screen,
     place: StorePlace,
-    task: Annotated[str, argument("What the agent is to do; @FILE, or - for stdin.")],
+    task: Annotated[str, argument("The task; @FILE reads a file, - reads stdin.")],
     means: MeansOrWorker,
     *,
     model: Annotated[
@@ -82,10 +82,14 @@ async def run_command(
     system: Annotated[str | None, option("--system", "System prompt.")] = None,
     label: Labels,
 ) -> int:
-    """Start an agent on TASK and stay with it to its end.
+    """Start an agent on TASK and drive it to its end.
 
-    With -o json: a line {"type": "recorded", "seq", "event"} for each event, and a last line {"type":
-    "result", ...}.
+    Ctrl-C cancels the run; a second Ctrl-C ends the process, and `refold resume` continues the run.
+
+    Example: refold run "Summarise the notes" --root . --model openai:gpt-5-mini
+
+    With -o json: a line {"type": "recorded", "seq", "event"} per event, and a last line {"type": "result",
+    ...}.
     """
     labels, name = labels_of(label), locations.model_name(model)
     task = _task(task)
@@ -98,8 +102,8 @@ async def run_command(
     tools = choose_tools(means.tools, means.root)
     asked = at.model(name)
     async with AsyncExitStack() as stack:
-        _closing(stack, asked)
-        # Refuses what cannot work before a file is made.
+        _close_later(stack, asked)
+        # Refuse invalid agents before a file is created.
         agent = Agent(model=asked, tools=tools, policy=said, system=system)
         agent.store = await stack.enter_async_context(locations.writing(place))
         run = agent.start(task, labels=labels, environment=(*environment, *chosen))
@@ -113,15 +117,21 @@ async def resume_command(
     means: MeansOrWorker,
     *,
     message: Annotated[
-        str | None, option("--message", "Answer for a run that waits for one; @FILE, or - for stdin.")
+        str | None,
+        option("--message", "Message to a run that waits for one; @FILE reads a file, - reads stdin."),
     ] = None,
 ) -> int:
-    """Go on with a run where its log ends, under its own model and policy. Output as `run`."""
+    """Continue a run where its log ends, under its own model and policy. Output as `run`.
+
+    Tools are code and not in the log: give --root and --tools as for `run`.
+
+    Example: refold resume @last --root .
+    """
     state, contents = await look(place, run, decides=True)
     if message is not None:
         message = read_text_argument(message, "--message")
         _refuse_message(state)
-    elif state.ended or _waits(state):
+    elif state.ended or _is_waiting(state):
         note(f"run {state.setup.run} {'has ended' if state.ended else f'waits for {waits_for(state)}'}")
         return await _report_result(
             screen, place, result_of(state, contents), state, means.typed, interrupted=False
@@ -134,7 +144,7 @@ async def resume_command(
         going_on = await take_up(stack, place, state, means)
         if message is not None:
             with descriptions.translate_conflicts(place):
-                await going_on.result()  # the log is read; nothing happens before the answer
+                await going_on.result()  # reads the log; the run still waits for the message
             going_on.send(message)
         return await stay(screen, place, going_on, means.typed)
 
@@ -142,12 +152,12 @@ async def resume_command(
 def _task(typed: str) -> str:
     task = read_text_argument(typed, "TASK")
     if not task.strip():
-        raise WrongUse(f"TASK {typed!r}: is empty; give words, @FILE, or - for stdin")
+        raise WrongUse(f"TASK {typed!r} is empty: expected a text, @FILE, or - for stdin")
     return task
 
 
-def _waits(state: RunState) -> bool:
-    return state.agent_state.awaits_operator and not overdue(state)
+def _is_waiting(state: RunState) -> bool:
+    return state.agent_state.awaits_operator and not is_overdue(state)
 
 
 def _refuse_message(state: RunState) -> None:
@@ -156,10 +166,10 @@ def _refuse_message(state: RunState) -> None:
         raise NotWaiting(run, state.agent_state)
     calls = state.approval.event.calls if state.approval is not None else doubtful_calls(state)
     if calls:
-        asks = "whether they may run" if state.approval is not None else "how they ended"
+        what = "approval" if state.approval is not None else "the outcome"
         raise WrongUse(
-            f"run {run} asks about the calls {', '.join(calls)}, {asks}: "
-            f"`refold {next_words(state)[0]}` says so, not a message"
+            f"run {run} waits for {what} of {', '.join(calls)}, not for a message: "
+            f"use `refold {next_words(state)[0]}`"
         )
 
 
@@ -167,8 +177,8 @@ _ANYWHERE = ModelOptions()
 
 
 class Models:
-    """Models by name and where they are served, each made once and closed with `stack`: one that runs here is
-    loaded only once.
+    """Models by name and address, each created once and closed with `stack`, so that local weights are
+    loaded once.
     """
 
     def __init__(self, stack: AsyncExitStack) -> None:
@@ -176,17 +186,17 @@ class Models:
         self._made: dict[tuple[str, ModelOptions], Model] = {}
 
     def get(self, name: str, at: ModelOptions = _ANYWHERE) -> Model:
-        """The model. Raises `WrongUse`, as for a missing key."""
+        """Return the model. Raises `WrongUse`, for example for a missing key."""
         if (name, at) not in self._made:
             model = self._made[name, at] = at.model(name)
-            _closing(self._stack, model)
+            _close_later(self._stack, model)
         return self._made[name, at]
 
 
 async def take_up(stack: AsyncExitStack, place: StorePlace, state: RunState, means: DriveOptions) -> Run:
-    """The run of this state, to go on with: under its own model, policy and tools.
+    """Return the run of this state, to continue it under its own model, policy and tools.
 
-    `stack` closes what it needs.
+    `stack` closes its resources.
     """
     tools = restore_tools(state, means)
     agent = agent_of(state, Models(stack), tools, model_options(means, state.setup.model, state.setup.price))
@@ -195,15 +205,17 @@ async def take_up(stack: AsyncExitStack, place: StorePlace, state: RunState, mea
 
 
 def restore_tools(state: RunState, means: DriveOptions) -> list[Tool]:
-    """The tools that a run was started with. Raises `WrongUse` that says what to add to the command."""
+    """Return the tools that a run was started with. Raises `WrongUse` with the options to add."""
     return rebuild_tools(state.setup.run, [tool.name for tool in state.setup.tools], means.tools, means.root)
 
 
 def agent_of(state: RunState, models: Models, tools: list[Tool], at: ModelOptions) -> Agent:
-    """An agent to go on with a run, with its own models. Raises `WrongUse` for one that cannot be had."""
+    """Return an agent to continue a run, with its own models.
+
+    Raises `WrongUse` if a model is not available.
+    """
     agent = Agent(model=_model(state, models, at), tools=tools, name=state.setup.agent)
-    # The policy that counts is the run's own, from its log: the agent has none, but for the models that it
-    # names.
+    # The run's own policy, from its log, applies: the agent needs only the models that it names.
     add_fallbacks(agent, state.policy, models)
     return agent
 
@@ -214,35 +226,33 @@ def _model(state: RunState, models: Models, at: ModelOptions) -> Model:
     except WrongUse as error:
         if at.base_url is not None or not state.setup.address:
             raise
-        asked = f"run {state.setup.run} asked it at {state.setup.address}"
-        raise WrongUse(f"{error}; {asked}: if that is a server of your own, add --base-url") from error
+        used = f"run {state.setup.run} used it at {state.setup.address}"
+        raise WrongUse(f"{error}; {used}: if that is your own server, add --base-url") from error
 
 
 def add_fallbacks(agent: Agent, policy: Policy, models: Models) -> None:
-    """Give the agent the models that this policy falls back to."""
+    """Add the models that this policy falls back to."""
     fallback = policy.retry.fallback
     agent.models.update({name: models.get(name) for name in (fallback.models if fallback else ())})
 
 
-def overdue(state: RunState) -> bool:
-    """Whether a person was asked about calls and did not answer in time: going on applies what the policy
-    says.
-    """
+def is_overdue(state: RunState) -> bool:
+    """Return whether an approval timed out: continuing the run then applies the policy's `on_timeout`."""
     asked = state.approval
     return asked is not None and asked.until is not None and time.time_ns() >= asked.until
 
 
 def exit_code(state: AgentState, code: str) -> int:
-    """0 for COMPLETED, 4 where the provider failed, 1 for every other way in which a run ends or waits."""
+    """Return 0 for COMPLETED, 4 if the provider failed, 1 for every other end and for a run that waits."""
     if state.succeeded:
         return 0
     return WorldFailed.exit_code if state.failed and code.startswith("provider:") else 1
 
 
 async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:
-    """The state of the run that was typed, and the contents that it needs.
+    """Return the state of the run as typed, and the payloads that it needs.
 
-    `decides`: something is to be decided in it, so it must not be an imported one. Raises `RunImported`.
+    `decides`: the caller records a decision, so an imported run is refused. Raises `RunImported`.
     """
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, typed)
@@ -251,7 +261,7 @@ async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple
         return await state_at(store, run, registry=installed_guards())
 
 
-def _closing(stack: AsyncExitStack, model: Model) -> None:
+def _close_later(stack: AsyncExitStack, model: Model) -> None:
     async def close() -> None:
         with anyio.CancelScope(shield=True):
             await model.aclose()
@@ -260,13 +270,14 @@ def _closing(stack: AsyncExitStack, model: Model) -> None:
 
 
 async def stay(screen: Screen, place: StorePlace, run: Run, means: str = "") -> int:
-    """Watch a run until it ends or waits, and tell how it stands. The exit code. `means`: see
-    `next_words`.
+    """Watch a run until it ends or waits, print the result, and return the exit code.
+
+    `means`: see `next_words`.
     """
     follow(os.environ)
     watching = watcher(screen, run.id)
     try:
-        with screen.kept():
+        with screen.redirect_prints():
             result, interrupted = await drive(run, watching, place, means)
     finally:
         watching.close()
@@ -305,14 +316,14 @@ def _tell(
     error = f": {result.outcome.provider_error}" if result.outcome.provider_error else ""
     screen.heading(f"{result.state}: {result.outcome.reason} ({result.outcome.code}){error}")
     if result.outcome.source == "fallback":
-        screen.say(f"says    {result.outcome.text}")
+        screen.say(f"text    {result.outcome.text}")
     if result.limit is not None:
         screen.say(f"limit   {figures.hit(result.limit)}")
     screen.say(f"spent   {', '.join(figures.spent(state))}")
     screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
     if calls and state.ended:
         named = ", ".join(f"{call.call} ({call.tool})" for call in calls)
-        screen.say(f"doubts  {named}: nobody saw how it ended")
+        screen.say(f"doubts  {named}: outcome unknown")
         note(f"next    refold doubts {result.run}{place.option}")
     for command in next_words(state, means):
         note(f"next    refold {command}{place.option}")

@@ -1,6 +1,6 @@
-"""The two ways out: results on stdout, diagnostics on stderr; as text for people, or as JSON.
+"""Output of commands: results on stdout, diagnostics on stderr; as text, or as JSON.
 
-Every text that goes through here is made harmless first. Nothing is ever read as markup.
+Every text is escaped first, so that it cannot control the terminal. No text is parsed as markup.
 """
 
 import contextlib
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_NARROWEST = 8  # cells: less of a text tells nothing
-_LEGIBLE = 20  # cells: in less, several commands tell nothing
+_NARROWEST = 8  # cells: a shorter excerpt is useless
+_LEGIBLE = 20  # cells: the least for an excerpt of several commands
 _ASKED_FOR = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Variables by which what is no terminal is to be taken for one."""
+"""Environment variables that make a stream without a terminal count as one."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 @unique
 class OutputFormat(StrEnum):
-    """How results are written."""
+    """The format of results."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class OutputClosed(WorldFailed):
-    """Output cannot be written any more: the pipe is closed, or the disk behind it is full."""
+    """Writing the output failed: the pipe is closed, or the disk is full."""
 
     def __init__(self, problem: str, *, quiet: bool) -> None:
         super().__init__(problem)
@@ -49,16 +49,15 @@ class OutputClosed(WorldFailed):
 
 
 Facts = Mapping[str, str | list[str] | tuple[str, ...] | None]
-"""Values by their names."""
+"""Values by name."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table. `elastic`: it may be cut to what the terminal has room for, at its end, or in its
+    """A column of a table. An `elastic` one may be cut to the terminal's width: at its end, or in the
     `middle`.
 
-    One column at most is what the table is read for. `main` is the percentage of the width that it gets:
-    others are cut before it has less, and those with an `optional` number are then left out, the highest
-    number first.
+    At most one column is the main one, and `main` is its minimal percentage of the width. Other columns are
+    cut first; then those with an `optional` number are left out, the highest number first.
     """
 
     title: str
@@ -70,14 +69,14 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Screen:
-    """Where a command writes. `form` says how."""
+    """The output of a command, in the format `form`."""
 
     def __init__(self, form: OutputFormat = OutputFormat.TEXT) -> None:
         self.form, self._out = form, sys.stdout
 
     @cached_property
     def rich(self) -> "Console":
-        """The terminal, with colour only where it is wanted. It is loaded where there may be one."""
+        """Return the terminal, with colour if enabled. Loaded lazily."""
         from rich.console import Console
 
         return Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
@@ -89,46 +88,46 @@ class Screen:
 
     @property
     def live(self) -> bool:
-        """Whether a person watches: stdout is a terminal that can move its cursor, and text was asked for."""
+        """Whether stdout is a terminal with a movable cursor, and the format is text."""
         if self.json or not is_terminal(sys.stdout):
             return False
         return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
-    def kept(self) -> contextlib.AbstractContextManager[object]:
-        """While this holds, nothing but JSON comes to stdout: what tools print goes to stderr."""
+    def redirect_prints(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context for JSON output: prints of tools go to stderr instead of stdout."""
         return contextlib.redirect_stdout(sys.stderr) if self.json else contextlib.nullcontext()
 
     def document(self, value: Any) -> None:
-        """One JSON document, or one line of a stream of them."""
+        """Write one JSON document, or one line of a stream of documents."""
         _write(self._out, descriptions.json_text(_ENCODER.encode(value).decode()) + "\n")
 
     def result(self, value: Any, tell: Callable[[], None]) -> None:
-        """What a command found: as a JSON document, or as `tell` says it."""
+        """Write a result: `value` as a JSON document, or as text by `tell`."""
         if self.json:
             self.document(value)
         else:
             tell()
 
     def say(self, text: str = "") -> None:
-        """A line of a result. It stays one line, whatever is in it."""
+        """Write one line. Line breaks in `text` are escaped."""
         _write(sys.stdout, descriptions.line(text) + "\n")
 
     def text(self, text: str) -> None:
-        """A piece of a result, its line ends and tabs kept and none added."""
+        """Write text as is, with its line breaks and tabs."""
         _write(sys.stdout, descriptions.block(text))
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Names and values, one below the other. An empty name goes on with the one above."""
+        """Write names and values, one pair per line. An empty name continues the value above."""
         listed = list(rows)
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
-            for place, part in enumerate(self._folded(value, width + 2)):
+            for place, part in enumerate(self._fold(value, width + 2)):
                 self.say(f"{'' if place else name:<{width}}  {part}".rstrip())
 
     def facts(self, rows: Facts, indent: str = "  ") -> None:
-        """What is known of something by its names.
+        """Write named values, indented.
 
-        None is left out; a list has a row each, a tuple goes on below its name.
+        A list has a row for each entry; a tuple continues below its name; None is left out.
         """
         told: list[tuple[str, str]] = []
         for name, value in rows.items():
@@ -141,36 +140,36 @@ class Screen:
         self.pairs(told)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-        """A table that fits the terminal; whole lines, nothing cut, where there is none."""
+        """Write a table. On a terminal it fits the width; elsewhere lines are not cut."""
         titles = [column.title for column in columns]
         cells = [list(map(descriptions.line, row)) for row in (titles, *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-        shown = _fitting(columns, widths, self.rich.width) if self.live else dict(enumerate(widths))
+        shown = _fit_columns(columns, widths, self.rich.width) if self.live else dict(enumerate(widths))
         self.block(
             *("  ".join(_align(row[n], shown[n], columns[n]) for n in shown).rstrip() for row in cells)
         )
         if left_out := [title for n, title in enumerate(titles) if n not in shown]:
-            note(f"columns left out: {', '.join(left_out)}; a wider terminal, a pipe or -o json has them")
+            note(
+                f"columns left out: {', '.join(left_out)}; they are in the output of a wider terminal, a pipe or -o json"
+            )
 
     def block(self, heading: str, *lines: str) -> None:
-        """A line that stands out, and others below it."""
+        """Write a heading with lines below it."""
         self.heading(heading)
         for each in lines:
             self.say(each)
 
     def heading(self, text: str) -> None:
-        """A line that stands out, where lines can.
-
-        It stays one line, whatever is in it, but on a terminal too narrow for it.
-        """
-        first, *rest = self._folded(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
+        """Write a highlighted line. It is folded only on a terminal that is too narrow for it."""
+        first, *rest = self._fold(text, 4) if self.live and cell_len(text) > self.rich.width else [text]
         self.styled(descriptions.line(first), "bold")
         for part in rest:
             self.styled(f"    {descriptions.line(part)}", "bold")
 
-    def _folded(self, text: str, indent: int) -> list[str]:
-        """A text in lines that fit a terminal behind so much space, broken between words; whole where there
-        is no terminal.
+    def _fold(self, text: str, indent: int) -> list[str]:
+        """Fold a text into lines that fit a terminal behind `indent` cells, at spaces.
+
+        Elsewhere return it unchanged.
         """
         if not self.live:
             return [text]
@@ -180,9 +179,9 @@ class Screen:
         return fold_text(descriptions.line(text), room)
 
     def styled(self, text: str, style: str = "") -> None:
-        """Lines in a style (rich's words for one), where there is a terminal and colour is wanted.
+        """Write lines in a rich style, if stdout is a terminal.
 
-        The text's line ends are kept: the caller indents what is not ours.
+        Line breaks in the text stay: the caller indents text that refold did not write.
         """
         if not self.live:
             _write(sys.stdout, descriptions.block(text) + "\n")
@@ -194,20 +193,18 @@ class Screen:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether there may be a terminal behind: what then is to be loaded to know it, and to write there, takes
-    its time.
-    """
+    """Return whether the stream may be a terminal, without importing rich, which is slow."""
     return stream.isatty() or not _ASKED_FOR.isdisjoint(os.environ)
 
 
 def note(text: str) -> None:
-    """A line on stderr. Where that cannot be written either, it is lost."""
+    """Write a line to stderr. If that fails, the line is lost."""
     with contextlib.suppress(OSError):
         print(descriptions.line(text), file=sys.stderr, flush=True)
 
 
 class _GuardedStdout:
-    """Raises `OutputClosed` where stdout fails."""
+    """Raises `OutputClosed` if writing to stdout fails."""
 
     def __enter__(self) -> None:
         pass
@@ -223,39 +220,39 @@ def _write(stream: TextIO, text: str) -> None:
     with _GuardedStdout():
         try:
             stream.write(text)
-        except UnicodeEncodeError:  # a terminal of another age
+        except UnicodeEncodeError:  # the terminal's encoding is not UTF-8
             encoding = stream.encoding or "ascii"
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
 
 def _forget(stream: TextIO) -> None:
-    # Python flushes stdout once more at its end, and would complain of the same thing again.
+    # Python flushes stdout again at exit, and would report the same error.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
-    """The widths of the columns that are shown, by their places: of all, or without optional ones, so that
-    the main column has its share.
+def _fit_columns(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:
+    """Return the widths of the displayed columns, by index.
+
+    Optional ones are dropped until the main column has its share.
     """
     kept = list(range(len(columns)))
     main = next((n for n in kept if columns[n].main), None)
     going = sorted((n for n in kept if columns[n].optional), key=lambda n: columns[n].optional)
-    narrow = _narrow(columns, widths, kept, room)
+    narrow = _fit_widths(columns, widths, kept, room)
     while main is not None and going and narrow[main] < min(widths[main], room * columns[main].main // 100):
         kept.remove(going.pop())
-        narrow = _narrow(columns, widths, kept, room)
+        narrow = _fit_widths(columns, widths, kept, room)
     return narrow
 
 
-def _narrow(
+def _fit_widths(
     columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], room: int
 ) -> dict[int, int]:
-    """The widths of those that are kept, with the elastic ones cut, the widest first, until all fit or none
-    can give more.
+    """Return the widths of the `kept` columns: the widest elastic one is cut, cell by cell, until all fit.
 
-    The main column is cut to its share of the width, and below that only once no other can give more.
+    The main column is cut to its share of the width; below that only if no other can be cut.
     """
     narrow = {n: widths[n] for n in kept}
     elastic = [n for n in kept if columns[n].elastic]
@@ -274,12 +271,13 @@ def _align(cell: str, width: int, column: Column) -> str:
     space = " " * (width - cell_len(cell))
     if column.right:
         return space + cell
-    return (_without_middle(cell, width) if column.middle else fit_text(cell, width)) + space
+    return (_cut_middle(cell, width) if column.middle else fit_text(cell, width)) + space
 
 
-def _without_middle(text: str, width: int) -> str:
-    """A text cut to so many cells: of a command line something of each command, of a path its file, else head
-    and tail.
+def _cut_middle(text: str, width: int) -> str:
+    """Cut a text to `width` cells, in its middle.
+
+    Keeps a part of each command of several, or the file name of a path.
     """
     if cell_len(text) <= width:
         return text
@@ -287,7 +285,7 @@ def _without_middle(text: str, width: int) -> str:
 
     name, gap, rest = text.partition("  ")
     parts = split_text(rest)
-    if text.endswith("…"):  # prose that was cut before: its end is not in it
+    if text.endswith("…"):  # already cut: its end is missing
         return fit_text(text, width)
     if len(parts) > 1 and cell_len(text) == len(text) and width - len(name + gap) >= _LEGIBLE:
         return name + gap + shorten(parts, width - len(name + gap))
@@ -302,9 +300,7 @@ def _without_middle(text: str, width: int) -> str:
 
 
 def fold_text(text: str, width: int) -> list[str]:
-    """A text in lines of so many cells at most, broken between words; a longer word stands in a line of its
-    own.
-    """
+    """Fold a text into lines of at most `width` cells, at spaces. A longer word gets a line of its own."""
     lines = [""]
     for word in text.split(" "):
         line = f"{lines[-1]} {word}"
@@ -316,7 +312,7 @@ def fold_text(text: str, width: int) -> list[str]:
 
 
 def fit_text(text: str, width: int) -> str:
-    """A line cut to so many cells of a terminal, with `…` where something is missing."""
+    """Cut a line to `width` cells of a terminal, with `…` if something is missing."""
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
@@ -324,5 +320,5 @@ _ORDER = (0, CannotJudge.exit_code, 1, WorldFailed.exit_code, Damaged.exit_code)
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The worst of some verdicts: damaged before failed before different before not judged before fine."""
+    """Return the worst exit code: damaged, then failed, then different, then inconclusive, then 0."""
     return max(codes, key=_ORDER.index, default=0)

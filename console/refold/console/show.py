@@ -1,4 +1,4 @@
-"""`refold show`: what happened in a run."""
+"""`refold show`: the turns or events of a run."""
 
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from refold.console import addresses, descriptions, locations
 from refold.console.conversations import ChildRun, Kin, tell_children
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, option
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, Damaged, WrongUse
@@ -28,7 +28,7 @@ from refold.replay.timeline import WAITING, CallRow, EffectCounter, Teller, Time
 from refold.store.chain import START, changed
 from refold.store.protocol import Head, Store, Stored
 
-_POLL = 0.2  # seconds between two looks at a log that grows
+_POLL = 0.2  # seconds between two reads of a growing log
 _TEXT = 70
 _SAID = 300
 _MOVED = "state_changed"
@@ -36,24 +36,26 @@ _TURNS = 1000  # of one table
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-@reads
+@without_event_loop
 async def show_command(
     screen: Screen,
     place: StorePlace,
     run: Address,
     *,
-    every: Annotated[bool, option("--all", "Every event, a line each.")] = False,
-    raw: Annotated[bool, option("--raw", "Every event as it is stored, as JSON lines.")] = False,
-    follow: Annotated[bool, option("--follow", "Go on with events to come, until the end.")] = False,
-    asked: Annotated[
-        str, option("--filter", "Only events that fit, a line each: as type:tool error:true.")
-    ] = "",
+    every: Annotated[bool, option("--all", "List every event, one per line.")] = False,
+    raw: Annotated[bool, option("--raw", "Print every event as stored, as JSON lines.")] = False,
+    follow: Annotated[bool, option("--follow", "Keep printing new events until the run ends.")] = False,
+    asked: Annotated[str, option("--filter", "List only events that match, as type:tool error:true.")] = "",
 ) -> int:
-    """Show what happened in a run: a row a turn, then how it ended. Exit code 3 if the log is damaged.
+    """Show a run: a row per turn, then how it ended.
 
-    RUN@e41 shows that event whole: arguments, result, who asked for it, what followed and why; RUN@t7 each
-    event of that turn. With -o json: one document, of a run with `turns`; with --all, --raw, --follow or
-    --filter, JSON lines as --raw.
+    RUN@e41 shows one event in full: arguments, result, what requested it and what it caused. RUN@t7 shows
+    each event of that turn.
+
+    Example: refold show @last
+
+    With -o json: one document, for a run with `turns`; with --all, --raw, --follow or --filter, JSON lines as
+    with --raw. Exit code 3 if the log is damaged.
     """
     if every or raw or follow or asked:
         return await _show_events(screen, place, run, raw=raw, follow=follow, asked=asked)
@@ -79,7 +81,7 @@ def _name_views(run: str, last: TurnRow | None, option: str) -> None:
 
 
 async def _next_step(store: Store, told: RunSummary, state: RunState, option: str) -> str:
-    """What to type so that a run goes on, and why: "" of one that ended, that an engine drives, or that was
+    """Return what to type to continue the run, with the reason; "" if it has ended, is driven, or was
     imported.
     """
     if told.code or told.damaged or SOURCE_LABEL in told.labels:
@@ -96,16 +98,16 @@ async def _next_step(store: Store, told: RunSummary, state: RunState, option: st
 
 
 async def print_timeline(screen: Screen, place: StorePlace, run: str) -> Timeline:
-    """The timeline of a run, printed; all of it is in memory."""
+    """Print the timeline of a run, and return it."""
     async with locations.reading(place) as store:
         await _show(screen, store, run)
         return (await timeline(store, run))[0]
 
 
 async def _show(screen: Screen, store: Store, run: str) -> tuple[RunSummary, RunState, TurnRow | None]:
-    """Print a run, and tell what it is, its state, and its last turn.
+    """Print a run. Return its summary, its state and its last turn.
 
-    One of more turns than a table has is read once more for them.
+    A run with more turns than fit in one table is read a second time for them.
     """
     first: list[TurnRow] = []
     teller = Teller(lambda turn: first.append(turn) if len(first) < _TURNS else None)
@@ -137,9 +139,9 @@ async def _each(*rows: Sequence[TurnRow]) -> AsyncIterator[TurnRow]:
 async def _show_events(
     screen: Screen, place: StorePlace, typed: str, *, raw: bool, follow: bool, asked: str
 ) -> int:
-    """Show every event, as a line each; `raw` as it is stored, `follow` also those that are still to come.
+    """Print events, a line each; `raw` as stored, `follow` also those to come.
 
-    `asked` is a filter: those that it does not mean are left out.
+    `asked` is a filter: other events are left out.
     """
     from refold.replay.queries.grep import Sieve
     from refold.replay.queries.rows import event_question
@@ -148,7 +150,7 @@ async def _show_events(
     async with locations.reading(place) as store:
         run, since, upto = await addresses.events_of(store, typed)
         if follow and upto is not None:
-            raise WrongUse(f"{typed!r}: --follow goes on to the end of a run; leave out the place in it")
+            raise WrongUse(f"{typed!r}: --follow reads to the end of a run: remove the event or turn")
         turn, ended, first = 0, False, 0
         head: Head = START
         problem: Damaged | None = None
@@ -174,7 +176,7 @@ async def _document(
     counter: EffectCounter,
     children: Sequence[ChildRun],
 ) -> TurnRow | None:
-    """One JSON document, a line a turn: as it is read, for a long run has a hundred thousand of them."""
+    """Write one JSON document, line by line while reading turns: a long run has a hundred thousand."""
     last, between = None, b" "
     screen.document(msgspec.Raw(_ENCODER.encode(told)[:-1] + b',"turns":['))
     async for last in rows:
@@ -226,13 +228,13 @@ def _end(screen: Screen, told: RunSummary, counter: EffectCounter, spent: str) -
 
 
 def _lost(told: RunSummary) -> str:
-    """How much of the source no fact has, and where it is named."""
+    """Describe how much of the source is in no fact, and how to list it."""
     lost = figures.counted(told.lost, "place")
-    return f"{lost} of the source may be in no fact: refold show {told.run} --filter kind:diagnosed"
+    return f"{lost} of the source may be missing in the facts: refold show {told.run} --filter kind:diagnosed"
 
 
 def _totals(totals: SourceTotals) -> str:
-    """What the source counted itself: `its own totals: 122,612 in, 1,369 out, $1.27, 12 answers`."""
+    """Render the source's own totals: `its own totals: 122,612 in, 1,369 out, $1.27, 12 answers`."""
     counts = {"in": totals.input, "out": totals.output, "answers": totals.answers}
     told = [f"{figures.count(number)} {of}" for of, number in counts.items() if number is not None]
     told += [figures.dollars(round(totals.cost * NANO))] if totals.cost is not None else []
@@ -240,8 +242,9 @@ def _totals(totals: SourceTotals) -> str:
 
 
 async def _table(screen: Screen, rows: AsyncIterator[TurnRow]) -> TurnRow | None:
-    """The turns as a table; of a long run as one for so many turns each, for a table must be known to be
-    set.
+    """Print the turns as tables of at most `_TURNS` turns, because rows of a table stay in memory.
+
+    Return the last turn.
     """
     last, waiting = None, list[TurnRow]()
     async for last in rows:
@@ -269,10 +272,10 @@ _COLUMNS = (
 
 
 def _rows(turn: TurnRow) -> list[list[str]]:
-    """A turn's row, and one more for each further call."""
+    """Return a turn's row, and a row for each further call."""
     texts = [descriptions.short(turn.text, _TEXT)] if turn.text is None or turn.text.strip() else []
     if not turn.stop:
-        texts = ["(no answer)"]
+        texts = ["(no response)"]
     did = [(text, "") for text in texts] + [(_call(call), _result(call)) for call in turn.calls]
     did = did or [("(nothing)", "")]
     counts = [figures.count(known.sent(turn.usage)), figures.count(known.got(turn.usage))]
@@ -291,7 +294,7 @@ def _rows(turn: TurnRow) -> list[list[str]]:
 
 def _oddities(turn: TurnRow) -> Iterator[str]:
     if turn.stop == "max_tokens":
-        yield "answer cut at the output limit"
+        yield "response cut at the output limit"
     if turn.stop in ("content_filter", "stop_sequence", "other"):
         yield f"stop: {turn.stop}"
     if turn.attempts > 1:
@@ -314,12 +317,12 @@ def _result(call: CallRow) -> str:
 def _event(
     screen: Screen, stored: Stored, turn: int, first: int, *, raw: bool, visible: bool
 ) -> tuple[int, bool]:
-    """Print an event if it is to be `visible`; the turn after it, and whether it ends the run."""
+    """Print an event if `visible`. Return the turn after it, and whether it ends the run."""
     from refold.replay.exports.table import line_of
     from refold.replay.queries.rows import side_of
 
     problem, event = "", None
-    if not raw or stored.kind == _MOVED:  # what is printed as it stands need not be read
+    if not raw or stored.kind == _MOVED:  # raw events need not be decoded
         try:
             event = event_of(stored)
         except (Damaged, CannotJudge) as error:

@@ -1,5 +1,5 @@
-"""`refold show RUN@e103` and `RUN@t7`: one event, or a turn of them, whole; who asked for it, and what
-followed and why.
+"""`refold show RUN@e103` and `RUN@t7`: one event, or the events of a turn, in full, with what requested
+and caused them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -19,13 +19,13 @@ from refold.replay.reader import Problem
 from refold.replay.surroundings import AskedCall, How, Related, Surrounded, surrounded
 
 _DEEPEST = 6
-"""How deep values are laid out, a name a line; what is below stands as JSON."""
+"""Nesting depth down to which values have a name per line; deeper values are JSON."""
 _WIDE = 100
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
-    """Print what an address means that names an event or a turn, whole. Exit code 3 if the log is damaged."""
+    """Print the event or turn of an address in full. Exit code 3 if the log is damaged."""
     async with locations.reading(place) as store:
         run, first, last = await addresses.events_of(store, typed)
         told, problem = await surrounded(store, run, first, last or first)
@@ -44,7 +44,7 @@ async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
 
 
 def _document(told: Surrounded, problem: Problem | None) -> bytes:
-    """The line that `--raw` prints, and behind what is stored what it belongs to."""
+    """Return the line that `--raw` prints, extended by the event's relations."""
     around = _ENCODER.encode({**msgspec.structs.asdict(told.around), "damaged": _render_problem(problem)})
     return line_of(told.stored).rstrip().encode()[:-1] + b"," + around[1:]
 
@@ -61,19 +61,19 @@ def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: 
     screen.facts(
         {
             "at": f"{figures.clock(stored.at)}{since}" if stored.at else None,
-            "says": kind_for(told.event).says(told.event),
+            "summary": kind_for(told.event).says(told.event),
             "damaged": _render_problem(problem) or None,
         },
         indent="",
     )
     earlier = [each for each in around.related if each.seq < stored.seq]
     later = [each for each in around.related if each.seq > stored.seq]
-    _list(screen, "decided on", earlier, {"fact"})
+    _list(screen, "caused by", earlier, {"fact"})
     _list(screen, "about", earlier, {"about"})
-    _list(screen, "asked for by", earlier, {"request", "call"})
+    _list(screen, "requested by", earlier, {"request", "call"})
     _tell_words(screen, told, indent="")
-    _list(screen, "followed by", later, {*get_args(How)} - {"note"})
-    _list(screen, "noted", later, {"note"})
+    _list(screen, "caused", later, {*get_args(How)} - {"note"})
+    _list(screen, "notes", later, {"note"})
     _tell_fields(screen, "recorded", _body(told))
 
 
@@ -85,9 +85,7 @@ def _tell_turn(screen: Screen, told: Sequence[Surrounded], head: str, problem: P
         screen.say()
         says = kind_for(each.event).says(each.event)
         screen.heading(f"e{each.stored.seq} {each.stored.kind}: {says}")
-        if not isinstance(
-            each.event, SourceRecorded
-        ):  # of a source what no event says: asked for by its own number
+        if not isinstance(each.event, SourceRecorded):  # a source record needs its own address
             _tell_words(screen, each, indent="  ")
 
 
@@ -98,7 +96,7 @@ def _list(screen: Screen, title: str, related: Sequence[Related], hows: Set[How]
 
 
 def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
-    """The calls with their arguments, then what was said."""
+    """Print calls with their arguments, then the other payload."""
     words = _decode_object(told.stored.content)
     erased = told.stored.erased
     if isinstance(told.event, ModelResponded):
@@ -107,7 +105,7 @@ def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
         for call in told.around.calls:
             _tell_call(screen, call, indent)
         return
-    if indent == "":  # within a turn the call stands above, in the answer
+    if indent == "":  # within a turn, the response above shows the call
         for call in told.around.calls:
             _tell_call(screen, call, indent)
     _tell_said(screen, words, erased=erased, indent=indent)
@@ -115,7 +113,7 @@ def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
 
 def _tell_said(screen: Screen, words: Mapping[str, Any], *, erased: bool, indent: str) -> None:
     if erased:
-        screen.say(f"{indent}said  {ERASED}")
+        screen.say(f"{indent}payload  {ERASED}")
     for name, value in words.items():
         _field(screen, name, value, indent)
 
@@ -124,7 +122,7 @@ def _tell_call(screen: Screen, call: AskedCall, indent: str) -> None:
     screen.heading(f"{indent}call {call.id} {call.name}")
     _tell_arguments(screen, call.arguments, indent)
     if call.ran is not None:
-        screen.heading(f"{indent}which a person let run with")
+        screen.heading(f"{indent}approved by an operator with other arguments")
         _tell_arguments(screen, call.ran, indent)
 
 
@@ -154,8 +152,9 @@ def _body(told: Surrounded) -> dict[str, Any]:
 
 
 def _field(screen: Screen, name: str, value: Any, indent: str, depth: int = 1) -> None:
-    """A name with its value: a text of several lines below it, further in, so that no line of it can pass for
-    one of ours.
+    """Print a name with its value.
+
+    Lines of a long text are indented, so that they cannot imitate refold's own.
     """
     inner = f"{indent}  "
     if isinstance(value, str) and ("\n" in value or len(value) > _WIDE):
@@ -182,7 +181,7 @@ def _json(value: Any) -> str:
 
 
 def _decode_object(text: bytes | str | None) -> dict[str, Any]:
-    """A JSON object by its names; empty for nothing, and for what is no such object."""
+    """Decode a JSON object; anything else gives an empty one."""
     try:
         value: Any = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError, UnicodeError):

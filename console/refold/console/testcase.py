@@ -1,4 +1,4 @@
-"""`refold testcase` and `refold shrink`: logs made for tests."""
+"""`refold testcase` and `refold shrink`: logs for tests."""
 
 import os
 import re
@@ -32,9 +32,9 @@ from refold.store.files import written_beside
 from refold.store.protocol import Store
 
 _TEST = Template('''\
-"""Run $run, replayed: it fails at the first decision that would be another one now. Written by `refold testcase`.
+"""Replay run $run, and fail at the first decision that has changed. Written by `refold testcase`.
 
-What the model and the tools said comes from the log beside this file; neither is asked, and nothing reaches the network.
+Responses and tool results come from the log beside this file: no model, tool or network is used.
 """
 
 from pathlib import Path
@@ -50,15 +50,15 @@ LOG = Path(__file__).with_name("$log")
 
 def test_$name(tmp_path: Path) -> None:
     """$says"""
-    anyio.run(_replayed, tmp_path / "runs.db")
+    anyio.run(_replay, tmp_path / "runs.db")
 
 
-async def _replayed(path: Path) -> None:
+async def _replay(path: Path) -> None:
     await unpack(LOG, path)
     async with await open_store(path) as store:
         found = await verify(store, RUN)
         assert found.whole, found.problem or found.unweighable
-        assert found.hash == HEAD, "this is another log than the test was written for"
+        assert found.hash == HEAD, "the log is not the one that this test was written for"
         audited = await audit(store, RUN, installed_guards())
         assert not audited.damaged, audited.damaged
         for each in (*audited.findings, *audited.unreplayable):
@@ -74,7 +74,7 @@ _PLAYED_IMPORTS = "from refold.engine import Recording\n" + _IMPORTS.replace(
     "import open_store", "import open_memory, open_store"
 )
 _PLAY = """\
-        # And through the live engine: it raises `Diverged` at the first event that is another one.
+        # And through the live engine, which raises `Diverged` at the first event that differs.
         recording = await Recording.read(store, RUN, installed_guards())
         async with open_memory() as again:
             await recording.play(again)
@@ -82,8 +82,9 @@ _PLAY = """\
 
 
 class Testcase(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON. `played`: through the live engine too; if not, `why`. `passes`: it does
-    now.
+    """What was written, as JSON. `played`: the test also runs through the live engine; else `why` not.
+
+    `passes`: it passes now.
     """
 
     run: str
@@ -102,11 +103,15 @@ async def testcase_command(
     *,
     file: Annotated[Path, new_file("The test, as in tests/test_x.py; it must not exist.")],
 ) -> int:
-    """Write a test that replays RUN and fails at its first different decision, with the log beside it as a
-    bundle.
+    """Write a pytest file that replays RUN and fails at the first changed decision, with the log as a bundle
+    beside it.
+
+    Example: refold testcase RUN --out tests/test_payment.py
+
+    Exit code 1 if the test fails now.
     """
     if not file.parent.is_dir():
-        raise WrongUse(f"{file}: there is no folder {file.parent}; make it first, or name another")
+        raise WrongUse(f"{file}: the folder {file.parent} does not exist: create it first, or name another")
     if not re.fullmatch(r"test_\w+\.py|\w+_test\.py", file.name, re.ASCII):
         raise WrongUse(
             f"{file}: expected test_NAME.py, with letters, digits and underscores: else pytest does not find it"
@@ -115,7 +120,7 @@ async def testcase_command(
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         found = await audit(store, run, installed_guards())
-        why = await _unplayable(store, run) if found.clean else "its audit is not clean"
+        why = await _why_unplayable(store, run) if found.clean else "its audit is not clean"
         head = await store.head(run)
         with written_beside(file) as partial:
             partial.write_text(_text(run, head.hash.hex(), file, played=not why), encoding="utf-8")
@@ -133,23 +138,23 @@ async def testcase_command(
     return 0 if done.passes else 1
 
 
-async def _unplayable(store: Store, run: str) -> str:
-    """Why a run cannot be played through the live engine; "" if it can: it was, just now."""
+async def _why_unplayable(store: Store, run: str) -> str:
+    """Return why the live engine cannot reproduce a run; "" if it just did."""
     try:
         recording = await Recording.read(store, run, installed_guards())
         async with open_memory() as again:
             await recording.play(again)
     except Diverged as error:
-        return _parts(error)
+        return _describe_divergence(error)
     except RefoldError as error:
         return str(error)
     return ""
 
 
-def _parts(error: Diverged) -> str:
-    as_told = f"other {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
+def _describe_divergence(error: Diverged) -> str:
+    as_told = f"different {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
     return (
-        f"an engine would record event {error.seq} otherwise ({error.played}, {as_told}), as is usual with runs "
+        f"an engine would record a different event {error.seq} ({error.played}, {as_told}), as is usual for runs "
         "that were imported or shrunk"
     )
 
@@ -157,7 +162,7 @@ def _parts(error: Diverged) -> str:
 def _text(run: str, head: str, file: Path, *, played: bool) -> str:
     shown = run if re.fullmatch(r"[\w.:-]{1,200}", run, re.ASCII) else None
     if shown is None:
-        raise WrongUse(f"run {run!r}: its id cannot stand in a Python file")
+        raise WrongUse(f"run {run!r}: its id cannot be written to a Python file")
     says = "Every decision follows from the facts"
     says += ", audited and played again." if played else "."
     return _TEST.substitute(
@@ -176,9 +181,13 @@ def _tell(screen: Screen, done: Testcase) -> None:
         f"{done.test}: replays run {done.run}, {figures.counted(done.events, 'event')}, from {done.log}"
     )
     if not done.played:
-        note(textwrap.shorten(f"it audits only, and plays nothing through the engine: {done.why}", 300))
+        note(
+            textwrap.shorten(
+                f"the test audits the log, but does not play it through the live engine: {done.why}", 300
+            )
+        )
     if not done.passes:
-        note(f"it fails now: refold audit {done.run} says where")
+        note(f"the test fails now: refold audit {done.run} shows where")
     note(f"next    python -m pytest {done.test}")
 
 
@@ -186,7 +195,9 @@ Shows = Callable[[Log], bool]
 
 
 class MinimalLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON: of `facts_before` facts so many are left, with what follows from them."""
+    """What was written, as JSON: `facts` of `facts_before` facts are left, with the decisions that follow
+    from them.
+    """
 
     run: str
     path: str
@@ -202,26 +213,31 @@ async def shrink_command(
     run: WholeRun,
     *,
     file: Annotated[Path, new_file("The new store's file; it must not exist.")],
-    when: Annotated[str | None, option("--when", "That this held of a state: 'spent_usd > 1.0'.")] = None,
+    when: Annotated[
+        str | None, option("--when", "The log must reach a state where this holds, as 'spent_usd > 1.0'.")
+    ] = None,
     audit_differs: Annotated[
-        bool, option("--audit-differs", "That the first different decision differs so.")
+        bool, option("--audit-differs", "The first different decision must differ in the same way.")
     ] = False,
     check: Annotated[
-        str | None, option("--check", "That this command, given REFOLD_STORE, ends with exit code 0.")
+        str | None,
+        option("--check", "This command must exit with 0; REFOLD_STORE names the store of the log."),
     ] = None,
-    most: Annotated[int, option("--most", "How many logs are tried at most.", min=1)] = 10_000,
+    most: Annotated[int, option("--most", "Try at most this many logs.", min=1)] = 10_000,
 ) -> int:
-    """Leave out of RUN's facts whatever can be left out, and derive its decisions anew: a new, smaller, valid
-    log.
+    """Write the smallest log that still shows a condition: leave facts out of RUN, and derive its decisions
+    again.
 
-    It is written into a store of its own. RUN stays as it is.
+    The log is valid, and is written to a new store. RUN is not changed.
+
+    Example: refold shrink RUN --when 'spent_usd > 1.0' --out small.db
     """
     if [when is not None, audit_differs, check is not None].count(True) != 1:
-        raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log is to show")
+        raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log must show")
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
         told = await told_of(store, run)
-        twist = await _twist(store, run) if audit_differs else None
+        twist = await _first_difference(store, run) if audit_differs else None
     registry, shows = installed_guards(), None
     if twist is not None:
         shows = parts_alike(twist, registry)
@@ -229,7 +245,7 @@ async def shrink_command(
         shows = ever(state_question(when).matches, registry)
     steps = shrinking(run, told, registry=registry, twist=twist, most=most)
     with written_beside(file) as partial:
-        log, tried = await _smallest(steps, shows, _words(check))
+        log, tried = await _find_smallest(steps, shows, _words(check))
         async with await open_store(partial) as made:
             said = f"made of {len(log.told)} of the {figures.counted(len(told), 'fact')} of run {run}, by refold shrink"
             name = await write(made, log, said)
@@ -242,16 +258,18 @@ async def shrink_command(
     return 0
 
 
-async def _twist(store: Store, run: str) -> Parted:
+async def _first_difference(store: Store, run: str) -> Parted:
     log = [event async for _, event in events(store, run)]
     parted = first_parting(log, installed_guards())
     if parted is None:
-        raise WrongUse(f"run {run}: every decision follows from its facts, so there is no difference to keep")
+        raise WrongUse(f"run {run}: every decision follows from its facts: no difference to reproduce")
     return parted
 
 
-async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
-    """The smallest log that shows it, or with which the command ends with 0; and how many were tried."""
+async def _find_smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
+    """Return the smallest log that shows the condition, or with which the command exits with 0, and the
+    number tried.
+    """
     tried = code = 0
     try:
         log = next(steps)
@@ -262,7 +280,7 @@ async def _smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str])
     except ShowsNothing as error:
         if shows:
             raise
-        raise WrongUse(f"--check: {words[0]} ends with {code} for the whole log, and not with 0") from error
+        raise WrongUse(f"--check: {words[0]} exits with {code} for the full log, expected 0") from error
     except StopIteration as found:
         smallest: Log = found.value
         return smallest, tried
@@ -279,9 +297,7 @@ def _words(command: str | None) -> list[str]:
 
 
 async def _exit_code_for(words: Sequence[str], log: Log) -> int:
-    """The exit code of the command, given a store with this log alone: in the environment, as
-    REFOLD_STORE.
-    """
+    """Run the command with a store of this log alone, named by REFOLD_STORE, and return its exit code."""
     with TemporaryDirectory(prefix="refold-shrink-") as folder:
         path = Path(folder) / "runs.db"
         async with await open_store(path, durability="process") as store:
@@ -302,5 +318,5 @@ async def _exit_code_for(words: Sequence[str], log: Log) -> int:
 def _tell_shrunk(screen: Screen, done: MinimalLog) -> None:
     left = f"{figures.count(done.facts)} of {figures.counted(done.facts_before, 'fact')}"
     screen.say(f"{done.path}: run {done.run}, {left}, {figures.counted(done.events, 'event')}")
-    note(f"{figures.count(done.tried)} logs tried; what was left out changes nothing of what is shown")
+    note(f"{figures.count(done.tried)} logs tried; without the removed facts, the log still shows the same")
     note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")

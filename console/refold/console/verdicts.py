@@ -1,7 +1,4 @@
-"""`refold verify` and `refold audit`.
-
-Several runs are judged one after the other; the worst verdict is the exit code.
-"""
+"""Verdicts of `refold verify` and `refold audit`, run by run. The worst is the exit code."""
 
 import json
 from collections import Counter
@@ -20,13 +17,13 @@ from refold.store.protocol import Store, UnknownRun
 
 _SHOWN = 600
 _SUMMED = {0: "in order", CannotJudge.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
-_WORDS = (*_SUMMED.values(), "not as they should be")
+_WORDS = (*_SUMMED.values(), "with differences")
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
 
 
 class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run, or a bundle, of which nothing more can be said, as JSON: why it `cannot_judge`, or how it is
+    """A run or bundle without a verdict, as JSON: why it is inconclusive (`cannot_judge`), or how it is
     `damaged`.
     """
 
@@ -39,10 +36,9 @@ class NotJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def judge_command(
     screen: Screen, place: StorePlace, typed: Sequence[str], judge: Judge, *, everything: bool
 ) -> int:
-    """Judge the runs that were named, or all. All names are looked up before the first is judged. The exit
-    code.
+    """Judge the named runs, or all, and return the exit code. All names are resolved first.
 
-    A run that cannot even be listed is told after the others: raises `Damaged`.
+    Damage that hides runs is raised after the others are printed: `Damaged`.
     """
     check_choice(typed, everything=everything)
     async with locations.reading(place) as store:
@@ -58,29 +54,25 @@ async def judge_command(
 
 
 def tell_codes(screen: Screen, codes: Sequence[int]) -> None:
-    """Say of how many runs each verdict was: among hundreds of lines the one that matters is easily passed
-    by.
-    """
-    counts = Counter(_SUMMED.get(code, "not as they should be") for code in codes)
+    """Print how many runs got each verdict."""
+    counts = Counter(_SUMMED.get(code, "with differences") for code in codes)
     told = ", ".join([f"{figures.count(counts[word])} {word}" for word in _WORDS if counts[word]])
     screen.heading(f"{figures.counted(len(codes), 'run')}: {told}")
 
 
 async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
-    """Say whether a run's log is whole and unedited, how much of it was checked, and what that cannot
-    prove.
-    """
+    """Print whether a run's log is intact, how much was checked, and what is not proven."""
     return tell_verification(screen, place, await verify(store, run, installed_guards()))
 
 
 def tell_verification(screen: Screen, place: StorePlace, found: Verification) -> int:
-    """Say what was found. The exit code."""
+    """Print a verification, and return the exit code."""
     screen.result(found, lambda: _tell_verification(screen, place, found))
     return 0 if found.whole else Damaged.exit_code if found.damaged else CannotJudge.exit_code
 
 
 async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
-    """Say whether a run's decisions follow from its facts, and where they first do not."""
+    """Print whether a run's decisions follow from its facts, and the first that does not."""
     found = await audit(store, run, installed_guards())
     screen.result(found, lambda: tell_audit(screen, place, found))
     if found.damaged:
@@ -89,25 +81,25 @@ async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -
 
 
 def tell_not_judged(screen: Screen, found: NotJudged) -> None:
-    """Say as text that there is no verdict, and why."""
+    """Print as text why a run has no verdict."""
     what = "DAMAGED, cannot be read" if found.damaged else "inconclusive"
     name = f"bundle {found.bundle}" if found.bundle else f"run {found.run}"
     screen.block(f"{name}: {what}", f"  {found.damaged or found.cannot_judge}")
 
 
 async def judge_run(screen: Screen, place: StorePlace, store: Store, run: str, judge: Judge) -> int:
-    """Judge a run. The exit code; what cannot be read or judged is said, and raises nothing."""
+    """Judge a run and return the exit code. Errors that prevent a verdict are printed, not raised."""
     try:
         return await judge(screen, place, store, run)
     except (CannotJudge, Damaged, UnknownRun) as error:
-        # Unknown: listed, and not one event of it is there.
-        problem, code = not_judged(run, error)
+        # `UnknownRun`: the run is listed but has no events.
+        problem, code = describe_failure(run, error)
         screen.result(problem, lambda: tell_not_judged(screen, problem))
         return code
 
 
-def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
-    """That a run cannot be judged, or read, and the exit code for it."""
+def describe_failure(run: str, error: RefoldError) -> tuple[NotJudged, int]:
+    """Return why a run has no verdict, and the exit code."""
     if isinstance(error, CannotJudge):
         return NotJudged(run=run, cannot_judge=str(error)), CannotJudge.exit_code
     return NotJudged(run=run, damaged=str(error)), Damaged.exit_code
@@ -116,48 +108,49 @@ def not_judged(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
     verdict = "intact" if found.whole else "DAMAGED" if found.damaged else "inconclusive"
     screen.heading(f"run {found.run}: {verdict}")
-    counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with content"
-    head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event can be believed"
+    counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with a payload"
+    head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event is intact"
     problem, cut = found.problem, figures.counted(found.cut, "output")
     screen.facts(
         {
             "wrong": f"event {problem.seq}{_kind(problem.kind)}: {problem.problem}" if problem else None,
-            "checked": f"{counts}, {found.erased} of them erased, {found.digests} state digests derived again",
+            "checked": f"{counts}, {found.erased} of them erased, {figures.counted(found.digests, 'state digest')} recomputed",
             "head": head,
             "state": found.agent_state,
-            "sizes": _unchecked(found.unmeasured, "their words are erased"),
-            "weights": _unchecked(found.unweighed, found.unweighable),
-            "cut": f"of {cut} only what was kept was measured" if found.cut else None,
+            "sizes": _unchecked_note(found.unmeasured, "their payloads are erased"),
+            "weights": _unchecked_note(found.unweighed, found.unweighable),
+            "cut": f"of {cut} only the recorded part was measured" if found.cut else None,
             "forked": [
-                f"events up to {each.seq} are those of run {each.run}, checked too" for each in found.prefixes
+                f"events up to {each.seq} are shared with run {each.run}, checked too"
+                for each in found.prefixes
             ],
-            "sealed": _sealed(found),
+            "sealed": _coverage(found),
             "unproved": found.cannot_prove,
         }
     )
-    # What is wrong may be that events are gone: the one before the first of them can be, too.
+    # If events are missing, the one before the problem may be missing too.
     before = min(problem.seq - 1, found.events) if problem else 0
     if before:
         screen.say(f"  the state before it: refold state {found.run}@e{before}{place.option}")
 
 
 def _kind(kind: str) -> str:
-    return f" ({kind})" if kind else ""  # not known of an event that cannot be read
+    return f" ({kind})" if kind else ""  # "" if the event cannot be read
 
 
-def _sealed(found: Verification) -> str | None:
+def _coverage(found: Verification) -> str | None:
     if not found.sealed:
-        return None if found.sealed is None else "no event of it"
+        return None if found.sealed is None else "no event"
     return f"up to event {found.sealed} of {found.events}, heads compared: {found.heads}"
 
 
-def _unchecked(events: int, why: str) -> str | None:
-    return f"of {figures.counted(events, 'event')} not checked: {why}" if events else None
+def _unchecked_note(events: int, why: str) -> str | None:
+    return f"not checked for {figures.counted(events, 'event')}: {why}" if events else None
 
 
 def _audit_verdict(found: Audit) -> str:
     if found.damaged:
-        return "DAMAGED, cannot be followed to its end"
+        return "DAMAGED, not read to its end"
     if found.differences:
         return f"DIFFERS, {figures.counted(found.differences, 'time')}"
     return "every decision follows from the facts" if found.clean else "inconclusive"
@@ -170,15 +163,12 @@ def _agreement(found: Audit) -> str:
 
 
 def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
-    """Say as text what an audit found."""
+    """Print an audit as text."""
     screen.heading(f"run {found.run}: {_audit_verdict(found)}")
     derived = f"{figures.counted(found.decisions, 'decision')} from {figures.counted(found.facts, 'fact')}"
-    imported = "its decisions were derived at import: no agent was ever held to them"
-    unasked = (
-        f"after {figures.counted(found.unasked, 'fact')}, whether a guard that is blind would have spoken"
-    )
-    # Of a log that cannot be followed to its end, the state is that of the last decision that was compared:
-    # `show` has a later one.
+    imported = "decisions were derived at import, not made by a live agent"
+    unasked = f"after {figures.counted(found.unasked, 'fact')}, it is unknown whether a blind guard would have intervened"
+    # For a damaged log the state is that of the last decision that was compared; `show` has a later one.
     state = "" if found.damaged else f", {found.agent_state}"
     screen.facts(
         {
@@ -196,7 +186,7 @@ def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
 
 def _tell_finding(screen: Screen, place: StorePlace, run: str, finding: Finding) -> None:
     screen.heading(
-        f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, decided by event {finding.fact}"
+        f"  first at event {finding.seq}: {finding.kind} is {finding.difference}, caused by event {finding.fact}"
     )
     rows = [("    why", finding.why)] if finding.why else []
     for field in finding.fields or ("",):
@@ -219,4 +209,4 @@ def _side(text: str | None, field: str) -> str:
 
 
 class _Default:
-    """Stands for a field that JSON leaves out."""
+    """Marks a field that JSON leaves out."""

@@ -1,4 +1,4 @@
-"""`refold verify`: runs of a store by themselves or under seals, and bundles.
+"""`refold verify`: runs of a store, with or without signed checkpoints, and bundles.
 
 The worst verdict is the exit code.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from refold.console import addresses, locations, proofs, verdicts
 from refold.console.addresses import NoSuchRun, check_choice, select_runs
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Everything, option, words
 from refold.console.screen import Screen, worst
 from refold.engine.compatibility import installed_guards
@@ -30,7 +30,7 @@ from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id
 
 
 class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of which the events from `first` to `last` are under no seal."""
+    """A run whose events from `first` to `last` are covered by no signed checkpoint."""
 
     run: str
     first: int
@@ -38,11 +38,11 @@ class Unsealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the seals of a store show, as JSON: of `runs` that were checked, with `events`, so many are
-    sealed.
+    """What the signed checkpoints of a store cover, as JSON: how many of the `runs` and `events` that were
+    checked.
 
-    `compared` entries of the log of heads were held against those runs. `gone` are runs that were sealed up
-    to event `seq`, and that the store no longer has.
+    `compared`: log heads that were compared with those runs. `gone`: runs that a checkpoint covers up to
+    event `seq`, and that the store no longer has.
     """
 
     seals: Evidence
@@ -57,7 +57,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of a bundle, as JSON. `sealed_events` are those up to the sealed head of each run."""
+    """The result for a bundle, as JSON. `sealed_events` counts the events up to each run's signed head."""
 
     bundle: str
     whole: bool
@@ -72,27 +72,39 @@ class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
     cannot_prove: tuple[str, ...] = ()
 
 
-@reads
+@without_event_loop
 async def verify_command(
     screen: Screen,
     place: StorePlace,
     runs: Annotated[
         list[str],
-        words("RUN or @last; a prefix of an id will do. Or the file of a bundle, or of a certificate."),
+        words("RUN or @last (ids may be prefixes), or the file of a bundle or a certificate."),
     ],
     *,
     everything: Everything = False,
     key: Annotated[
-        list[Path], option("--key", "Public key, by which seals, or certificates, may be signed.")
+        list[Path], option("--key", "Public key of signed checkpoints or certificates; may be repeated.")
     ],
-    seal: Annotated[list[str], option("--seal", "A line that `refold seal` printed.")],
-    all_sealed: Annotated[bool, option("--all-sealed", "125 if any event of them is under no seal.")] = False,
+    seal: Annotated[
+        list[str], option("--seal", "A line that `refold seal` printed: its entries must still be there.")
+    ],
+    all_sealed: Annotated[
+        bool, option("--all-sealed", "125 if any event is not covered by a signed checkpoint.")
+    ] = False,
 ) -> int:
-    """Check that logs, or bundles, are whole and unedited; with --store compare a certificate with the runs
-    it names. With -o json: one line a run or bundle, then one of the seals.
+    """Check that logs or bundles are intact, and list what cannot be proven.
+
+    With --key or --seal, also check signed checkpoints (see `refold seal`). With --store, compare a
+    certificate with the runs it names.
+
+    Example: refold verify --all --key seal.pub
+
+    With -o json: one line per run or bundle, then one for the checkpoints.
     """
     if all_sealed and not key and not seal:
-        raise WrongUse("--all-sealed: expected a --key by which seals may be signed, or a line by --seal")
+        raise WrongUse(
+            "--all-sealed: expected --key (the public key of signed checkpoints), or --seal (a printed line)"
+        )
     keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
     files, papers, named = _sort_arguments(runs)
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files]
@@ -107,9 +119,9 @@ async def verify_command(
 
 
 def _sort_arguments(typed: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
-    """The files of bundles, those of certificates, and the runs."""
+    """Sort the arguments into files of bundles, files of certificates, and runs."""
     paths = {each: path for each in typed if (path := locations.file_of(each)) is not None}
-    # Bundles by what the file begins with, or by their ending if there is no such file.
+    # A bundle is recognised by its first bytes, or by its suffix if the file does not exist.
     files = {each: at for each, at in paths.items() if at.suffix == ".zip" or bundles.is_bundle(at)}
     papers = {each: at for each, at in paths.items() if proofs.is_certificate_file(at)}
     return [*files.values()], [*papers.values()], [e for e in typed if e not in files and e not in papers]
@@ -127,14 +139,14 @@ async def _verify_sealed(
     *,
     all_sealed: bool,
 ) -> int:
-    """Verify the runs that were named, or all if none was, under what was sealed of them."""
+    """Verify the typed runs, or else all, against signed checkpoints."""
     async with locations.reading(place) as store:
         runs, damage = ([], None) if named else await select_runs(store, ())
         lost = dict[str, NoSuchRun]()
         for each in named:
             await _resolve(store, each, runs, lost)
         evidence = await check_seals(store, keys, lines)
-        # The words too: one that was a run's whole id may be the beginning of another's now.
+        # As typed, too: the full id of a deleted run may now be a prefix of another.
         sealed = await sealed_runs(store, evidence, {*runs, *named} if named else None)
         for each in lost.keys() - sealed.keys():
             raise lost[each]
@@ -152,7 +164,7 @@ async def _verify_sealed(
 
 
 async def _resolve(store: Store, typed: str, runs: list[str], lost: dict[str, NoSuchRun]) -> None:
-    """The run that was typed. One that is not there may have been sealed, and deleted since."""
+    """Resolve a run as typed. A run that is not found may have been signed and deleted since."""
     try:
         runs.append(await addresses.run_of(store, typed))
     except NoSuchRun as error:
@@ -160,7 +172,7 @@ async def _resolve(store: Store, typed: str, runs: list[str], lost: dict[str, No
 
 
 class _Judge:
-    """Verifies runs one after the other, each under its seals, and keeps what was covered."""
+    """Verifies runs one by one against their checkpoints, and collects what is covered."""
 
     def __init__(self, sealed: Mapping[str, SealedRun]) -> None:
         self._sealed = sealed
@@ -182,12 +194,12 @@ class _Judge:
             sealed_events=sum(covered),
             compared=sum(each.heads for each in self._sealed.values()),
             gone=tuple(Prefix(run=run, seq=self._sealed[run].seq) for run in gone),
-            not_sealed=tuple(each for found in self._found for each in _not_sealed(found)),
+            not_sealed=tuple(each for found in self._found for each in _find_uncovered(found)),
             cannot_prove=evidence.cannot_prove,
         )
 
 
-def _not_sealed(found: Verification) -> list[Unsealed]:
+def _find_uncovered(found: Verification) -> list[Unsealed]:
     sealed = found.sealed or 0
     return [Unsealed(run=found.run, first=sealed + 1, last=found.events)] if sealed < found.events else []
 
@@ -198,28 +210,30 @@ def _unsealed_lines(unsealed: Sequence[Unsealed]) -> list[str]:
 
 def _verdict(found: Sealing) -> str:
     if not found.seals.holds or found.gone:
-        return "DO NOT HOLD"
+        return "INVALID"
     if not found.seals.seals:
-        return "there are none"
-    return "hold" if found.compared else "hold, and cover none of these runs: inconclusive"
+        return "none"
+    return "valid" if found.compared else "valid, but none covers these runs: inconclusive"
 
 
 def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
     seals = found.seals
-    screen.heading(f"the seals: {_verdict(found)}")
-    against = [f"key {each}" for each in seals.keys] + ([f"{seals.lines} kept lines"] if seals.lines else [])
+    screen.heading(f"signed checkpoints: {_verdict(found)}")
+    against = [f"key {each}" for each in seals.keys] + (
+        [figures.counted(seals.lines, "kept line")] if seals.lines else []
+    )
     entries, sealed = figures.counted(seals.entries, "entry"), figures.count(found.sealed_events)
     screen.facts(
         {
             "wrong": [*seals.problems, *([f"and {seals.more} more"] if seals.more else [])],
             "gone": [
-                f"run {each.run}: sealed up to event {each.seq}, and not in the store" for each in found.gone
+                f"run {each.run}: covered up to event {each.seq}, but not in the store" for each in found.gone
             ],
-            "checked": f"{seals.seals} seals over {entries}, against {', '.join(against)}",
-            "covered": f"{seals.trusted} of {entries}, of which {found.compared} are heads of these runs",
-            "runs": f"{found.sealed_runs} of {found.runs} sealed and intact",
-            "events": f"{sealed} of {figures.count(found.events)} sealed and intact",
-            "unsealed": _unsealed_lines(found.not_sealed) if whole else None,
+            "checked": f"{figures.counted(seals.seals, 'signed checkpoint')} over {entries}, against {', '.join(against)}",
+            "covered": f"{seals.trusted} of {entries}; {figures.counted(found.compared, 'log head')} of these runs compared",
+            "runs": f"{found.sealed_runs} of {found.runs} covered and intact",
+            "events": f"{sealed} of {figures.count(found.events)} covered and intact",
+            "uncovered": _unsealed_lines(found.not_sealed) if whole else None,
             "newest": f"{seals.newest}, {figures.clock(seals.at)}" if seals.newest else None,
             "unproved": found.cannot_prove,
         }
@@ -240,7 +254,7 @@ def _verify_bundle(
         _check_runs(path, runs)
     except (Damaged, CannotJudge) as error:
         return _tell_problem(screen, path, error)
-    unsealed = [each for run in runs for each in _not_sealed(run)] if all_sealed else []
+    unsealed = [each for run in runs for each in _find_uncovered(run)] if all_sealed else []
     seal, verifier = bundle.seal, bundles.verifier_of(bundle)
     found = CheckedBundle(
         bundle=str(path),
@@ -259,7 +273,7 @@ def _verify_bundle(
 
 
 def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
-    for run in sorted(runs, key=lambda each: not each.damaged):  # damage is the worst that can be said
+    for run in sorted(runs, key=lambda each: not each.damaged):  # damage is the worst verdict
         if run.problem is not None:
             problem = f"run {run.run} event {run.problem.seq} ({run.problem.kind}): {run.problem.problem}"
             raise (DamagedBundle if run.damaged else UnjudgedBundle)(str(path), problem)
@@ -268,7 +282,7 @@ def _check_runs(path: Path, runs: Sequence[Verification]) -> None:
 
 
 def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
-    """Verify a run of a bundle: what the bundle says of it was checked before, its events are now."""
+    """Verify a run's events. The bundle's own index was checked when it was opened."""
     proof = bundle.proofs.get(run.id)
     sealed = SealedRun(seq=proof.seq, heads=1) if proof else SealedRun()
     verifier = Verifier(run.id, sealed=sealed.seq)
@@ -276,9 +290,7 @@ def _run_of(bundle: Bundle, run: PackedRun) -> Verification:
     follow_all(records, verifier, registry=installed_guards())
     if verifier.problem is not None:
         raise verifier.problem
-    deque(
-        records, maxlen=0
-    )  # behind an event that is wrong, too: the bundle's own digests are checked as it is read
+    deque(records, maxlen=0)  # read on after a wrong event: reading checks the bundle's own digests
     return with_seals(verifier.result(), sealed)
 
 
@@ -297,13 +309,15 @@ def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:
         raise UnjudgedBundle(str(path), NOTHING_SEALED)
     for line in lines:
         if bundle.seal is None or bundle.seal.size != line.size:
-            over = f"over {figures.counted(bundle.seal.size, 'entry')}" if bundle.seal else "not there"
-            raise UnjudgedBundle(
-                str(path), f"its seal is {over}, so it cannot be compared with {line.line[:24]}…"
+            it = (
+                f"its signed checkpoint covers {figures.counted(bundle.seal.size, 'entry')}"
+                if bundle.seal
+                else "it has no signed checkpoint"
             )
+            raise UnjudgedBundle(str(path), f"{it}, so {line.line[:24]}… cannot be compared")
         if bundle.seal.root != line.root:
             raise DamagedBundle(
-                str(path), f"its seal has another root than {line.line[:24]}…, which was kept"
+                str(path), f"the root of its signed checkpoint is not that of the kept line {line.line[:24]}…"
             )
 
 
@@ -316,7 +330,7 @@ def _tell_problem(screen: Screen, path: Path, error: RefoldError) -> int:
 
 def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     screen.heading(f"bundle {found.bundle}: intact")
-    rows = [*list_results(bundle), *(("unsealed", each) for each in _unsealed_lines(found.not_sealed))]
+    rows = [*list_results(bundle), *(("uncovered", each) for each in _unsealed_lines(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
         screen.say(f"  run {each.run}: intact, {figures.counted(each.events, 'event')}, {each.agent_state}")

@@ -1,4 +1,4 @@
-"""`refold state`, `view`, `why` and `graph`: what a run was at an event, and what the model saw at a turn."""
+"""`refold state`, `view`, `why` and `graph`: a run's state at an event, and its prompts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import addresses, descriptions, locations
-from refold.console.locations import StorePlace, reads
+from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
@@ -28,8 +28,8 @@ from refold.replay.why import Opinion, Reasons, why
 from refold.store.protocol import Store, Stored
 
 _FEW = 200
-"""Tokens by which a count may be more than twice an estimate, and nothing need be missing: a provider adds
-some.
+"""Tokens to allow for what a provider adds, before a count above twice the estimate means that something
+is missing.
 """
 
 Sent = Literal["agrees", "differs", "unknown"]
@@ -38,15 +38,17 @@ _UNASKED: tuple[Sent, str] = "unknown", "the source shows no request after this"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """`view` as JSON: the request of a turn, made at event `seq`; where it was not `asked`, what it would
-    have shown there.
+    """`view` as JSON: the request of a turn, made at event `seq`; if it was not `asked`, what it would have
+    contained.
 
-    `sent` compares it with the digest that was recorded when it was sent: `unknown` where no answer came,
-    where the answer's content was erased and its salt with it, or where no digest was recorded; `unknown_why`
-    says which. `tools_known` and `settings_known` are false of an imported run whose source told of none,
-    `system_known` of one whose source records a template of the system prompt. `lacks` are sentences on what
-    else its source does not record of the request. Of an imported run `counted` are the tokens of the request
-    as its source counted them, None where it did not; `estimated` are those of what is known of it.
+    `sent` compares it with the digest recorded when it was sent. It is `unknown`, for the reason in
+    `unknown_why`, if no response came, if the response's payload was erased and its salt with it, or if no
+    digest was recorded.
+
+    For imported runs: `tools_known` and `settings_known` are false if the source records none, `system_known`
+    if it records a template of the system prompt. `lacks` are sentences on what else the source does not
+    record of the request. `counted` are the request's tokens by the source's count, None without one;
+    `estimated` are those of the known messages.
     """
 
     run: str
@@ -66,9 +68,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     counted: int | None = None
 
 
-@reads
+@without_event_loop
 async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
-    """Show the state that the log folds to after an event, by default the last. -o json has all of it."""
+    """Show the state after an event, by default the last. With -o json: all of the state.
+
+    Example: refold state RUN@e41
+    """
     async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, run)
         state, _ = await state_at(store, run, upto, installed_guards())
@@ -76,7 +81,7 @@ async def state_command(screen: Screen, place: StorePlace, run: Address) -> int:
     return 0
 
 
-@reads
+@without_event_loop
 async def view_command(
     screen: Screen,
     place: StorePlace,
@@ -85,10 +90,13 @@ async def view_command(
     policy: PolicyFile = None,
     settings: Settings,
 ) -> int:
-    """Show exactly what the model saw at a turn, by default the last, checked against what was sent.
+    """Show the prompt of a turn, by default the last, and check that it is what was sent.
 
-    With --policy or --set, as a diff to what it would have seen. Exit code 1 if it is not what was sent, or
-    differs.
+    With --policy or --set, show the difference to the prompt under that policy.
+
+    Example: refold view @last@t7 --set 'history=[]'
+
+    Exit code 1 if the prompt differs from what was sent, or from the recorded one.
     """
     if policy is not None or settings:
         from refold.console.whatif import tell_view
@@ -104,7 +112,7 @@ async def view_command(
 
 
 def graph_command(screen: Screen) -> int:
-    """Print the machine of an agent's states as a Mermaid diagram. With -o json: {"mermaid": ...}."""
+    """Print the state machine of agents as a Mermaid diagram. With -o json: {"mermaid": ...}."""
     from refold.engine.updates import mermaid
 
     screen.result({"mermaid": mermaid()}, lambda: screen.styled(mermaid()))
@@ -115,7 +123,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     state, lacks = await _last_request(store, run, upto)
     asked = _request(state)
     if asked is None:
-        raise DamagedLog(run, state.seq, "a model was asked here, and the state before it asks none")
+        raise DamagedLog(run, state.seq, "a request was made here, but the state before it requires none")
     request = request_for(asked, state, await words_of(store, run, state))
     imported = await _is_imported(store, run)
     answer, later = await _answer(store, run, state.seq)
@@ -141,7 +149,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
 
 
 def _request(state: RunState) -> ModelRequested | None:
-    """What the model is asked after this event; of an imported run whose source shows no request, what it
+    """Return the request made after this event; for an imported run without one in its source, the one it
     would be.
     """
     if state.unasked:
@@ -151,10 +159,11 @@ def _request(state: RunState) -> ModelRequested | None:
 
 
 async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunState, Sequence[str]]:
-    """The state right after the last request at or before event `upto`, and what its source lacks of it; also
-    where an imported run's source shows none.
+    """Return the state after the last request at or before event `upto`, and what its source lacks of the
+    request.
 
-    No guard has a say in what a model sees.
+    It may be the end of an imported run whose source shows no request. Guards do not affect prompts, so none
+    is loaded.
     """
     state, asked = NEW, None
     noted, lacks = dict[str, None](), list[str]()
@@ -169,11 +178,11 @@ async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunSt
         return asked, lacks
     if upto is None:
         raise NoSuchTurn(run, None, 0)
-    raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; take a later one")
+    raise addresses.BadAddress(f"{run}@e{upto}", "no request was made up to that event; use a later one")
 
 
 async def _is_imported(store: Store, run: str) -> bool:
-    """Whether what was known of the model and its tools came from a transcript."""
+    """Return whether the run was imported from a transcript."""
     first = event_of(await anext(stored_events(store, run, 1)))
     return isinstance(first, RunStarted) and SOURCE_LABEL in first.labels
 
@@ -181,8 +190,8 @@ async def _is_imported(store: Store, run: str) -> bool:
 async def _answer(
     store: Store, run: str, seq: int
 ) -> tuple[tuple[Stored, ModelResponded] | None, Sequence[str]]:
-    """The answer to the request made at event `seq`, and what its source is said behind it to lack of that
-    request.
+    """Return the response to the request of event `seq`, and what its source lacks of that request
+    according to later events.
     """
     found: tuple[Stored, ModelResponded] | None = None
     async for chunk in store.read(run, after=seq):
@@ -198,14 +207,14 @@ async def _answer(
 
 
 def _compare_digest(answer: tuple[Stored, ModelResponded] | None, whole: SentHash) -> tuple[Sent, str]:
-    """How the digest compares, and why it cannot be."""
+    """Return how the digests compare, and why they cannot be compared."""
     if answer is None:
-        return "unknown", "no answer came"
+        return "unknown", "no response came"
     stored, event = answer
     if not event.sent:
-        return "unknown", "none was recorded with the answer"
+        return "unknown", "none was recorded with the response"
     if stored.content is None:
-        return "unknown", "the answer's content was erased"
+        return "unknown", "the response's payload was erased"
     return "agrees" if whole.digest(stored.salt) == event.sent else "differs", ""
 
 
@@ -217,7 +226,7 @@ def _tell_view(screen: Screen, found: View) -> None:
     )
     for number, message in enumerate(found.request.messages, 1):
         screen.say()
-        name = f" (answers {message.call})" if message.call else ""
+        name = f" (result of {message.call})" if message.call else ""
         if number == 1 and message.role is Role.SYSTEM and not found.system_known:
             name = " (the source records a template: parts of it may not have been sent)"
         screen.heading(f"--- {number}. {message.role}{name}")
@@ -235,7 +244,7 @@ def _tell_settings(screen: Screen, found: View) -> None:
         {
             "tools": tools or ("none" if found.tools_known else unknown),
             "settings": settings or ("the model's own" if found.settings_known else unknown),
-            "most": None if request.max_output is None else f"{request.max_output} tokens of output",
+            "output": None if request.max_output is None else f"at most {request.max_output} tokens",
             "missing": [*found.lacks, *_missing_tokens(found)],
             "sent": _SENT[found.sent] + found.unknown_why,
         },
@@ -251,14 +260,14 @@ def _missing_tokens(found: View) -> list[str]:
 
 
 _SENT: dict[Sent, str] = {
-    "agrees": "this is what was sent, by the digest recorded then",
-    "differs": "this is NOT what was sent: the digest recorded then is another",
+    "agrees": "identical to what was sent, by the recorded digest",
+    "differs": "NOT what was sent: the recorded digest differs",
     "unknown": "no digest to compare with: ",
 }
 
 
 def _tell_message(screen: Screen, message: Message) -> None:
-    # Indented, so that no message can pretend to be the next one.
+    # Indented, so that a message cannot imitate the heading of the next one.
     if message.reasoning:
         screen.styled(_indent(f"[thought] {message.reasoning}"), "dim")
     if message.text:
@@ -266,7 +275,7 @@ def _tell_message(screen: Screen, message: Message) -> None:
     for call in message.calls:
         screen.styled(_indent(f"[call {call.id}] {descriptions.line(call.name)} {call.arguments}"))
     if not (message.reasoning or message.text or message.calls):
-        screen.styled(_indent("(no words)"), "dim")
+        screen.styled(_indent("(empty)"), "dim")
 
 
 def _indent(text: str) -> str:
@@ -305,7 +314,7 @@ def _ending(call: CallState) -> str:
 
 
 def _memory(watch: Watch) -> str:
-    """What a guard remembers, or why it is blind."""
+    """Render a guard's memory, or why it is blind."""
     if watch.blind:
         return watch.blind
     return "" if watch.own is None else msgspec.json.encode(watch.own).decode()
@@ -315,12 +324,15 @@ def _ranges(ranges: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges) or "none"
 
 
-_COLUMNS = (Column("before"), Column("place"), Column("who"), Column("said"), Column("saw"))
+_COLUMNS = (Column("before"), Column("place"), Column("who"), Column("verdict"), Column("measured"))
 
 
-@reads
+@without_event_loop
 async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
-    """Show what every limit and guard saw at an event and said, by default at the last: RUN@e41."""
+    """Show what every limit and guard evaluated at an event, by default the last, and what they returned.
+
+    Example: refold why RUN@e41
+    """
     async with locations.reading(place) as store:
         run, seq = await addresses.place_of(store, run)
         found = await why(store, run, seq, installed_guards())
@@ -331,24 +343,24 @@ async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
 def _tell(screen: Screen, found: Reasons) -> None:
     of = "" if found.seq == found.fact else f", which followed from event {found.fact} ({found.fact_kind})"
     screen.heading(f"run {found.run}, event {found.seq}: {found.kind}{of}")
-    screen.pairs([("says", found.says)])
+    screen.pairs([("summary", found.says)])
     if found.opinions:
         screen.table(_COLUMNS, [_row(opinion, found) for opinion in found.opinions])
     else:
-        screen.say("no limit and no guard was asked")
+        screen.say("no limit or guard was evaluated")
     then = enumerate(zip(found.decisions, found.told, strict=True), found.fact + 1)
     rows = [f"e{seq} {kind}: {said}" for seq, (kind, said) in then]
-    screen.facts({"then": tuple(rows or ["nothing was decided"])}, indent="")
+    screen.facts({"then": tuple(rows or ["no decision"])}, indent="")
 
 
 def _row(opinion: Opinion, found: Reasons) -> list[str]:
-    # What was asked before the n-th decision stands beside the event that the decision became.
+    # Evaluations before the n-th decision are listed beside the event of that decision.
     before = f"e{found.fact + 1 + opinion.before}"
-    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _saw(opinion.saw)]
+    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _render_measured(opinion.saw)]
 
 
-def _saw(saw: Mapping[str, str | int]) -> str:
-    """`3 of 12 steps`, as the page says it; of a guard its own numbers."""
+def _render_measured(saw: Mapping[str, str | int]) -> str:
+    """Render `3 of 12 steps` as the report does; for a guard, its own numbers."""
     used, unit, value = saw.get("used"), saw.get("unit"), saw.get("value")
     if not isinstance(used, int) or unit not in set(LimitUnit):
         return " ".join(f"{key}={value}" for key, value in saw.items())

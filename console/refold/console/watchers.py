@@ -1,4 +1,4 @@
-"""A run while it goes on: its output, and Ctrl-C."""
+"""Live output of a run, and Ctrl-C."""
 
 import os
 import signal
@@ -26,35 +26,35 @@ from refold.replay.kinds.table import remark, sentence
 
 _INDENT = " " * 14
 _SHORT = 100
-_QUIET = 3  # seconds without a word of the model or a tool, from which on they are counted aloud
+_QUIET = 3  # seconds without an update after which the status line displays them
 _NO_CALL = CallDelta(-1)
-_CUT = ("task", "call", "result")  # what may be long and is in the log anyway: one line of the terminal
-_MARGIN = "  "  # before what the model says: our own lines begin with none, so it cannot pretend to be one
+_CUT = ("task", "call", "result")  # cut to one line of the terminal: the log has all of it
+_MARGIN = "  "  # before the model's text, so that it cannot imitate refold's own lines, which have none
 
 
 class Watcher:
-    """Is told of a run while it goes."""
+    """Receives the updates of a run while it runs."""
 
     def take(self, update: Update, state: RunState) -> None:
-        """An update, and the state that is on disk."""
+        """Handle an update; `state` is the one on disk."""
 
     def note(self, text: str) -> None:
-        """Something that a person should know now."""
+        """Display a message to the user at once."""
         note(text)
 
     def close(self) -> None:
-        """There will be no more: the terminal is given back. It may be called twice."""
+        """End the output and restore the terminal. May be called twice."""
 
 
 def watcher(screen: Screen, run: str) -> Watcher:
-    """The watcher that fits where results go."""
+    """Return the watcher for the output's format."""
     if screen.json:
         return JsonWatcher(screen, run)
     return LiveWatcher(screen) if screen.live else PlainWatcher(screen)
 
 
 class JsonWatcher(Watcher):
-    """One line a recorded event: `{"type": "recorded", "run": ..., "seq": ..., "event": {...}}`."""
+    """One line per recorded event: `{"type": "recorded", "run": ..., "seq": ..., "event": {...}}`."""
 
     def __init__(self, screen: Screen, run: str) -> None:
         self._screen, self._run = screen, run
@@ -67,7 +67,7 @@ class JsonWatcher(Watcher):
 
 
 class PlainWatcher(Watcher):
-    """Lines that say what was recorded, each with its turn."""
+    """Lines of plain text for recorded events, each with its turn."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -77,7 +77,7 @@ class PlainWatcher(Watcher):
         """See `Watcher.take`."""
         match update:
             case Recorded(event=event):
-                # The state may be ahead of the update: it says what is on disk now.
+                # The state may be ahead of the update: it is the newest one on disk.
                 self._turn = event.step if isinstance(event, ev.ModelRequested) else self._turn
                 for word, text in lines(event, said=True):
                     shown = text if word == "said" else descriptions.line(text)
@@ -89,7 +89,7 @@ class PlainWatcher(Watcher):
 
 
 class LiveWatcher(Watcher):
-    """Text as it streams, and below it, on the last line, the state and what was spent against the limits."""
+    """Text as it streams, with a status line below it: the state, and what is spent of each limit."""
 
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen, self._clock = screen, clock
@@ -116,7 +116,7 @@ class LiveWatcher(Watcher):
                 self._calling = CallDelta(index, before.name + name, before.arguments + arguments)
             case Recorded(event=event):
                 self._state, self._since = state, self._clock()
-                self._recorded(event)
+                self._show_event(event)
             case Missed(count=count):
                 self._screen.styled(f"… {count} updates were dropped here; they are in the log", "dim")
             case _:
@@ -131,7 +131,7 @@ class LiveWatcher(Watcher):
         self._flush()
         self._live.stop()
 
-    def _recorded(self, event: ev.Event) -> None:
+    def _show_event(self, event: ev.Event) -> None:
         self._turn = event.step if isinstance(event, ev.ModelRequested) else self._turn
         self._flush()
         for word, text in lines(event, said=False):
@@ -146,12 +146,12 @@ class LiveWatcher(Watcher):
         *whole, self._open = (self._open + descriptions.block(text).expandtabs(4)).split("\n")
         for line in whole:
             self._screen.styled(_MARGIN + line, style)
-        self._open = self._wrapped(self._open, style)
+        self._open = self._wrap(self._open, style)
 
-    def _wrapped(self, line: str, style: str) -> str:
-        """The rest of a line when what fills the terminal's width was printed."""
+    def _wrap(self, line: str, style: str) -> str:
+        """Print full lines of the terminal's width, and return the rest."""
         width = max(self._screen.rich.width, 20) - len(_MARGIN)
-        while len(line) >= width:  # a wide character too many is wrapped by the terminal
+        while len(line) >= width:  # the terminal wraps a surplus of wide characters
             cut = line.rfind(" ", 0, width)
             cut = cut if cut > 0 else width - 1
             self._screen.styled(_MARGIN + line[:cut], style)
@@ -165,7 +165,7 @@ class LiveWatcher(Watcher):
             self._open = ""
 
     def bottom(self) -> Group:
-        """The last lines of the terminal: what has begun, and the status."""
+        """Return the last lines of the terminal: unfinished text and calls, and the status."""
         parts = [Text(_MARGIN + self._open, style=self._style, no_wrap=True)] if self._open else []
         if self._calling.name:
             told = calling(self._calling.name, self._calling.arguments, _SHORT)
@@ -184,10 +184,7 @@ class LiveWatcher(Watcher):
 
 
 def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
-    """What a watcher is told of an event: a word and a text each.
-
-    `said`: the answer's own text is among them.
-    """
+    """Describe an event to a watcher, by pairs of a word and a text. `said`: include the response's text."""
     match event:
         case ev.RunStarted():
             return _tell_start(event)
@@ -229,7 +226,7 @@ def _tell_wait(event: ev.ApprovalRequested) -> list[tuple[str, str]]:
 
 
 def label_line(turn: int, word: str, text: str) -> str:
-    """`t3    call    ...`, further lines of the text below the first."""
+    """Format a line as `t3 call ...`, with further lines of the text indented below."""
     first, *rest = descriptions.block(text.rstrip()).split("\n")
     return "\n".join(
         [f"{f't{turn}' if turn else '':<6}{word:<8}{first}", *(f"{_INDENT}{line}" for line in rest)]
@@ -244,9 +241,9 @@ INTERRUPTED = 130
 
 
 class StoppedHalfway(WorldFailed):
-    """The world failed in the middle of a run.
+    """An external failure in the middle of a run.
 
-    `seq` is the last event that is on disk, `resume` what to type.
+    `seq` is the last event on disk, `resume` the command to continue.
     """
 
     def __init__(self, run: str, seq: int, resume: str, problem: str) -> None:
@@ -255,21 +252,20 @@ class StoppedHalfway(WorldFailed):
 
     @property
     def lines(self) -> list[str]:
-        """The message's lines: what the parts say is no end of one."""
+        """The lines of the message. Line breaks in its parts are escaped."""
         if not self.seq:
-            return [self.problem, f"nothing of run {self.run} was recorded"]
-        whole = f"run {self.run} stopped here; its log is whole up to event {self.seq}."
-        return [self.problem, f"{whole} When this is mended, it goes on with", f"  {self.resume}"]
+            return [self.problem, f"run {self.run}: nothing was recorded"]
+        whole = f"run {self.run} stopped; its log is intact up to event {self.seq}."
+        return [self.problem, f"{whole} When this is fixed, continue with", f"  {self.resume}"]
 
     def __str__(self) -> str:
         return "\n".join(map(descriptions.line, self.lines))
 
 
 class Interrupts:
-    """Counts Ctrl-C. The first asks the run to stop; the second ends the process: what stands in the log is
-    whole.
+    """Handles Ctrl-C: the first asks the run to stop; the second ends the process, and the log stays intact.
 
-    A run that asks about calls is left at once, and not stopped: an answer may still come.
+    A run that waits for approval is left at once instead of stopped: an answer may still come.
     """
 
     def __init__(self, run: Run, watcher: Watcher) -> None:
@@ -277,11 +273,11 @@ class Interrupts:
         self.count = 0
 
     def __call__(self, _: signal.Signals) -> None:
-        """One more."""
+        """Handle one Ctrl-C."""
         self.count += 1
         if self.count == 1 and self._run.state.approval is None:
             self._run.cancel("Ctrl-C")
-            self._watcher.note("stopping; Ctrl-C again ends at once, and the run can be resumed")
+            self._watcher.note("stopping; Ctrl-C again ends at once (the run can be resumed)")
             return
         try:
             self._watcher.close()
@@ -291,10 +287,10 @@ class Interrupts:
 
 
 async def drive(run: Run, watcher: Watcher, place: StorePlace, means: str = "") -> tuple[RunResult, bool]:
-    """Watch a run until it has ended or waits, and say whether Ctrl-C was pressed.
+    """Watch a run until it ends or waits. Return its result, and whether Ctrl-C was pressed.
 
-    Raises what stops an engine: `Elsewhere` where another has the run, any other failure of the world as
-    `StoppedHalfway`, which says how to go on.
+    Raises what stops an engine: `Elsewhere` if another engine has the run, any other external failure as
+    `StoppedHalfway`, with the command to continue.
     """
     interrupts = Interrupts(run, watcher)
 
@@ -303,33 +299,33 @@ async def drive(run: Run, watcher: Watcher, place: StorePlace, means: str = "") 
             watcher.take(update, run.state)
 
     try:
-        await while_heard(watch, interrupts, signal.SIGINT)
+        await run_with_signals(watch, interrupts, signal.SIGINT)
     except WorldFailed as failure:
         watcher.close()
-        raise _halfway(run, failure, place, means) from failure
+        raise _stop_error(run, failure, place, means) from failure
     watcher.close()
     return await run.result(), interrupts.count > 0
 
 
-async def while_heard(
+async def run_with_signals(
     work: Callable[[], Awaitable[None]], heard: Callable[[signal.Signals], None], *awaited: signal.Signals
 ) -> None:
-    """Do `work`, and meanwhile call `heard` for each of these signals. Raises what it raises."""
+    """Run `work`, and call `heard` for each of these signals meanwhile. Raises what `work` raises."""
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(_listen, heard, awaited)
         try:
             await work()
-        except Exception as error:  # raised below, for the group would wrap it
+        except Exception as error:  # raised below, because the group would wrap it
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
-def _halfway(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
+def _stop_error(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
     resume = f"refold resume {run.id}{means}{place.option}"
-    return descriptions.elsewhere(failure, place) or StoppedHalfway(
+    return descriptions.explain_conflict(failure, place) or StoppedHalfway(
         run.id, run.state.seq, resume, str(failure)
     )
 
@@ -346,5 +342,5 @@ async def _listen(
             async for each in signals:
                 heard(each)
     except (NotImplementedError, RuntimeError, ValueError):
-        # No signals here (Windows, a thread): Ctrl-C then ends the process as a crash does.
+        # Signals are unavailable (Windows, a thread): Ctrl-C ends the process like a crash.
         task_status.started()

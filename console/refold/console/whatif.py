@@ -1,4 +1,4 @@
-"""`refold whatif`: runs under other policies, and what a model would have seen."""
+"""`refold whatif`: runs under other policies, and the prompts under them."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,7 +9,7 @@ from refold.console import addresses, descriptions, locations
 from refold.console.addresses import all_runs, check_choice, families_of, sizes_of, without_grown
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
-from refold.console.processes import Jobs, alone, processes, progress
+from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
 from refold.console.whatif_question import (
     OtherPolicies,
@@ -26,40 +26,43 @@ from refold.replay.cuts import request_of
 from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
 
 SHARD_OF_A_STORE = 5_000
-"""Events of a part that a process does in one piece: to ask costs several times what an audit does."""
+"""Events that a process examines in one piece: this costs several times what an audit does."""
 
 
 def whatif_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last; a prefix of an id will do. With --view RUN@t7.")],
+    runs: Annotated[list[str], words("RUN or @last (ids may be prefixes); with --view RUN@t7.")],
     others: OtherPolicies,
     *,
     everything: Everything = False,
     every: Annotated[
-        bool, option("--every", "List every run: also those that agree, and those that are inconclusive.")
+        bool, option("--every", "List every run, including those that agree and those that are inconclusive.")
     ] = False,
-    view: Annotated[bool, option("--view", "Show what the model would have seen there, as a diff.")] = False,
+    view: Annotated[bool, option("--view", "Show the prompt under the policy, as a diff.")] = False,
     jobs: Jobs = None,
 ) -> int:
-    """Ask what other policies would have decided over the same facts, and how far the record is evidence.
+    """Test other policies on recorded runs: compute what they would have decided, and how far the record is
+    evidence.
 
-    Exit code 0: all agree; 1: something differs; 125: something is inconclusive, or a rule fits nothing in
-    any of these runs, and nothing differs; 4: some runs could not be looked at. With -o json: a line for each
-    run and policy, then one of totals for each policy.
+    Example: refold whatif --all --policy guardrails
+
+    Exit code 0: all agree; 1: something differs; 125: nothing differs, but something is inconclusive or a
+    rule matches nothing in any of these runs; 4: some runs could not be examined. With -o json: a line for
+    each run and policy, then one of totals for each policy.
     """
     if view:
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
-    question = WhatIfQuestion(others)  # what is wrong with it is said once, and of no run
+    question = WhatIfQuestion(others)  # report an invalid policy once, before any run
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = WhatIfTable(screen, question, every=every)
     with (
         processes(jobs, work) as executor,
-        progress("asking", sum(shard.events for shard in work)) as step,
+        progress("examining", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, question, alone, held=HELD):
+        for each in worked(work, executor, question, single_process, held=HELD):
             if isinstance(each, Ended):
                 table.end(each)
                 step(each.shard.events)
@@ -74,7 +77,7 @@ def whatif_command(
 
 
 async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:
-    """The runs that were named, or all that can be listed, in parts; and what is wrong with others."""
+    """Return the named runs, or all that can be listed, in parts; and the damage that hides others."""
     async with locations.reading(place) as store:
         if typed:
             sizes, damage = await sizes_of(store, await addresses.runs_of(store, typed)), None
@@ -90,15 +93,15 @@ _MARKS = {"both": " ", "changed": "~", "recorded": "-", "derived": "+"}
 
 
 async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], others: OtherPolicies) -> int:
-    """Show what was kept, what dropped and why at a turn, by default the last.
+    """Show which messages a prompt would keep or drop, and why, by default for the last turn.
 
-    Exit code 1 if anything is otherwise.
+    Exit code 1 if it differs.
     """
     registry = installed_guards()
     asked = policies_of(others, registry)
     prices, contexts = choose_prices(others.prices), choose_contexts(others.contexts)
     if len(runs) != 1 or len(asked) != 1:
-        raise WrongUse("expected one RUN@t7 and one policy: a view is of one request")
+        raise WrongUse("expected one RUN@t7 and one policy: --view shows one request")
     ((name, (policy, _)),) = asked.items()
     async with locations.reading(place) as store:
         run, upto = await addresses.place_of(store, runs[0])
@@ -113,8 +116,8 @@ async def tell_view(screen: Screen, place: StorePlace, runs: Sequence[str], othe
 def _tell(screen: Screen, name: str, found: Hypothesis) -> None:
     screen.heading(f"run {found.run}, turn {found.step}, asked at event {found.seq}: under {name}")
     if not found.asked:
-        screen.say(f"this request would not have been made: {found.found.why}")
-    screen.say("  as it was, - only in the recorded request, + only under the policy, ~ shown otherwise")
+        screen.say(f"this request would not have been sent: {found.found.why}")
+    screen.say("  unchanged, - only in the recorded request, + only under the policy, ~ changed")
     for row in found.rows:
         _tell_row(screen, row)
     was, would = found.tokens

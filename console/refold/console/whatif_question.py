@@ -1,12 +1,12 @@
-"""What `refold whatif` asks: policies, settings, prices and contexts.
+"""Arguments of `refold whatif`: policies, settings, prices and contexts.
 
-A file has a model's name a line, with US dollars for a million tokens: `gpt-5-mini: {input: 0.25, output:
-2}`. It is read as policy files are. Which table it was is told by its digest: with that file the same can be
-asked again.
+A file of prices has a model's name per line, with US dollars per million tokens: `gpt-5-mini: {input: 0.25,
+output: 2}`. It is read like a policy file. Results name it with its digest, so that the same question can be
+repeated.
 
-A file has a model's name a line, with tokens: `gpt-5-mini: 400000`. The line `"*"` is for every other model,
-and for a run of which nobody knows the model. It is a word of who asks, and told as that: the file by its
-digest.
+A file of context lengths has a model's name per line, with tokens: `gpt-5-mini: 400000`. The line `"*"` is
+for every other model, and for runs without a known model. It is the user's assumption, and results name the
+file with its digest.
 """
 
 import hashlib
@@ -45,21 +45,23 @@ _SETTING = re.compile(r"(?P<path>[a-z_]+(?:\.[\w:-]+)*)=(?P<value>.*)", re.DOTAL
 
 
 def settings_of(typed: Iterable[str]) -> list[Setting]:
-    """What was typed, as paths and values. Raises `PolicyError` for what is none.
+    """Parse settings into paths and values. Raises `PolicyError`.
 
-    `limits.NAME=VALUE` gives a limit its value; in `limits`, `guards` and `history` an entry is named by its
-    name, as in `guards.NAME.KEY=VALUE`, and `guards.NAME=null` takes one out. A value is JSON, a YAML list or
-    mapping in one line, or else the text as it stands.
+    `limits.NAME=VALUE` sets a limit's value. In `limits`, `guards` and `history` an entry is addressed by its
+    name, as in `guards.NAME.KEY=VALUE`; `guards.NAME=null` removes one. A value is JSON, a YAML list or
+    mapping in one line, or else text.
     """
     return [_parse_setting(each) for each in typed]
 
 
 def change_by(settings: Sequence[Setting], registry: Registry) -> Callable[[Policy], Policy]:
-    """The change that lays these settings over a policy. It raises `PolicyError` where that cannot work."""
+    """Return the change that applies these settings to a policy.
+
+    It raises `PolicyError` if the result is invalid.
+    """
 
     def change(policy: Policy) -> Policy:
-        # A guard that is not installed here stays as it was recorded: what it would have said cannot be
-        # judged.
+        # A guard that is not installed here stays as recorded: its verdicts cannot be derived.
         data = msgspec.to_builtins(policy)
         return parse_with(data, {}, registry, settings=settings, strict_guards=False)[0]
 
@@ -81,7 +83,7 @@ def _value(text: str) -> Any:
         pass
     if not text.startswith(("[", "{")):
         return text
-    from refold.engine.yaml_text import load  # what is written as in a file, without JSON's quotes
+    from refold.engine.yaml_text import load  # lists and mappings as in a policy file, without JSON's quotes
 
     try:
         return load(text)
@@ -90,97 +92,95 @@ def _value(text: str) -> Any:
 
 
 class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked about.
+    """The policies to test.
 
-    Without policies the settings change the recorded one; `only` names kinds of rules of theirs.
+    Without any, the settings change the recorded one; `only` names the kinds of rules to use.
     """
 
     policy: Annotated[
         list[Path],
-        option("--policy", "Policy file (.toml, .yaml, .json), or a preset; several side by side."),
+        option("--policy", "Policy file (.toml, .yaml, .json), or a preset; may be repeated."),
     ] = []
     settings: Settings = []
     only: Annotated[
         str | None,
-        option("--only", "limits,guards,approvals: these rules of --policy, over the run's own policy."),
+        option("--only", "Only these rules of --policy, over the run's own policy: limits,guards,approvals."),
     ] = None
     prices: Annotated[
         Path | None,
-        option("--prices", "genai-prices, or a file: prices for answers of which the record has none."),
+        option("--prices", "genai-prices, or a file: prices for responses without a recorded price."),
     ] = None
     contexts: Annotated[
         Path | None,
-        option("--contexts", "genai-prices, or a file: context lengths of models where the record has none."),
+        option("--contexts", "genai-prices, or a file: context lengths that are not recorded."),
     ] = None
 
     def __hash__(self) -> int:
-        return hash(str(self))  # its lists have none
+        return hash(str(self))  # lists are not hashable
 
 
 class AskedPolicy(NamedTuple):
-    """One of the policies: what it changes, and what its file names where that is not a whole preset."""
+    """A policy: its change, and the keys that its file sets unless it is a complete preset."""
 
     change: Change
     named: NamedPolicy | None = None
 
 
 def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedPolicy]:
-    """The policies that were asked for, by what they are called. Raises `WrongUse` and what a file does."""
+    """Return the policies by name. Raises `WrongUse`, and what reading a file raises."""
     settings = settings_of(asked.settings)
     change = change_by(settings, registry)
     told = ", ".join(asked.settings)
     if not asked.policy:
         if asked.only is not None:
             raise WrongUse(
-                "--only takes rules out of another policy: name it with --policy (--set changes the recorded one)"
+                "--only selects rules of another policy: name it with --policy (--set changes the recorded one)"
             )
         if not asked.settings:
             raise WrongUse("expected --policy POLICY, or --set KEY=VALUE to change the recorded one")
         return {told: AskedPolicy(change)}
     suffix = f" + {told}" if told else ""
     if asked.only is None:
-        return {f"{path}{suffix}": _whole(path, registry, settings) for path in asked.policy}
+        return {f"{path}{suffix}": _replacement(path, registry, settings) for path in asked.policy}
     chosen = {path: load_policy(path, registry, {})[0] for path in asked.policy}
     kinds = [kind.strip() for kind in asked.only.split(",")]
     for path, policy in chosen.items():
         _refuse_empty(kinds, path, policy)
     return {
         f"only {', '.join(kinds)} of {path}{suffix}": AskedPolicy(
-            _then(replace_rules(kinds, policy, registry), change)
+            _compose(replace_rules(kinds, policy, registry), change)
         )
         for path, policy in chosen.items()
     }
 
 
-def _whole(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
-    """A policy in place of the recorded one.
+def _replacement(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
+    """Return a policy that replaces the recorded one.
 
-    A file that starts from no preset has defaults which its author did not set.
+    If its file is based on no preset, it has defaults that its author did not set.
     """
     policy = load_policy(path, registry, {}, settings)[0]
     if dialect_of(path):
         return AskedPolicy(add_guards(policy, registry))
     data = {"preset": str(path)} if is_preset(path) else read_data(path, "a preset", PRESETS)[0]
     if data.get("preset"):
-        return AskedPolicy(_always(policy))
+        return AskedPolicy(_replace_by(policy))
     keys = dict.fromkeys([*(key for key in data if key != "schema"), *(where[0] for where, _ in settings)])
-    return AskedPolicy(_always(policy), NamedPolicy(policy, tuple(keys)))
+    return AskedPolicy(_replace_by(policy), NamedPolicy(policy, tuple(keys)))
 
 
 def _refuse_empty(kinds: Sequence[str], path: Path, policy: Policy) -> None:
-    """Raise `WrongUse` where the policy has no rule of these kinds: that nothing differs would be no
-    answer.
-    """
+    """Raise `WrongUse` if the policy has no rule of these kinds, because every run would agree."""
     keys = [key for kind in kinds for key in RULES.get(kind, ()) if key != "call_timeout"]
     if keys and not any(getattr(policy, key) for key in keys):
-        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to ask")
+        raise WrongUse(f"--only: {path} has no {' and no '.join(kinds)}, so there is nothing to test")
 
 
-def _always(policy: Policy) -> Change:
+def _replace_by(policy: Policy) -> Change:
     return lambda _: policy
 
 
-def _then(first: Change, second: Change) -> Change:
+def _compose(first: Change, second: Change) -> Change:
     return lambda policy: second(first(policy))
 
 
@@ -192,9 +192,9 @@ Dollars = Annotated[int, Meta(ge=0, le=_MILLION)] | Annotated[float, Meta(ge=0, 
 
 
 class ListedPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens.
+    """US dollars per million tokens.
 
-    Of tokens read from or written to a cache without such a price the cost is not known.
+    Without a cache price, the cost of tokens read from or written to a cache is unknown.
     """
 
     input: Dollars
@@ -204,9 +204,9 @@ class ListedPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def choose_prices(chosen: Path | None) -> Prices | None:
-    """The prices that were asked for: a file, or the installed lists by their name.
+    """Return the chosen prices: a file, or the installed lists by their name.
 
-    Raises `PolicyFileError` for a file that cannot be read or has no prices, `WrongUse` where no lists are
+    Raises `PolicyFileError` for a file that cannot be read or has no prices, `WrongUse` if no lists are
     installed.
     """
     if chosen is None:
@@ -238,9 +238,9 @@ def _of_file(path: Path) -> Prices:
 def read_table(
     path: Path, what: str, line: str, read: Callable[[str, Any], LineT]
 ) -> tuple[str, Mapping[str, LineT]]:
-    """A file with a `line` for each model, and its name with its digest.
+    """Read a file with a `line` per model, and return its name with its digest, and the table.
 
-    Raises `PolicyFileError` for one that cannot be read or has no line.
+    Raises `PolicyFileError` if it cannot be read or is empty.
     """
     with file_errors(path, what):
         told, data = read_data(path, LISTS)
@@ -279,16 +279,15 @@ def _cost(price: ListedPrice, query: PriceQuery) -> int | None:
 
 
 OTHERS = "*"
-"""The line for every other model."""
+"""The line for all other models."""
 
 Tokens = Annotated[int, Meta(ge=1, le=2**53)]
 
 
 def choose_contexts(chosen: Path | None) -> Contexts | None:
-    """The context lengths that were given: a file, or the installed lists by their name.
+    """Return the chosen context lengths: a file, or the installed lists by their name.
 
-    Raises `PolicyFileError` for a file that cannot be read or has none, `WrongUse` where no lists are
-    installed.
+    Raises `PolicyFileError` for a file that cannot be read or is empty, `WrongUse` if no lists are installed.
     """
     if chosen is None:
         return None
@@ -312,16 +311,14 @@ def _length(model: str, data: Any) -> int:
 
 
 Answer = tuple[str, Sequence[WhatIf] | RefoldError]
-"""A run, and what was found for each policy; or why there is nothing to be said."""
+"""A run, with the result for each policy, or the error that prevented one."""
 
 
 class WhatIfQuestion:
-    """The policies that are asked about, by what they are called, and what tables say where a record does
-    not.
+    """The policies to test, by name, with prices and contexts for what a record lacks.
 
-    Policies are functions and cannot be sent to a process. There the files are read once more, each once.
-    Without `states`, which may be megabytes, those are left out of what is found. Raises `WrongUse` and what
-    a file does.
+    Policies are functions and cannot be pickled: each process reads the files again, once. Without `states`,
+    which may be megabytes, results omit them. Raises `WrongUse`, and what reading a file raises.
     """
 
     def __init__(self, others: OtherPolicies, *, states: bool = False) -> None:
@@ -333,7 +330,7 @@ class WhatIfQuestion:
         self.prices, self.contexts = choose_prices(others.prices), choose_contexts(others.contexts)
 
     def __call__(self, shard: Shard) -> Iterator[Answer]:
-        """What is found of each run of a shard."""
+        """Yield the results for each run of a shard."""
         policies = tuple(self.policies.values())
         for run, found in ask_all(shard, policies, self.registry, prices=self.prices, contexts=self.contexts):
             if isinstance(found, RefoldError):
@@ -343,8 +340,8 @@ class WhatIfQuestion:
             yield run, known if self.states else tuple(replace(each, state="") for each in known)
 
     def _with_defaults(self, shard: Shard, run: str, found: Sequence[WhatIf]) -> tuple[WhatIf, ...]:
-        """What was found, with the defaults that cause a verdict: a run that does not agree is asked about
-        once more.
+        """Add the defaults that cause a verdict: a run that does not agree is tested again with the file's
+        own keys.
         """
         pairs = [
             (place, self.named[name])
@@ -357,7 +354,7 @@ class WhatIfQuestion:
         alone = [named.alone(self.registry) for _, named in pairs]
         part = replace(shard, runs=(run,))
         for _, answers in ask_all(part, alone, self.registry, prices=self.prices, contexts=self.contexts):
-            if not isinstance(answers, RefoldError):  # else the named keys alone cannot be asked about
+            if not isinstance(answers, RefoldError):  # else the keys alone are not a valid policy
                 for (place, named), answer in zip(pairs, answers, strict=True):
                     known[place] = replace(found[place], defaults=named.defaults(found[place], answer))
         return tuple(known)

@@ -1,5 +1,6 @@
-"""What `refold whatif` found of many runs: JSON at once; as text a table, first the runs that stop, when all
-is there.
+"""Results of `refold whatif` for many runs:
+
+JSON lines as they come; as text a table at the end, stops first.
 """
 
 from collections import Counter
@@ -21,27 +22,26 @@ from refold.replay.whatif.verdict import Spend, Totals, Verdict, WhatIf, totals_
 from refold.store.protocol import UnknownRun
 
 _RANKS = {Verdict.STOPS: 0, Verdict.DIVERGES: 1, Verdict.INCONCLUSIVE: 3, Verdict.AGREE: 4}
-"""In which order runs are listed; between them stand those that could not be looked at."""
+"""Order of runs in the table; rank 2 is for runs that could not be examined."""
 _BROKEN = 2
 _COUNTED = 3
-"""Runs of this rank and later ones are counted, and not listed."""
+"""Runs of this rank and later ones are counted instead of listed."""
 _TASK = 60
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A run under one of the policies, as JSON: a `WhatIf`, in which `null` stands for what the record does
-    not say.
-    """
+    """A run under one policy, as JSON: a `WhatIf`, with `null` for what the record does not contain."""
 
     policy: str
     whatif: dict[str, Any]
 
 
 class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """All the runs under one of the policies, as JSON. `prices` and `contexts` as in `WhatIf`.
+    """All runs under one policy, as JSON. `prices` and `contexts` as in `WhatIf`.
 
-    `inconclusive` counts runs by the first reason, `unfit` names what in the policy fits nothing in any of
-    the runs. `notes` has a sentence on verdicts that come from defaults which the policy's file does not set.
+    `inconclusive` counts runs by their first reason. `unfit` names the places in the policy that match
+    nothing in any run. `notes` has a sentence on verdicts caused by defaults that the policy's file does not
+    set.
     """
 
     policy: str
@@ -59,42 +59,42 @@ class _TableRow(NamedTuple):
 
 
 class WhatIfTable:
-    """Takes what was found, run by run, and tells it: JSON at once, text when all is there."""
+    """Collects results run by run: writes JSON at once, text at the end."""
 
     def __init__(self, screen: Screen, question: WhatIfQuestion, *, every: bool) -> None:
         self._screen, self._names, self._alone = screen, list(question.policies), question.states
         self._prices = question.prices.name if question.prices else ""
         self._contexts = question.contexts.name if question.contexts else ""
         self._named = question.named
-        self._defaults: list[Counter[str]] = [Counter() for _ in self._names]  # verdicts by what causes them
+        self._defaults: list[Counter[str]] = [Counter() for _ in self._names]  # verdicts by their cause
         self._every = every
         self._rows: list[_TableRow] = []
-        self._hidden: Counter[int] = Counter()  # runs that are counted and not listed, by their rank
+        self._hidden: Counter[int] = Counter()  # counted, unlisted runs by rank
         self._found: list[WhatIf] = []
         self._totals = [Totals() for _ in self._names]
         self._inconclusive: list[Counter[str]] = [Counter() for _ in self._names]  # runs by the first reason
-        # In how many runs each policy names what the run does not have, by the place in the policy.
+        # The number of runs where a place of the policy matches nothing.
         self._unfit: list[Counter[str]] = [Counter() for _ in self._names]
-        # The first tool or field that is suggested, by the place in the policy.
+        # The first suggested tool or field for a place of the policy.
         self._meant: list[dict[str, str]] = [{} for _ in self._names]
-        self._tooled = 0  # runs of which a tool is known: of others nobody knows what fits
-        self._without: list[NoSuchEntry] = []  # of runs that lack what was to change
+        self._tooled = 0  # runs with a known tool: for others it is unknown what matches
+        self._without: list[NoSuchEntry] = []  # errors of runs without the entry to change
         self._codes: list[int] = []
 
     @property
     def codes(self) -> list[int]:
-        """The exit codes of all that was found."""
+        """The exit codes of all results."""
         never = any(path for place in range(len(self._names)) for path in self._fit_nothing(place))
         return [*self._codes, CannotJudge.exit_code] if never else self._codes
 
     def _fit_nothing(self, place: int) -> list[str]:
-        """The places in a policy that fit nothing in any of the runs that were asked about."""
+        """Return the places in a policy that match nothing in any of the runs."""
         return sorted(path for path, count in self._unfit[place].items() if count == self._tooled)
 
     def _unfit_in(self, place: int) -> list[str]:
         never, counts = self._fit_nothing(place), sorted(self._unfit[place].items())
         told = {
-            path: f"{path} fits nothing in {'any' if path in never else count} of these runs"
+            path: f"{path} matches nothing in {'any' if path in never else count} of these runs"
             for path, count in counts
         }
         meant = self._meant[place]
@@ -103,8 +103,8 @@ class WhatIfTable:
         ]
 
     def take(self, run: str, found: Sequence[WhatIf] | RefoldError) -> None:
-        """One run more. Raises `WrongUse` for a policy that no run can have."""
-        if isinstance(found, RefoldError):  # unknown: listed, and not one event of it is there
+        """Add one run. Raises `WrongUse` for a policy that is invalid for every run."""
+        if isinstance(found, RefoldError):  # `UnknownRun`: listed, but it has no events
             self._fail(run, found)
             return
         self._codes += [code_of(each) for each in found]
@@ -124,7 +124,7 @@ class WhatIfTable:
                 self._screen.document(PolicyVerdict(policy=name, whatif=json_of(each)))
 
     def _count(self, found: Sequence[WhatIf]) -> None:
-        """Count complaints, reasons and defaults of one run, each for its policy."""
+        """Count one run's complaints, reasons and defaults for each policy."""
         for place, each in enumerate(found):
             self._unfit[place].update({complaint.path for complaint in each.unfit})
             for complaint in each.unfit:
@@ -135,7 +135,7 @@ class WhatIfTable:
             self._defaults[place].update(each.defaults)
 
     def finish(self) -> None:
-        """Tell what is told of all runs together. Raises `NoSuchEntry` where none has what was to change."""
+        """Print what concerns all runs. Raises `NoSuchEntry` if no run has the entry to change."""
         if self._without and len(self._without) == len(self._codes):
             raise self._without[0]
         if self._screen.json:
@@ -169,9 +169,9 @@ class WhatIfTable:
             self._screen.say()
             tell_totals(self._screen, name, totals, self._unfit_in(place), self._inconclusive[place])
         if self._prices:
-            self._screen.say(f"what the record has no price of is priced by {self._prices}")
+            self._screen.say(f"responses without a recorded price are priced by {self._prices}")
         if self._contexts:
-            self._screen.say(f"models whose context the record does not say read what {self._contexts} says")
+            self._screen.say(f"context lengths that are not recorded come from {self._contexts}")
 
     def _notes(self, place: int) -> list[str]:
         defaults = self._defaults[place]
@@ -181,27 +181,25 @@ class WhatIfTable:
         return [note_of(name, defaults.total(), list(defaults), self._named[name].rules)]
 
     def _tell_rows(self) -> None:
-        rows = [each.cells for each in sorted(self._rows, key=lambda row: row.rank)]  # stable: as they came
+        rows = [each.cells for each in sorted(self._rows, key=lambda row: row.rank)]  # a stable sort
         if rows:
             share = 80 if len(self._names) == 1 else 0  # the verdict, with its call and rule
             policies = [Column(name.upper(), elastic=True, main=share) for name in self._names]
             about = [Column("RUN"), Column("BEGAN", optional=1), Column("TASK", elastic=True, optional=2)]
             self._screen.table([*about, *policies], rows)
-        counts = [
-            f"{figures.counted(self._hidden[rank], 'run')} {verb}"
-            for rank, verb in ((_RANKS[Verdict.AGREE], "AGREE"), (_COUNTED, "inconclusive"))
-            if self._hidden[rank]
-        ]
+        agree, unknown = self._hidden[_RANKS[Verdict.AGREE]], self._hidden[_COUNTED]
+        counts = [f"{figures.counted(agree, 'run')} AGREE{'S' if agree == 1 else ''}"] if agree else []
+        counts += [f"{figures.counted(unknown, 'run')} inconclusive"] if unknown else []
         if counts:
             every = "every policy" if len(self._names) > 1 else self._names[0]
             listed = f"{'and ' if rows else ''}{', '.join(counts)} under {every}"
             self._screen.say(f"{listed}; --every lists them")
 
     def end(self, ended: Ended) -> None:
-        """There is no more from a part of the store, which nobody may have finished."""
+        """End a part of the store, with the problem that kept it from being finished, if any."""
         if ended.problem:
             self._codes.append(WorldFailed.exit_code)
-            row = self._broken(ended.shard.name, f"NOT ASKED: {ended.problem}")
+            row = self._broken_row(ended.shard.name, f"NOT EXAMINED: {ended.problem}")
             unchecked = Unchecked(part=ended.shard.name, unchecked=ended.problem)
             self._screen.result(unchecked, lambda: self._rows.append(row))
 
@@ -211,18 +209,18 @@ class WhatIfTable:
             error = CannotJudge(str(error))
         if isinstance(error, WrongUse) and not isinstance(error, UnknownRun):
             raise error
-        problem, code = verdicts.not_judged(run, error)
+        problem, code = verdicts.describe_failure(run, error)
         self._codes.append(code)
         said = f"{'DAMAGED' if problem.damaged else 'inconclusive'}: {error}"
-        row = self._broken(run, said)
+        row = self._broken_row(run, said)
         self._screen.result(problem, lambda: self._rows.append(row))
 
-    def _broken(self, name: str, said: str) -> "_TableRow":
+    def _broken_row(self, name: str, said: str) -> "_TableRow":
         return _TableRow(_BROKEN, (name, "", "", said, *([""] * (len(self._names) - 1))))
 
 
 def json_of(found: WhatIf) -> dict[str, Any]:
-    """Return what was found for JSON: null for what the record does not say, and decisions and states as
+    """Convert a result for JSON: null for what the record does not contain, and decisions and states as
     objects.
     """
     told: dict[str, Any] = msgspec.to_builtins(found)
@@ -235,7 +233,7 @@ def json_of(found: WhatIf) -> dict[str, Any]:
 
 
 def _unknown_fields(spend: Spend) -> Iterator[str]:
-    """The fields that stand at 0, and of which nobody knows more."""
+    """Yield the fields that are 0 because their value is unknown."""
     if spend.steps:
         yield from (name for name in ("input", "output", "duration") if not getattr(spend, name))
     if spend.unpriced and not spend.cost_nanousd:

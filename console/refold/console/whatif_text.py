@@ -1,4 +1,4 @@
-"""What `refold whatif` found, as text: one run in full, a cell of a table, the totals of many."""
+"""Text output of `refold whatif`: one run in full, a cell of the table, and totals."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,25 +10,30 @@ from refold.replay import figures
 from refold.replay.whatif.verdict import Intervention, Spend, Totals, Verdict, WhatIf
 
 _SHOWN = 300
-_AT_LEAST = ", at least: what was under way when it stopped counts as spent"
-_AT_LEAST_LATEST = ", at least: it may have stopped before"
-_VERDICTS = {**{word: word.upper() for word in Verdict}, Verdict.INCONCLUSIVE: "inconclusive"}
-_HINT = "--set end_of_turn=wait looks at it as one session"
-_REASONS = 20  # that are listed of inconclusive runs; what is missing is mostly the same
+_AT_LEAST = ", at least: work in progress at the stop counts as spent"
+_AT_LEAST_LATEST = ", at least: it may have stopped earlier"
+_VERDICTS = {
+    Verdict.AGREE: "AGREES",
+    Verdict.STOPS: "STOPS",
+    Verdict.DIVERGES: "DIVERGES",
+    Verdict.INCONCLUSIVE: "inconclusive",
+}
+_HINT = "--set end_of_turn=wait treats it as one session"
+_REASONS = 20  # reasons that are listed for inconclusive runs
 
 
 def code_of(found: WhatIf) -> int:
-    """The exit code that a verdict means."""
+    """Return the exit code of a verdict."""
     if found.verdict is Verdict.INCONCLUSIVE:
         return CannotJudge.exit_code
     return 0 if found.verdict is Verdict.AGREE else 1
 
 
 def cell(found: WhatIf) -> str:
-    """A verdict in a few words: `STOPS e41 step_limit`."""
+    """Render a verdict in a few words: `STOPS e41 step_limit`."""
     match found.verdict:
         case Verdict.AGREE:
-            return "AGREE unfit" if found.unfit else "AGREE"
+            return "AGREES unfit" if found.unfit else "AGREES"
         case Verdict.STOPS:
             return f"STOPS e{found.seq} {found.code}{_latest(found)}{_subject(found)}{_default(found)}"
         case Verdict.DIVERGES:
@@ -46,7 +51,7 @@ def _subject(found: WhatIf) -> str:
 
 
 def tell(screen: Screen, name: str, found: WhatIf) -> None:
-    """One run under one policy, in full."""
+    """Print one run under one policy in full."""
     screen.heading(f"run {found.run} under {name}: {_headline(found)}")
     screen.facts({**_tell_verdict(found), **_tell_findings(found)})
 
@@ -71,11 +76,11 @@ def _tell_verdict(found: WhatIf) -> Facts:
 def _tell_findings(found: WhatIf) -> Facts:
     fired = [f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]]
     more = len(found.fired) - 10 + found.more
-    priced = f"{figures.counted(found.priced, 'answer')} without a price in the record, by {found.prices}"
+    priced = f"{figures.counted(found.priced, 'response')} without a recorded price, by {found.prices}"
     return {
         "fired": (*fired, *([f"and {figures.counted(more, 'time')} more"] if more > 0 else [])),
         "unseen": tuple(
-            f"event {seq}: {why}; it was not shown before the record ends" for seq, why in found.unseen[:10]
+            f"event {seq}: {why}; no later prompt of the record has it" for seq, why in found.unseen[:10]
         ),
         "unfit": tuple(map(str, found.unfit)),
         "priced": priced if found.prices else None,
@@ -91,8 +96,8 @@ def tell_totals(
     unfit: Sequence[str] = (),
     inconclusive: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """All the runs under one policy. What is saved is only what is exact, and said so."""
-    unfit_runs = {Verdict.AGREE: f" ({totals.unfit} of them: a rule fits nothing)"} if totals.unfit else {}
+    """Print the totals of all runs under one policy. Savings are exact, or marked as lower bounds."""
+    unfit_runs = {Verdict.AGREE: f" ({totals.unfit} of them: a rule matches nothing)"} if totals.unfit else {}
     verdicts = (
         f"{_VERDICTS[word]} {totals.verdicts[word]}{unfit_runs.get(word, '')}"
         for word in Verdict
@@ -101,13 +106,15 @@ def tell_totals(
     screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
     saved = [f"{_spend_text(totals.saved)}, as recorded"]
     if totals.inexact:
-        lacking = f"in {figures.counted(totals.inexact, 'run')} with something under way, or unknown"
+        lacking = f"in {figures.counted(totals.inexact, 'run')} with work in progress, or unknown"
         saved.append(f"{_spend_text(totals.at_least)} at least, {lacking}")
-    done = f"{figures.counted(totals.done, 'run')}, by an answer after which the record goes on: no saving"
+    done = (
+        f"{figures.counted(totals.done, 'run')}, by a response after which the record continues: no savings"
+    )
     fired = ", ".join(
         f"{who} {n} in {figures.counted(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
     )
-    forks = f"{totals.before} part in what they share with another run: counted there"
+    forks = f"{totals.before} diverge in events that they share with another run: counted there"
     screen.facts(
         {
             "cut short": _counts(totals.cut_short),
@@ -124,33 +131,33 @@ def tell_totals(
 
 
 def _reasons(totals: Totals, inconclusive: Mapping[str, int]) -> tuple[str, ...] | None:
-    """Of how many runs no verdict is known, and why: by the first reason of each, the most common first."""
+    """List the reasons of inconclusive runs, by the first reason of each run, the most common first."""
     ranked = sorted(inconclusive.items(), key=lambda item: -item[1])
     listed = [f"{figures.counted(count, 'run')}: {why}" for why, count in ranked[:_REASONS]]
     if more := len(ranked) - _REASONS:
         listed += [f"and {figures.counted(more, 'reason')} more"] if more > 0 else []
     partly = totals.unknown - sum(inconclusive.values())
     if partly > 0:
-        listed.append(f"{figures.counted(partly, 'run')} in part, behind a verdict")
+        listed.append(f"{figures.counted(partly, 'run')} in part, after their verdict")
     return tuple(listed) or None
 
 
 def _headline(found: WhatIf) -> str:
     match found.verdict:
         case Verdict.AGREE:
-            return f"AGREES to the end of the record{', and has rules that fit nothing in it' if found.unfit else ''}"
+            return f"AGREES to the end of the record{', but has rules that match nothing in it' if found.unfit else ''}"
         case Verdict.STOPS:
             return f"STOPS at event {found.seq}, in turn {found.turn}{_latest(found)}"
         case Verdict.DIVERGES:
-            return f"DIVERGES at event {found.seq}, in turn {found.turn}: what follows is no evidence"
+            return f"DIVERGES at event {found.seq}, in turn {found.turn}: later events are not evidence"
         case Verdict.INCONCLUSIVE:
-            return f"inconclusive from event {found.seq} on"
+            return f"inconclusive from event {found.seq}"
 
 
 def _context(found: WhatIf) -> str:
     if found.context is None:
-        return f"nothing is taken from {found.contexts}"
-    return f"{figures.counted(found.context, 'token')}, which is not in the record, by {found.contexts}"
+        return f"no length was needed from {found.contexts}"
+    return f"{figures.counted(found.context, 'token')}, by {found.contexts}: the record has none"
 
 
 def _least(found: WhatIf) -> str:
@@ -160,12 +167,14 @@ def _least(found: WhatIf) -> str:
 
 
 def _latest(found: WhatIf) -> str:
-    """Of a run that would have stopped all the same, where what is unknown may have stopped it before."""
+    """Return `, at the latest` for a stop that unknown facts could have caused earlier."""
     return ", at the latest" if found.unknown else ""
 
 
 def _one_turn_of_many(found: WhatIf) -> bool:
-    """Whether the other run would have been over with a finished turn, and the record goes on behind it."""
+    """Return whether the other run would have completed with a finished turn, although the record
+    continues.
+    """
     done = found.verdict is Verdict.STOPS and found.agent_state in SUCCESSFUL
     return done and found.code == "end_turn" and found.saved != Spend()
 
@@ -175,9 +184,9 @@ def _code(fired: Intervention) -> str:
 
 
 def _recorded_decision(found: WhatIf) -> str:
-    """What was decided where the two part.
+    """Render the recorded decision at the divergence.
 
-    Nothing was if that lies behind what they share and before the next fact.
+    Without one, the derived decision falls after the shared events and before the next fact.
     """
     if found.recorded is None and found.derived is not None and found.fact < found.seq:
         return "(nothing: a deadline passed between two events)"
@@ -201,18 +210,16 @@ def _spend_text(spend: Spend) -> str:
 
 
 def _time(spend: Spend) -> str:
-    """How long it took, without the time in which a person was waited for: that is named by itself."""
+    """Render the duration; time spent waiting for an operator is listed separately."""
     if not spend.waited:
         return figures.seconds(spend.duration) if spend.duration else "time unknown"
     busy, waited = figures.seconds(spend.duration - spend.waited), figures.seconds(spend.waited)
-    return f"{busy} and {waited} of waiting for a person"
+    return f"{busy} and {waited} waiting for an operator"
 
 
 def _cost(spend: Spend) -> str:
-    """What an answer without a known price adds is not known: there is only a least that it cost, or not even
-    that.
-    """
-    if not spend.unpriced and (spend.cost_nanousd or spend.input or spend.output):
+    """Render the cost. If responses have no known price, it is a lower bound, or unknown."""
+    if not spend.unpriced:
         return figures.dollars(spend.cost_nanousd)
     return f"at least {figures.dollars(spend.cost_nanousd)}" if spend.cost_nanousd else "cost unknown"
 

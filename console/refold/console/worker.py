@@ -1,4 +1,4 @@
-"""`refold worker` and `refold fork`: driving runs that nobody drives."""
+"""`refold worker` and `refold fork`."""
 
 import gc
 import os
@@ -29,7 +29,7 @@ from refold.console.options import (
 )
 from refold.console.run import Models, add_fallbacks, agent_of, restore_tools, stay
 from refold.console.screen import OutputClosed, Screen, note
-from refold.console.watchers import INTERRUPTED, while_heard
+from refold.console.watchers import INTERRUPTED, run_with_signals
 from refold.engine import Agent, Model, Worker
 from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
 from refold.engine.policy_files import load_policy
@@ -43,11 +43,11 @@ from refold.store.protocol import LEASE_SECONDS, Store
 
 
 class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker did with a run, as a line of JSON. `at` is nanoseconds since the epoch.
+    """What a worker did with a run, as a line of JSON. `at` is in nanoseconds since the epoch.
 
-    Of one that was taken up, `events` counts its log; of one that was put down, `state`, `code` and `reason`
-    say how it ended or what it waits for; of one that failed or was lost, `problem` says why, and `again` is
-    the seconds after which a worker tries it again.
+    `taken_up`: `events` is the length of its log. `put_down`: `state`, `code` and `reason` describe how it
+    ended or what it waits for. `failed` or `lost`: `problem` is the cause, and `again` the seconds until a
+    worker retries it.
     """
 
     type: Literal["taken_up", "put_down", "failed", "lost"]
@@ -62,9 +62,9 @@ class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkerReport:
-    """Tells what a worker does, a line each.
+    """Prints what a worker does, a line for each event.
 
-    Once they cannot be written, `closed` is set and `stop` is cancelled.
+    If a line cannot be written, sets `closed` and cancels `stop`.
     """
 
     def __init__(self, screen: Screen, stop: anyio.CancelScope) -> None:
@@ -74,10 +74,10 @@ class WorkerReport:
         self.failures = 0
 
     def __call__(self, news: News) -> None:
-        """One more."""
+        """Print one event."""
         line = _line(news, time.time_ns())
         if line.type == "lost" and line.run not in self._driving:
-            return  # it was never ours
+            return  # this worker never had it
         (self._driving.add if line.type == "taken_up" else self._driving.discard)(line.run)
         self.failures += line.type == "failed"
         try:
@@ -91,18 +91,18 @@ class WorkerReport:
 
 
 class Signals:
-    """Hears that a worker is to stop: the first signal stops it cleanly, a second one ends the process."""
+    """Handles signals: the first stops the worker cleanly, a second one ends the process."""
 
     def __init__(self, stop: anyio.CancelScope) -> None:
         self._stop = stop
         self.first: signal.Signals | None = None
 
     def __call__(self, heard: signal.Signals) -> None:
-        """One more."""
+        """Handle one signal."""
         if self.first is not None:
             os._exit(_code(heard))
         self.first = heard
-        note("stopping: every run is left as it stands, for others; once more ends at once")
+        note("stopping: its runs are left to other workers; a second signal ends at once")
         self._stop.cancel()
 
 
@@ -111,23 +111,27 @@ async def worker_command(
     place: StorePlace,
     means: DriveOptions,
     *,
-    at_once: Annotated[int, option("--at-once", "How many runs side by side.", min=1)] = 8,
+    at_once: Annotated[int, option("--at-once", "Drive at most this many runs at a time.", min=1)] = 8,
     lease: Annotated[
         float,
-        option("--lease", "Seconds without a sign of life after which others take a run over.", min=0.5),
+        option("--lease", "Seconds until other workers take over the runs of a dead worker.", min=0.5),
     ] = LEASE_SECONDS,
     until_idle: Annotated[
-        bool, option("--until-idle", "End when no run is left to drive; 1 if some could not be.")
+        bool, option("--until-idle", "End when no run is runnable; exit code 1 if some failed.")
     ] = False,
 ) -> int:
-    """Drive the runs of the store that want an engine: queued, abandoned or answered ones.
+    """Drive the runnable runs of the store (queued, abandoned or answered), until it is stopped.
 
-    A line for each that is taken up, put down, failed or lost. With -o json: JSON lines. Exit code 0 after
-    SIGTERM.
+    Prints a line for each run that is taken up, put down, failed or lost. Ctrl-C and SIGTERM leave its runs
+    to other workers.
+
+    Example: refold worker --root . --at-once 4
+
+    With -o json: JSON lines. Exit code 0 after SIGTERM, 130 after Ctrl-C.
     """
     follow(os.environ)
     if means.tools:
-        choose_tools(means.tools, means.root)  # what cannot work is told now, and not once a run
+        choose_tools(means.tools, means.root)  # report invalid options now, instead of once per run
     async with AsyncExitStack() as stack:
         models = Models(stack)
         store = await stack.enter_async_context(changing(place))
@@ -136,7 +140,7 @@ async def worker_command(
         worker = Worker(
             store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
         )
-        gc.freeze()  # what was imported stays: looking through it again and again would hold up every run
+        gc.freeze()  # modules stay in memory: collecting them again would pause every run
         stack.callback(gc.unfreeze)
         note(f"process {os.getpid()} takes runs from {place.path}, up to {at_once} at once; Ctrl-C stops it")
 
@@ -144,7 +148,7 @@ async def worker_command(
             with stop:
                 await worker.run(until_idle=until_idle)
 
-        await while_heard(work, signals, signal.SIGINT, signal.SIGTERM)
+        await run_with_signals(work, signals, signal.SIGINT, signal.SIGTERM)
     if teller.closed is not None:
         raise teller.closed
     return _code(signals.first) if signals.first is not None else int(until_idle and teller.failures > 0)
@@ -152,7 +156,7 @@ async def worker_command(
 
 def _agent(state: RunState, models: Models, means: DriveOptions) -> Agent:
     setup = state.setup
-    # One worker drives runs of many models: its address, and what it costs there, is for those that had one.
+    # One worker drives runs of many models: address and price are for runs that were started with one.
     at = model_options(means, setup.model, setup.price) if setup.address else recorded_options(setup.price)
     return agent_of(state, models, restore_tools(state, means), at)
 
@@ -180,7 +184,7 @@ def _words(line: NewsLine) -> str:
         case "put_down":
             return f"put down, {line.state}: {line.reason} ({line.code})"
         case "failed":
-            return f"failed, tried again in {figures.seconds(nano(line.again))}: {line.problem}"
+            return f"failed, retried in {figures.seconds(nano(line.again))}: {line.problem}"
         case "lost":
             return f"lost to another engine: {line.problem}"
 
@@ -191,19 +195,20 @@ async def fork_command(
     run: Address,
     means: MeansOrWorker,
     *,
-    say: Annotated[str, option("--say", "A message to the model, before it goes on.")] = "",
+    say: Annotated[str, option("--say", "A message to the model before it continues.")] = "",
     edit: Annotated[
-        list[str], option("--edit", "CALL=TEXT, CALL=@FILE or CALL=- (stdin): the result of a call, made up.")
+        list[str], option("--edit", "CALL=TEXT, CALL=@FILE or CALL=- (stdin): replace the result of a call.")
     ],
     by: By,
     policy: PolicyFile = None,
     model: Annotated[str | None, option("--model", "Another model, provider:model.")] = None,
     label: Labels,
 ) -> int:
-    """Start a new run that goes on from event or turn of RUN, by default from the last place that can be. RUN
-    stays as it is.
+    """Start a new run that continues RUN from an event or turn, by default from the last possible place.
 
-    What is not given is as it was in RUN: policy, model, tools. Output as `run`.
+    RUN is not changed. Model, policy and tools are those of RUN unless given. Output as `run`.
+
+    Example: refold fork RUN@t7 --say "Try the other file."
     """
     edits, labels = edits_of(edit), labels_of(label)
     follow(os.environ)
@@ -216,19 +221,19 @@ async def fork_command(
         agent = _agent_of_fork(state, Models(stack), means, model, policy)
         store = await stack.enter_async_context(locations.writing(place))
         fork = agent.fork(parent, at, say=say, results=edits, by=by, labels=labels, store=store)
-        note(f"run {fork.id} goes on from event {figures.count(at)} of run {parent}")
+        note(f"run {fork.id} continues run {parent} from event {figures.count(at)}")
         return await (leave if means.detach else stay)(screen, place, fork, means.typed)
 
 
 def edits_of(pairs: Sequence[str]) -> dict[str, str]:
-    """`CALL=TEXT`, `CALL=@FILE` and `CALL=-` as results by call. Raises `WrongUse`."""
+    """Parse `CALL=TEXT`, `CALL=@FILE` and `CALL=-` into results by call. Raises `WrongUse`."""
     texts = split_pairs(pairs, "--edit", "CALL=TEXT, CALL=@FILE or CALL=-, each call once")
     return {call: read_text_argument(text, "--edit") for call, text in texts}
 
 
 async def _cut_point(store: Store, typed: str, suits: Suits) -> tuple[str, int]:
-    """The run, and the event after which it is cut: what was typed, or the last place at which the fork can
-    be.
+    """Return the run, and the event after which it is cut: as typed, or the last place possible for this
+    fork.
     """
     address = addresses.parse(typed)
     run = await addresses.resolve_id(store, address.run)
@@ -246,8 +251,8 @@ def _agent_of_fork(
 ) -> Agent:
     model = _model(state, models, means, name)
     if name is None and means.base_url is None:
-        refuse_other_model(state, model)  # what was said goes nowhere else unless that is asked for
-    # The environment is for runs that begin: a fork has what its parent had, but for what is typed.
+        refuse_other_model(state, model)  # send the conversation to another address only on request
+    # A fork ignores environment variables: it has its parent's settings, and those that are typed.
     policy = None if file is None else load_policy(file, installed_guards(), {})[0]
     tools = choose_tools(means.tools, means.root) if means.tools else restore_tools(state, means)
     agent = Agent(model=model, tools=tools, policy=policy, name=state.setup.agent)
@@ -259,10 +264,10 @@ def _model(state: RunState, models: Models, means: DriveOptions, chosen: str | N
     name, setup = chosen or state.setup.model, state.setup
     try:
         model = models.get(name, model_options(means, name, "" if chosen else setup.price))
-        # What it costs there says nothing of what it costs elsewhere.
+        # The recorded price applies only to the recorded address.
         elsewhere = means.price is None and address_of(model) != setup.address
         return models.get(name, model_options(means, name)) if elsewhere else model
     except WrongUse as error:
         if chosen is not None:
             raise
-        raise WrongUse(f"{error}; this is the run's own model: name another by --model") from error
+        raise WrongUse(f"{error}; this is the run's own model: name another with --model") from error

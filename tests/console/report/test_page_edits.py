@@ -113,6 +113,6 @@ def test_who_computes_the_digests_anew_is_not_found_out(ordinary: Path, tmp_path
         return list(json.loads(json.dumps(turns).replace('"look"', '"rm -rf /"')))
 
     opened = look(edited(ordinary, tmp_path / "edited.html", turns=other))
-    assert "whole" == opened.page.get_attribute("header", "data-chain")
+    assert "intact" == opened.page.get_attribute("header", "data-chain")
     assert "rm -rf /" in opened.page.inner_text(".list")
     assert read(ordinary).data["checked"]["hash"] in opened.page.text_content("header")

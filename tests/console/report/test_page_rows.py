@@ -99,7 +99,7 @@ def test_a_call_without_a_result_is_not_called_ok(ordinary: Path, page_of: PageO
     kinds = [event[2] for event in read(ordinary).data["events"]]
     opened = look(page_of(f"ordinary@e{kinds.index('tool_returned')}"))
     assert "? open" in rows(opened, "call")[0]
-    assert "the log goes on" in rows(opened, "end")[0]
+    assert "the log continues" in rows(opened, "end")[0]
     assert "1 without a result" in opened.page.inner_text(".did")
 
 
@@ -133,7 +133,7 @@ def test_a_damaged_run_has_no_green(
     marks = [each.inner_text() for each in opened.page.query_selector_all(".row:is(.broken, .behind) .mark")]
     assert "ok" not in marks
     assert "6" == opened.page.get_attribute(".row.selected", "data-seq")
-    assert "unknown behind the damage" in opened.page.inner_text(".outcome .changed")
+    assert "unknown after the damage" in opened.page.inner_text(".outcome .changed")
     for tab in "12345":
         opened.page.keyboard.press(tab)
         opened.page.evaluate(DRAWN)

@@ -44,7 +44,7 @@ def test_it_opens_from_disk_and_asks_nobody(ordinary: Path, look: Look, keep: Ke
     """The page shows the run, has checked its chain, and neither reached out nor complained."""
     opened = look(ordinary)
     header = opened.page.query_selector("header")
-    assert ("whole", "agrees") == (header.get_attribute("data-chain"), header.get_attribute("data-audit"))
+    assert ("intact", "agrees") == (header.get_attribute("data-chain"), header.get_attribute("data-audit"))
     said = opened.page.inner_text("header")
     assert "COMPLETED" in said
     assert "Look at everything." in said
@@ -265,7 +265,7 @@ def test_a_part_that_cannot_be_read_is_not_believed(ordinary: Path, tmp_path: Pa
     """
     opened = look(broken_part(ordinary, tmp_path / "records.html", "records"))
     assert "broken" == opened.page.get_attribute("header", "data-chain")
-    assert "what was stored of it cannot be read in this page" in opened.page.inner_text("header")
+    assert "its record is not readable in this page" in opened.page.inner_text("header")
     assert [] == opened.page.evaluate(GREENS)
     for name in ("derived", "shown"):
         opened = look(broken_part(ordinary, tmp_path / f"{name}.html", name))

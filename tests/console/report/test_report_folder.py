@@ -116,7 +116,7 @@ def test_what_is_damaged_comes_first(
     (said, _), *others = table(folder / "index.html")
     assert "damaged" in said
     assert not [other for other, _ in others if "damaged" in other]
-    assert "1 run cannot be believed whole" in (folder / "index.html").read_text(encoding="utf-8")
+    assert "1 run damaged or not fully readable" in (folder / "index.html").read_text(encoding="utf-8")
     (run, *_) = re.findall("ordinary|hostile", said)
     assert refold("ls", "--store", store).err.startswith(f"run {run}: DAMAGED: run {run} event 9: ")
     assert refold("show", run, "--store", store).out.startswith("damaged ")
@@ -193,7 +193,7 @@ def test_a_child_stands_below_the_call_that_began_it(family: Path, look: Look) -
     assert "child ended" not in opened.page.inner_text(".list")
     row.click()
     opened.page.wait_for_url(f"**/{page_name(CHILD)}")
-    opened.page.wait_for_selector("[data-chain=whole]")
+    opened.page.wait_for_selector("[data-chain=intact]")
     opened.page.click("button.details")
     opened.page.click(".kin a")
     opened.page.wait_for_url(f"**/{page_name(PARENT)}")
@@ -222,7 +222,7 @@ def test_an_index_leads_to_each_page(family: Path, browser: Any) -> None:
         assert "2 turns, 1 transfer_to_writer" in rows[0].inner_text()
         assert width == page.evaluate("document.documentElement.scrollWidth")
         page.click("tbody a >> nth=0")
-        page.wait_for_selector("[data-chain=whole]")
+        page.wait_for_selector("[data-chain=intact]")
         assert "Go." in page.inner_text("header")
         page.close()
 

@@ -1,1 +1,1 @@
-"""The demo, `python -m refold.console.demo`: what refold does, on one page, or the runs of a preset."""
+"""The demo, `python -m refold.console.demo`: what refold does in a minute, or the runs of a preset."""

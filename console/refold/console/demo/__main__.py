@@ -1,6 +1,6 @@
 """`python -m refold.console.demo`: the first minute with refold, or with `--preset` the runs of a preset.
 
-Exit code 0 means that everything held that was said.
+Exit code 0: all checks passed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from refold.reducers.errors import WrongUse
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Play the demo. Exit code 0 if everything held, 1 if something did not, else that of the error."""
+    """Play the demo. Exit code 0 if all checks passed, 1 if one failed, else that of the error."""
     words = argparse.ArgumentParser(prog="python -m refold.console.demo", description=__doc__)
     words.add_argument("--preset", metavar="NAME", help="play the runs of this preset, over files of its own")
     words.add_argument("--store", type=Path, help="with --preset: the store's file (.demo/presets.db)")

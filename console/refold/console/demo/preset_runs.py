@@ -1,7 +1,6 @@
-"""The runs of a preset: a real model, in this process, drives them, and each is verified and audited.
+"""The runs of a preset: a real local model drives them, and each is verified and audited.
 
-Nothing is asserted of the words of the model, which differ from machine to machine; only of what they lead
-to.
+The model's texts differ between machines, so only their effects are checked.
 """
 
 import sys
@@ -19,9 +18,9 @@ from refold.reducers.errors import WorldFailed, WrongUse
 from refold.reducers.events import Event
 
 _MODEL = "smollm2-135m"
-# Bytes of a file that one answer holds: a small model on two cores reads about 60 tokens a second.
+# Bytes of a file per result: a small model on two cores reads about 60 tokens a second.
 _PAGE = 1000
-# Tokens: plenty for a few pages, and quick to set up.
+# Tokens: enough for a few pages, and quick to set up.
 _CONTEXT = 4096
 _SYSTEM = "You look things up in files with the tools, then answer in one sentence."
 
@@ -29,9 +28,9 @@ _OFFERED = ("list_files", "read_file")
 
 
 def play_preset(preset: str, store: Path, root: Path | None) -> int:
-    """Play the runs of a preset over the files in `root`, or files of its own.
+    """Play the runs of a preset over the files in `root`, or the demo's own files.
 
-    Exit code 0 if everything held, else 1.
+    Exit code 0 if all checks passed, else 1.
     """
     from refold.console.agents import fetch_weights
 
@@ -41,14 +40,14 @@ def play_preset(preset: str, store: Path, root: Path | None) -> int:
         store.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WorldFailed(
-            f"{store.parent}: cannot be made: {error.strerror}; name another by --store"
+            f"{store.parent}: cannot be created: {error.strerror}; name another with --store"
         ) from error
     with _files(root) as place:
         _say(
             f"The model is {path.name}, in this process: no key, no network. It may read the files in {place}."
         )
         runs, failed = anyio.run(_scenes, store, place, played)
-    _say("What to type next, in this directory")
+    _say("What to type next, in this folder")
     for command in _next(store, runs):
         print(f"  {command}")
     for problem in failed:
@@ -57,7 +56,7 @@ def play_preset(preset: str, store: Path, root: Path | None) -> int:
 
 
 async def _scenes(store: Path, place: Path, scenes: Sequence[DemoScene]) -> tuple[list[str], list[str]]:
-    """Play every scene; the runs, and what did not hold."""
+    """Play every scene. Return the runs, and the checks that failed."""
     from refold.console.screen import Screen
     from refold.engine.models.local import LocalModel
 
@@ -82,7 +81,7 @@ async def _scene(
     from refold.engine import Agent, files
 
     _say(scene.title)
-    # Two tools of the set: with a search to choose as well, a model of this size searches for ever.
+    # Two of the file tools: a model of this size never stops searching if it has a search tool.
     offered = [tool for tool in files(place, write=False, page_size=_PAGE) if tool.name in _OFFERED]
     agent = Agent(
         model=model,
@@ -131,9 +130,7 @@ async def _events(here: Any, run: str) -> tuple[Event, ...]:
 
 @contextmanager
 def _files(root: Path | None) -> Generator[Path]:
-    """The directory to read: what was asked for, or a few files of our own, as few and as short as a task
-    says.
-    """
+    """Return the directory to read: `root`, or a few short files of the demo."""
     if root is not None:
         if not root.is_dir():
             raise WrongUse(f"--root {root}: is not a directory")

@@ -1,7 +1,6 @@
 """The demo's runs under a preset, and what their logs must show.
 
-What is expected follows from the policy, not from the preset's name: a variant, or a preset to come, is
-played alike.
+Expectations follow from the policy, not from the preset's name, so they hold for variants and future presets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +26,11 @@ FILES: Mapping[str, str] = MappingProxyType(
         "audit.md": "# Audit\n\nAn audit derives every decision again from the facts, and compares.\n",
     }
 )
-"""What there is to read where nothing else is: file names and texts."""
+"""File names and texts to read without `--root`."""
 
 
 class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was played: its timeline, its events in order, and the text of its outcome."""
+    """A played run: its timeline, its events in order, and the text of its outcome."""
 
     told: Timeline
     events: tuple[ev.Event, ...]
@@ -39,12 +38,12 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether it has ended."""
         return self.told.agent_state in TERMINAL
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """Something that a log is to show, in words, whether it does, and under which policies it is to."""
+    """A property that a log must show: its description, its check, and the policies that it applies to."""
 
     shown: str
     holds: Callable[[PlayedRun], bool]
@@ -52,9 +51,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class DemoScene(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the demo: what is asked under which policy, with the reading tools or without, and what is
-    expected.
-    """
+    """A run of the demo: its task, policy and expectations, with or without the reading tools."""
 
     title: str
     task: str
@@ -64,9 +61,9 @@ class DemoScene(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
 
 
-# As many as a model of this size reads files one after the other, with none left to answer in.
+# As many as a model of this size uses to read the files one by one, with no step left for an answer.
 STEPS = 5
-# It ends no run that goes well, on a busy machine either: about 10 s of work on two idle cores.
+# Ends no normal run even on a busy machine: the work takes about 10 s on two idle cores.
 SECONDS = 600
 OUTPUT = 60
 CUT_OUTPUT = 24
@@ -74,7 +71,7 @@ CUT_OUTPUT = 24
 _READ = f"List the files. Then read every file, one after the other: {', '.join(FILES)}."
 _TELL = "Tell me everything about event sourcing, at length."
 
-# History passes, so small that four short files are too much for them.
+# Compaction steps with limits so low that four short files exceed them.
 _SMALL: Mapping[str, Mapping[str, Any]] = {
     "tail": {"last": 2},
     "trim_messages": {"cap": 12, "codec": "chars4"},
@@ -99,15 +96,15 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
 
 
 def scenes(preset: str) -> tuple[DemoScene, ...]:
-    """The runs of a preset or variant, each shown to work as far as the preset has it.
+    """Return the runs of a preset or variant, each with the checks that apply to it.
 
-    Raises `WrongUse` for others.
+    Raises `WrongUse` for other names.
     """
     if preset not in PRESETS:
-        raise WrongUse(f"there is no preset {preset!r}{nearest(preset, PRESETS)}")
+        raise WrongUse(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
     if preset == "observed":
         raise WrongUse(
-            "the preset 'observed' is for imported runs: it has no loop to play; try `refold import`"
+            "the preset 'observed' is for imported runs, and has no loop to play; try `refold import`"
         )
     base = _base(preset)
     played = [
@@ -115,7 +112,7 @@ def scenes(preset: str) -> tuple[DemoScene, ...]:
         _scene("is cut at the output limit", _TELL, base, TELLING, tools=False),
     ]
     if history := preset_data(preset).get("history"):
-        small = {**base, "history": [_small(each) for each in history]}
+        small = {**base, "history": [_shrink_step(each) for each in history]}
         played.append(_scene("keeps a small window", _READ, small, REMEMBERING, tools=True))
     return tuple(played)
 
@@ -137,20 +134,20 @@ def _scene(
 def _base(preset: str) -> dict[str, Any]:
     limits = [{"type": "step", "value": STEPS}, {"type": "time", "value": SECONDS}]
     base: dict[str, Any] = {"preset": preset, "limits": limits}
-    if preset_data(preset).get("approvals"):  # there is no person to ask
+    if preset_data(preset).get("approvals"):  # the demo has no operator
         rules = [{"tool": "*", "decision": "approve"}]
         base["approvals"] = {"chain": [{"approver": "rules", "rules": rules}]}
     return base
 
 
-def _small(step: Mapping[str, Any]) -> dict[str, Any]:
+def _shrink_step(step: Mapping[str, Any]) -> dict[str, Any]:
     always = step["when"].get("always", False)
     return {**step, "when": {"always": True} if always else {"messages": 4}, **_SMALL.get(step["do"], {})}
 
 
 def _has_tier(policy: Policy) -> bool:
-    """Whether a tier holds at a step that can be reached: of five steps, nine tenths are never made before
-    the end.
+    """Return whether a tier applies at a step that is reached: with five steps, nine tenths never are
+    before the end.
     """
     pressure = policy.pressure
     if pressure is None or pressure.of != "step":
@@ -189,8 +186,8 @@ def _has_nudge(seen: PlayedRun) -> bool:
     )
 
 
-def _went_on(seen: PlayedRun) -> bool:
-    """A cut answer, the word about it, and another answer."""
+def _has_continuation(seen: PlayedRun) -> bool:
+    """Return whether a response follows the first message about a truncated one."""
     return any(
         isinstance(event, ev.ModelResponded)
         for place in _injections(seen, "truncated")[:1]
@@ -211,37 +208,37 @@ def _has_summary(seen: PlayedRun) -> bool:
     )
 
 
-def _smaller(seen: PlayedRun) -> bool:
+def _is_smaller(seen: PlayedRun) -> bool:
     return any(isinstance(event, ev.HistoryPruned | ev.MessageTrimmed) for event in seen.events)
 
 
 READING = (
-    Expected("a request told the model how near its limit is", _has_pressure, _has_tier),
+    Expected("a request warned the model that a limit is near", _has_pressure, _has_tier),
     Expected(
-        "at its last step it was granted one request more, without tools",
+        "after its last step it was granted one more request, without tools",
         lambda seen: bool(_requests(seen, "grace")),
         lambda policy: policy.grace is not None and "step" in policy.grace.on,
     ),
-    Expected("each request nudged the model on", _has_nudge, lambda policy: policy.nudge),
+    Expected("each request nudged the model", _has_nudge, lambda policy: policy.nudge),
     Expected(
-        "the model was told how much time it used",
+        "the model was informed of the time used",
         lambda seen: bool(_injections(seen, "progress")),
         lambda policy: policy.progress is not None,
     ),
     Expected(
-        "the run did not end before a limit did it",
+        "a limit ended the run",
         lambda seen: seen.told.limit is not None,
         lambda policy: policy.end_of_turn == "continue",
     ),
 )
 TELLING = (
     Expected(
-        "an answer was cut, the model was told to go on, and did",
-        _went_on,
+        "a response was cut, and the model was asked to continue and did",
+        _has_continuation,
         lambda policy: policy.truncation is not None and policy.truncation.when != "broken_calls",
     ),
     Expected(
-        "the outcome is longer than any one answer: its parts are joined",
+        "the outcome is longer than any response: its parts are joined",
         _has_stitch,
         lambda policy: (
             policy.truncation is not None
@@ -250,25 +247,25 @@ TELLING = (
         ),
     ),
     Expected(
-        "the cut answer ended the run, and the log says that it was cut",
+        "the cut response ended the run, and the log records that it was cut",
         lambda seen: seen.told.code == "truncated",
         lambda policy: policy.truncation is None and policy.end_of_turn == "complete",
     ),
     Expected(
-        "a finished turn was answered with: go on",
+        "a finished turn was answered with a request to continue",
         lambda seen: bool(_injections(seen, "continue")),
         lambda policy: policy.end_of_turn == "continue",
     ),
 )
 REMEMBERING = (
     Expected(
-        "a summary that the model wrote stands for older messages",
+        "a summary by the model replaces older messages",
         _has_summary,
         lambda policy: any(isinstance(step, Summarise) for step in policy.history),
     ),
     Expected(
-        "older messages left the window, or are shown shorter",
-        _smaller,
+        "older messages were dropped or shortened",
+        _is_smaller,
         lambda policy: any(not isinstance(step, Summarise) for step in policy.history),
     ),
 )

@@ -1,4 +1,4 @@
-"""A run's log to the data of its page, in one pass."""
+"""Build the data of a run's page from its log, in one pass."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ _MOST = 4000  # characters of a guard's memory
 
 
 class Packer:
-    """Gives each word a number. `words` has them in order."""
+    """Numbers words in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -53,8 +53,8 @@ class Packer:
         """The words, by their numbers from 0."""
         return tuple(self._numbers)
 
-    def packed(self, opinion: Opinion) -> PackedOpinion:
-        """One opinion."""
+    def pack(self, opinion: Opinion) -> PackedOpinion:
+        """Pack one opinion."""
         own = ""
         if opinion.own is not None and opinion.said != (ALLOWED,):
             own = msgspec.json.encode(opinion.own, order="deterministic").decode()
@@ -77,19 +77,16 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 async def build(
     store: Store, run: str, upto: int | None, registry: Registry, pages: Mapping[str, str] = _NONE
 ) -> Report:
-    """The data of a run's page, up to event `upto`. Raises `UnknownRun`; a damaged log is told as far as it
-    goes.
+    """Build the data of a run's page, up to event `upto`. A damaged log is included up to the damage.
 
-    `pages` are the files beside it that other runs are in, by the runs' ids.
+    `pages`: the files of other runs beside it, by run id. Raises `UnknownRun`.
     """
     verifier, rows, opinions = Verifier(run), PageRows(run, registry), _Opinions(run, registry)
     source = Records(store, run, upto, checked=False)
     await follow(source, verifier, rows, *opinions.followers, registry=registry)
     if isinstance(rows.problem, CannotJudge):
         raise rows.problem
-    if (
-        verifier.result().damaged
-    ):  # as `show` and `audit`, which believe nothing behind the first changed event
+    if verifier.result().damaged:  # like `show` and `audit`, use nothing after the first changed event
         opinions = _Opinions(run, registry)
         await follow(Records(store, run, upto), *opinions.followers, registry=registry)
     last = (await store.head(run)).seq if upto is not None else 0
@@ -111,7 +108,7 @@ async def build(
         pages={run: pages[run] for run in _kin(about.forked_from, parent, children) if run in pages},
         checked=verifier.result(),
         judged=replace(
-            judged, findings=_stateless(judged.findings), unreplayable=_stateless(judged.unreplayable)
+            judged, findings=_drop_states(judged.findings), unreplayable=_drop_states(judged.unreplayable)
         ),
         refused=str(auditor.problem) if isinstance(auditor.problem, CannotJudge) else "",
         events=found.events,
@@ -126,9 +123,7 @@ async def build(
 
 
 class _Opinions:
-    """Those who say something of the whole run: how it stands, whether its decisions follow, its turns, its
-    children.
-    """
+    """Followers for the whole run: its summary, its audit, its turns and its children."""
 
     def __init__(self, run: str, registry: Registry) -> None:
         self.turns = list[TurnRow]()
@@ -142,14 +137,14 @@ class _Opinions:
 
 
 def _kin(forked_from: str, parent: ev.Parent | None, children: Sequence[ChildRun]) -> list[str]:
-    """The runs that a page names."""
+    """Return the runs that a page links to."""
     return [forked_from, *([parent.run] if parent else []), *(child.run for child in children)]
 
 
 class PageRows(Follower["PageRows"]):
-    """The page's rows, one an event, and what was derived at each.
+    """The page's rows, one per event, and what was derived at each.
 
-    What cannot be read or folded has a row, too.
+    Events that cannot be read or folded have a row, too.
     """
 
     folds = True
@@ -171,7 +166,7 @@ class PageRows(Follower["PageRows"]):
         self._turn = self._fact = 0
 
     def take(self, step: Step) -> None:
-        """Take one event."""
+        """Add one event."""
         event, problem = _read_event(step)
         asked: tuple[PackedOpinion, ...] = ()
         if event is not None and not self._damaged:
@@ -182,19 +177,19 @@ class PageRows(Follower["PageRows"]):
         )
         if isinstance(event, ev.ModelRequested):
             self._turn = event.step
-        self._turn += isinstance(event, ev.InputReceived)  # a person's message begins the next
+        self._turn += isinstance(event, ev.InputReceived)  # an operator's message starts the next turn
         self._fact = step.stored.seq if isinstance(event, ev.Fact) else self._fact
         self.events.append(self._row(step.stored, event, problem))
         self.records.append(_record(step.stored))
 
     def result(self) -> "PageRows":
-        """What was found is kept here."""
+        """Return these rows."""
         return self
 
     def _follow(self, step: Step, event: ev.Event) -> tuple[str, tuple[PackedOpinion, ...]]:
-        """Derive what belongs to an event.
+        """Derive the data of an event.
 
-        Why it cannot stand here, "" if it can; what was said of it, if it is a fact.
+        Return why it is invalid here ("" if valid), and the opinions, if it is a fact.
         """
         try:
             state = step.after
@@ -203,20 +198,20 @@ class PageRows(Follower["PageRows"]):
         seq = step.stored.seq
         if isinstance(event, ev.SourceRecorded) and self.imported is None:
             self.imported = replace(event, content=None)
-        if _ends(event):
+        if _is_end(event):
             self.ended = seq
         if step.stored.content is not None:
             self.said[seq] = event
         if isinstance(event, ev.ModelRequested) and (call := self.views.take(state, self.said)) is not None:
             self.calls.append(call)
-        return "", self._asked(step.before, event) if isinstance(event, ev.Fact) else ()
+        return "", self._list_opinions(step.before, event) if isinstance(event, ev.Fact) else ()
 
-    def _asked(self, before: RunState, fact: ev.Fact) -> tuple[PackedOpinion, ...]:
+    def _list_opinions(self, before: RunState, fact: ev.Fact) -> tuple[PackedOpinion, ...]:
         try:
             opinions, _ = asked(before, fact, self._registry, None)
-        except RefoldError:  # the audit says so
+        except RefoldError:  # reported by the audit
             return ()
-        return tuple(map(self.packer.packed, opinions))
+        return tuple(map(self.packer.pack, opinions))
 
     def _row(self, stored: Stored, event: ev.Event | None, problem: str) -> PageEvent:
         return PageEvent(
@@ -229,7 +224,7 @@ class PageRows(Follower["PageRows"]):
             "" if event is None else sentence(event),
             "" if stored.run == self._run else stored.run,
             problem,
-            {} if event is None else self._filtered(stored, event),
+            {} if event is None else self._select_fields(stored, event),
             event is not None and (kind_for(event).weight(event) == "routine" or self._is_derived(event)),
             stored.erased,
             event.request
@@ -238,21 +233,21 @@ class PageRows(Follower["PageRows"]):
         )
 
     def _is_derived(self, event: ev.Event) -> bool:
-        """Whether it is a state that no agent was in: the machine's between two facts of an imported run."""
+        """Return whether it is a state change between two facts of an imported run, which no agent made."""
         return self.imported is not None and isinstance(event, ev.StateChanged) and not event.target.terminal
 
-    def _filtered(self, stored: Stored, event: ev.Event) -> dict[str, Any]:
+    def _select_fields(self, stored: Stored, event: ev.Event) -> dict[str, Any]:
         self._place = moved(self._place, stored.at, event)
         row = msgspec.to_builtins(row_of(stored, event, self._place))
         return {name: value for name, value in row.items() if name not in _TOLD}
 
 
-# What stands in an event's columns, or in its content.
+# Fields that an event's columns or its payload contain already.
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
 
 
-def _ends(event: ev.Event) -> bool:
-    """Whether a run, or its source, says there how it ended."""
+def _is_end(event: ev.Event) -> bool:
+    """Return whether the run, or its source, ended at this event."""
     if isinstance(event, ev.SourceRecorded):
         return event.what.startswith(END)
     return isinstance(event, ev.StateChanged) and event.target.terminal
@@ -299,7 +294,7 @@ def _text(data: bytes) -> str | Bytes:
         return Bytes(base64.b64encode(data).decode())
 
 
-def _stateless(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _drop_states(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(replace(each, state="") for each in findings)
 
 

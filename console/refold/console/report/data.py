@@ -1,8 +1,7 @@
-"""What the page of a report is made of, as JSON, in parts.
+"""The data of a report's page as JSON, in parts.
 
-Numbers that JavaScript cannot hold (instants in nanoseconds) are text. Whatever is derived again stands in
-the form in which it grows no faster than the log: the changes of the state, the changes from one view to the
-next.
+Numbers that JavaScript cannot represent (instants in nanoseconds) are text. Derived data grows no faster than
+the log: it contains changes of the state, and changes from one prompt to the next.
 """
 
 import zlib
@@ -25,17 +24,15 @@ from refold.replay.verification import Verification
 from refold.replay.why import Changes
 
 _PART = 1 << 18  # bytes of JSON in a part: a browser reads one in some milliseconds
-_RAW = -15  # deflate without header and checksum: whatever is hashed in it is checked by its hash
+_RAW = -15  # deflate without header and checksum: the contents are checked by their hashes
 
-ENCODER = (
-    msgspec.json.Encoder()
-)  # in the order in which a mapping was made: changes of a state hold in theirs
+ENCODER = msgspec.json.Encoder()  # keeps the order of mappings: changes of a state apply in that order
 
 
 class PackedValues:
-    """Values as they come.
+    """Values, packed as they are appended.
 
-    `parts` are raw deflate streams, each of a JSON array; `counts` says how many values are in each.
+    `parts` are raw deflate streams, each of a JSON array; `counts` has the number of values in each.
     """
 
     def __init__(self, values: Iterable[object] = ()) -> None:
@@ -50,7 +47,7 @@ class PackedValues:
         return sum(self._counts) + self._waiting
 
     def append(self, value: object) -> None:
-        """Take one value more. It is encoded now: what changes in it later is not seen."""
+        """Append a value. It is encoded now: later changes to it have no effect."""
         self._open += b"," if self._waiting else b"["
         self._open += ENCODER.encode(value)
         self._waiting += 1
@@ -59,13 +56,13 @@ class PackedValues:
 
     @property
     def parts(self) -> Sequence[bytes]:
-        """All parts, the last one as it is up to now."""
+        """All parts, including the values so far."""
         self._close()
         return self._parts
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many values each part has."""
+        """The number of values in each part."""
         self._close()
         return self._counts
 
@@ -79,25 +76,25 @@ class PackedValues:
 
 
 Pointer = tuple[int, tuple[str | int, ...]]
-"""An event's number, and the way to a text in its content: `(7, ("arguments", 0))`."""
+"""An event's number, and the path to a text in its payload: `(7, ("arguments", 0))`."""
 Words = str | Pointer
-"""A text itself, or where it stands."""
+"""A text, or a pointer to it."""
 
 
 class Bytes(msgspec.Struct, frozen=True):
-    """Bytes that are no UTF-8, and so no JSON text either."""
+    """Bytes that are not UTF-8, and so cannot be JSON text."""
 
     base64: str
 
 
 class PageEvent(msgspec.Struct, frozen=True, array_like=True):
-    """An event as lists and filters know it: its header, what it says in a line, what it is connected with.
+    """An event for lists and filters: its header, its summary in a line, and its relations.
 
-    `turn` is the request that it belongs to or, said by a person, leads to, 0 before the first; `fact` the
-    fact that it follows from, or itself; `answers` the request that it ends, 0 if none. `run` is "" where it
-    is the run's own. `damage` says why it could not be read or cannot stand here. `row` is what else filters
-    know of it, as `refold.replay.queries.rows.FlatEvent` has it; the text is left out, for the page has it
-    already. A `routine` one is left out of the short list.
+    `turn` is the turn of its request, or the one that an operator's message starts; 0 before the first.
+    `fact` is the fact that it follows from, or itself; `answers` the request that it ends, 0 if none. `run`
+    is "" for the run's own events. `damage` says why it could not be read or is invalid here. `row` has the
+    fields for filters, as `refold.replay.queries.rows.FlatEvent` has them, without the text, which the page
+    has already. `routine` events are left out of the short list.
     """
 
     seq: int
@@ -116,7 +113,7 @@ class PageEvent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What was stored of an event besides its header; salt, hash and digest in hex."""
+    """The stored parts of an event besides its header; salt, hash and digest in hex."""
 
     body: str | Bytes
     content: str | Bytes | None
@@ -126,7 +123,7 @@ class PageRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageKind(msgspec.Struct, frozen=True):
-    """What the page knows of a kind of event: see `refold.replay.kinds.row.Kind`."""
+    """A kind of event: see `refold.replay.kinds.row.Kind`."""
 
     type: EventType
     texts: tuple[str, ...]
@@ -135,7 +132,7 @@ class PageKind(msgspec.Struct, frozen=True):
 
 
 class PageCall(msgspec.Struct, frozen=True, array_like=True):
-    """A call within a message: its id, the tool's name, the arguments."""
+    """A call in a message: its id, the tool's name, the arguments."""
 
     id: str
     name: str
@@ -143,9 +140,9 @@ class PageCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message that some request showed: see `refold.replay.seen.ShownMessage`.
+    """A message of some prompt: see `refold.replay.seen.ShownMessage`.
 
-    `role` is "" where its words were erased.
+    `role` is "" if its payload was erased.
     """
 
     number: int
@@ -162,11 +159,11 @@ class PageMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
-    """What a limit or guard said before decision number `before` (0: the first): see
+    """What a limit or guard returned before decision number `before` (0: the first): see
     `refold.replay.why.Opinion`.
 
-    `who` and `said` are places in `Report.words`; `own` is a guard's memory as JSON text, of one that did not
-    simply allow.
+    `who` and `said` are indexes into `Report.words`. `own` is a guard's memory as JSON text, unless it simply
+    allowed.
     """
 
     before: int
@@ -178,8 +175,8 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
-    """What was derived again at an event: what it changed of the state, and of a fact what limits and guards
-    said.
+    """What was derived again at an event: changes of the state, and for a fact what limits and guards
+    returned.
     """
 
     changes: Changes
@@ -189,10 +186,9 @@ class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The run's numbers as text.
 
-    `limit` is the limit that ended it, "" if none did. `unmarked` says that some results have no recorded
-    status, "" if all have one. `did` is what the run did, in a line; `changes` what its calls changed,
-    `failed` how many failed. `who` is who and when, as names and texts. `tone` is how its state is marked:
-    "good", "warn" or "bad".
+    `limit`: the limit that ended it, or "". `unmarked`: that some results have no recorded status, or "".
+    `did`: what the run did, in a line; `changes`: what its calls changed; `failed`: how many failed. `who`:
+    names and texts of its environment. `tone`: how to mark its state, "good", "warn" or "bad".
     """
 
     did: str
@@ -207,16 +203,17 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. What grows with the run is packed: `turns` of `TurnRow`, `events` of `PageEvent`, `calls` of
-    `RequestView` the page reads at once; a `PageRecord` and a `PageDerivation` of each event, and the
-    messages `shown`, of `PageMessage`, when they are looked at.
+    """A report. Data that grows with the run is packed.
 
-    `refold` is the version that made it. `partial`: the log goes on after what is shown here. `checked` is
-    what was found when the page was made: it checks the chain again by itself. The findings of `judged` are
-    without their states; `refused` says why it does not go to the end. `imported` is where an imported run
-    came from, `children` what its calls began, `pages` the files of its kin beside this one. `end` is the
-    event that says how the run ended, 0 where none does. `fields` are those that filters know, `kinds` those
-    of events.
+    The page reads `turns` (`TurnRow`), `events` (`PageEvent`) and `calls` (`RequestView`) at once. It reads
+    each event's `PageRecord` and `PageDerivation`, and the messages `shown` (`PageMessage`), when they are
+    displayed.
+
+    `refold`: the version that wrote it. `partial`: the log continues after what is displayed. `checked`: the
+    verification when the page was written; the page checks the chain again itself. `judged`: the audit, its
+    findings without states; `refused`: why it stopped before the end. `imported`: the source of an imported
+    run; `children`: its child runs; `pages`: files of related runs beside this one. `end`: the event that
+    ended the run, 0 if none. `fields` and `kinds`: the fields for filters and the kinds of events.
     """
 
     refold: str
@@ -241,17 +238,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Mapping[str, PageKind]
 
 
-_SHORT = 48  # characters: a pointer would be no shorter
+_SHORT = 48  # characters: a pointer is about as long
 
 
 class TextPositions:
-    """Where the texts of each event's content stand in it."""
+    """The positions of texts in each event's payload."""
 
     def __init__(self) -> None:
         self._found: dict[int, dict[str, Pointer]] = {}
 
     def of(self, seq: int, event: Event | None, text: str) -> Words:
-        """The text, or where it stands in the content of event `seq`."""
+        """Return the text, or a pointer to it in the payload of event `seq`."""
         if len(text) <= _SHORT or event is None:
             return text
         places = self._found.get(seq)
@@ -261,7 +258,7 @@ class TextPositions:
         return places.get(text, text)
 
     def row(self, shown: ShownMessage, event: Event | None) -> PageMessage:
-        """The message, with pointers for what stands in its event."""
+        """Return the message, with pointers for texts of its event."""
         seq, message, said = shown.seq, shown.message, asdict(shown)
         del said["message"]
         if message is not None:

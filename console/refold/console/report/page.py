@@ -1,8 +1,8 @@
-"""Pages of HTML: of a run, and the index of a folder of them.
+"""HTML pages: of a run, and the index of a folder of them.
 
-Its content-security policy allows the scripts and the style that are in it, by their SHA-256, and nothing
-else: no network, no picture, no other script, none in an attribute. The log's own texts are data: in elements
-that no browser runs, JSON or, of what grows with the run, packed JSON, and text nodes once they are shown.
+The content-security policy allows only the page's own scripts and style, by their SHA-256: no network, no
+images, no scripts in attributes. The log's texts are data: JSON or packed JSON in elements that browsers do
+not execute, and text nodes once displayed.
 """
 
 import base64
@@ -23,9 +23,9 @@ from refold.replay.summary import RunSummary
 from refold.replay.timeline import Effects
 
 _FOLDER = files("refold.console.report") / "assets"
-_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # it would be looked for beside the page
+_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # browsers would look for it beside the page
 
-# In the order in which they run: each uses only what stands before it.
+# In order of execution: each script uses only earlier ones.
 VENDORED = ("preact.umd.js", "hooks.umd.js", "htm.umd.js", "uPlot.iife.min.js")
 OURS = (
     "visible.js", "figures.js", "sha256.js", "sums.js", "inflate.js", "parts.js", "slices.js", "chain.js", "json.js", "patterns.js", "conditions.js", "filter.js", "texts.js", "arguments.js",
@@ -35,7 +35,7 @@ OURS = (
 
 
 class Vendored(msgspec.Struct, frozen=True):
-    """A package from npm, as it is published: its name there, its version, the file with its licence."""
+    """A package from npm, as published: its name, its version, and the file of its licence."""
 
     package: str
     version: str
@@ -50,28 +50,28 @@ PACKAGES = (
 
 
 def page_scripts() -> list[str]:
-    """The scripts of a page, in the order in which they run."""
+    """Return the scripts of a page, in order of execution."""
     vendored = [_MAP.sub("", _read_template("vendor", name)) for name in VENDORED]
     return [*vendored, *(_read_template(name) for name in OURS)]
 
 
 def page_style() -> str:
-    """The style of a page."""
+    """Return the style of a page."""
     return _read_template("vendor", "uPlot.min.css") + "\n" + _read_template("report.css")
 
 
 def index_style() -> str:
-    """The style of an index of pages."""
+    """Return the style of an index of pages."""
     return _read_template("index.css")
 
 
 def index_script() -> str:
-    """The script of an index of pages."""
+    """Return the script of an index of pages."""
     return _read_template("index.js")
 
 
 def licences() -> str:
-    """Of what is vendored in a page: names, versions, and the full texts."""
+    """Return names, versions and full licence texts of the packages in a page."""
     told = (
         f"{each.package} {each.version}\n\n{_read_template('vendor', each.licence).strip()}"
         for each in PACKAGES
@@ -94,7 +94,7 @@ _HEAD = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<div id="app"><noscript><p>This page needs JavaScript. `refold show` tells the same run in a terminal.</p></noscript></div>
+<div id="app"><noscript><p>This page needs JavaScript. `refold show` shows the run in a terminal.</p></noscript></div>
 <script type="text/plain" id="licences">{licences}</script>
 <script type="application/json" id="data">"""
 _FOOT = """{scripts}
@@ -106,12 +106,12 @@ _TITLE = 80
 
 
 def page(report: Report) -> str:
-    """The HTML text of a report. The same report gives the same text."""
+    """Return the HTML text of a report. The same report gives the same text."""
     return "".join(pieces(report))
 
 
 def pieces(report: Report) -> Iterator[str]:
-    """`page`, piece by piece: all of a long run would be in memory several times."""
+    """Yield the text of `page` in pieces, to save memory for long runs."""
     style, scripts = page_style(), page_scripts()
     policy = {
         "default-src": "'none'",
@@ -135,7 +135,7 @@ def pieces(report: Report) -> Iterator[str]:
 
 
 def _data(report: Report) -> bytes:
-    """The report as JSON text, of what is packed only how many values each part has; `sums` are the digests
+    """Return the report as JSON text: for packed data only the counts of its parts; `sums` are the digests
     of the parts.
     """
     fields: dict[str, object] = {name: getattr(report, name) for name in report.__struct_fields__}
@@ -146,7 +146,7 @@ def _data(report: Report) -> bytes:
 
 
 def _parts(report: Report) -> Iterator[tuple[str, str]]:
-    """What is packed, by the names of its parts: base64, in which nothing can be markup."""
+    """Yield packed data by the names of its parts, in base64, which cannot contain markup."""
     for name in report.__struct_fields__:
         value: object = getattr(report, name)
         for place, part in enumerate(value.parts if isinstance(value, PackedValues) else ()):
@@ -154,7 +154,7 @@ def _parts(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _embed_json(data: bytes) -> str:
-    """JSON text that can stand in HTML: nothing in it can end its element, and no mark in it is invisible."""
+    """Escape JSON text for HTML: it cannot end its element, and contains no invisible characters."""
     text = descriptions.json_text(data.decode())
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -174,7 +174,7 @@ def _hash(text: str) -> str:
 
 NAME = "index.html"
 _TASK = 160
-_DEEPEST = 4  # rows below rows that the style knows
+_DEEPEST = 4  # levels of nested rows that the style supports
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST = 100  # characters of a run's id in the name of a file
 
@@ -208,11 +208,10 @@ _NUMBERS = ("turns", "failed", "changes", "tokens", "cost")
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the index. `wrong` says what is wrong with its log, `file` is the page's name, "" where it has
-    none; `did` what it did.
+    """A run of the index. `wrong`: what is wrong with its log; `file`: its page's name, or ""; `did`: what it
+    did.
 
-    `failed` is how many of its calls failed, None where it is not known of all; `changes` is what they
-    changed.
+    `failed`: the number of failed calls, None if some are unknown; `changes`: what the calls changed.
     """
 
     about: RunSummary
@@ -224,9 +223,9 @@ class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_name(run: str) -> str:
-    """The name of a run's page.
+    """Return the file name of a run's page.
 
-    Two runs never have the same, whatever the file system makes of their letters.
+    Two runs never share one, even on a case-insensitive file system.
     """
     safe = _UNSAFE.sub("-", run).strip("-")[:_LONGEST]
     if run and safe == run and run == run.lower() and f"{run}.html" != NAME:
@@ -235,13 +234,15 @@ def page_name(run: str) -> str:
 
 
 def index(entries: Sequence[IndexEntry]) -> str:
-    """The HTML text of an index, in the order of the entries, but for those with something wrong, which come
-    first, and for those that another began, which stand below it.
+    """Return the HTML text of an index: damaged runs first, child runs below their parents, else in the
+    given order.
     """
     wrong = sum(bool(entry.wrong) for entry in entries)
     pages = {entry.about.run: entry.file for entry in entries if entry.file}
     alarm = (
-        f'<p class="alarm">{figures.counted(wrong, "run")} cannot be believed whole</p>\n' if wrong else ""
+        f'<p class="alarm">{figures.counted(wrong, "run")} damaged or not fully readable</p>\n'
+        if wrong
+        else ""
     )
     style, script = index_style(), index_script()
     rows = (_row(entry, depth, pages) for entry, depth in _order_entries(entries))
@@ -262,19 +263,19 @@ def index(entries: Sequence[IndexEntry]) -> str:
 
 
 def _order_entries(entries: Sequence[IndexEntry]) -> Iterator[tuple[IndexEntry, int]]:
-    """The entries with how deep each stands below what began it."""
+    """Yield the entries with their depth below their parents."""
     below = _group_entries(entries)
     waiting = [(entry, 0) for entry in sorted(below.pop("", []), key=lambda each: not each.wrong)][::-1]
     while waiting:
         entry, depth = waiting.pop()
         yield entry, depth
         waiting += [(child, depth + 1) for child in below.pop(entry.about.run, [])[::-1]]
-    # A log may claim anything, that two runs began each other too.
+    # A log may claim anything, even that two runs started each other.
     yield from ((entry, 0) for left in below.values() for entry in left)
 
 
 def _group_entries(entries: Sequence[IndexEntry]) -> dict[str, list[IndexEntry]]:
-    """The entries by the run that began each, if it is among them, else by ""."""
+    """Group the entries by their parent, if it is among them, else by ""."""
     here = {entry.about.run for entry in entries if not entry.wrong}
     below: dict[str, list[IndexEntry]] = {}
     for entry in entries:
@@ -311,7 +312,7 @@ def _paragraph(kind: str, text: str, most: int) -> str:
 
 
 def _numbers(entry: IndexEntry) -> Sequence[tuple[int | None, str]]:
-    """What is in the columns of `_NUMBERS`: for sorting, None where it is not known, and as it is shown."""
+    """Return the values of the columns `_NUMBERS`: for sorting (None if unknown), and as displayed."""
     about, changes = entry.about, entry.changes or Effects()
     tokens = known.tokens(about.usage)
     made = sum(number for _, number, _ in changes.made)
@@ -329,7 +330,7 @@ def _numbers(entry: IndexEntry) -> Sequence[tuple[int | None, str]]:
 
 
 def _state(entry: IndexEntry) -> str:
-    """How a run ended, in the words by which the index is filtered."""
+    """Return how a run ended, in the words of the index's filter."""
     if entry.wrong:
         return "damaged"
     about = entry.about
@@ -339,7 +340,7 @@ def _state(entry: IndexEntry) -> str:
 
 
 def _is_failure(about: RunSummary) -> bool:
-    """Whether an error or a limit ended it, by its source where that says so."""
+    """Return whether an error or a limit ended it, by its source if recorded there."""
     if about.source_end:
         return about.source_end.partition(":")[0] in ("error", "limit", "guardrail", "cancelled")
     return bool(about.code) and about.agent_state not in SUCCESSFUL
@@ -360,7 +361,7 @@ def _kin(about: RunSummary, pages: Mapping[str, str]) -> str:
 
 
 def _link(shown: str, file: str) -> str:
-    """Words that are harmless already, as a link where there is a page."""
+    """Return an escaped text as a link if there is a page."""
     return f'<a href="{quote(file)}">{html.escape(shown)}</a>' if file else html.escape(shown)
 
 

@@ -1,35 +1,35 @@
-// What of a run stands in no line of its header: the whole task, where it came from, hashes, labels, what nothing here can prove.
+// Details of a run that are not in the header: the whole task, its source, hashes, labels, and what the page cannot prove.
 (R => {
   "use strict";
 
   const html = htm.bind(preact.h);
 
-  // What is to be said of the run besides its numbers: [tone, a sentence].
+  // Remarks on the run besides its numbers: [tone, a sentence].
   function remarks(model) {
     const { about, checked, imported } = model;
     const said = [];
-    if (model.partial) said.push(["warn", `The log goes on: this report shows it up to event ${model.events.length}.`]);
-    if (imported) said.push(["", `Imported from a transcript (${imported.format}, sha256 ${imported.source}): the decisions were derived, not recorded then.`]);
+    if (model.partial) said.push(["warn", `The log continues: this report ends at event ${model.events.length}.`]);
+    if (imported) said.push(["", `Imported from a transcript (${imported.format}, sha256 ${imported.source}): decisions were derived at import, not made by a live agent.`]);
     if (model.figures.unmarked) said.push(["warn", model.figures.unmarked]);
-    if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their content erased: their words are gone, their place in the chain is not.`]);
+    if (checked.erased) said.push(["", `${R.count(checked.erased)} events had their payload erased; their place in the chain is kept.`]);
     if (checked.unweighed) said.push(["warn", `The sizes of ${R.count(checked.unweighed)} events were not checked: ${checked.unweighable}`]);
     return said;
   }
 
-  // The address of another run's page; "" where none was written beside this one.
+  // Return the address of another run's page, "" if none was written beside this one.
   R.pageOf = (model, run) => (Object.hasOwn(model.pages, run) ? encodeURIComponent(model.pages[run]) : "");
 
-  // A run by its name, and a link to its page where there is one.
+  // A run's name, linked to its page if there is one.
   R.Other = ({ model, run }) => {
     const page = R.pageOf(model, run);
     return page ? html`<a class="link" href=${page}>run ${R.line(run, 120)}</a>` : html`run ${R.line(run, 120)}`;
   };
 
-  // Which run began this one, and which this one began.
+  // The parent of this run, and its child runs.
   function Kin({ model }) {
     const { parent, forked_from, forked_at } = model.about;
     const child = ({ run, call, branch, task, agent_state, source_end, damaged }) => html`<p class="remark kin">${branch ? "Had" : "Started"} <${R.Other} model=${model} run=${run} />,
-      ${branch ? "a branch that somebody left by going back" : `by ${call ? `call ${call}` : "a call that is not known"}`}: ${R.line(damaged ? "cannot be read whole" : source_end || agent_state, 60)}. ${R.line(task ?? "(erased)", 300)}</p>`;
+      ${branch ? "a branch that a user left by going back" : `by ${call ? `call ${call}` : "an unknown call"}`}: ${R.line(damaged ? "not fully readable" : source_end || agent_state, 60)}. ${R.line(task ?? "(erased)", 300)}</p>`;
     return html`${parent && html`<p class="remark kin">Started by <${R.Other} model=${model} run=${parent.run} />, call ${R.line(parent.call, 80)}.</p>`}
       ${forked_from && html`<p class="remark kin">Forked from event ${forked_at} of <${R.Other} model=${model} run=${forked_from} />.</p>`}
       ${model.children.map(child)}`;
@@ -52,8 +52,8 @@
       <table class="fields"><tbody>${pairs(model, chain, audit).map(([name, value]) => html`<tr><th>${R.line(name, 60)}</th><td>${R.line(String(value), 1000)}${name === "run" && html` <${R.Copy} text=${value} />`}</td></tr>`)}</tbody></table>
       <div class="unproved"><h4>what this cannot prove</h4><ul>
         ${checked.cannot_prove.map(text => html`<li>${text}</li>`)}
-        <li>that this page was made by refold, and that nobody who edited it computed its digests anew: hold its head hash against
-          <code>refold verify</code>, a bundle or a seal</li>
-        <li>what is derived (rows in the list, states, views, guards, the audit), even then: <code>refold report</code> derives it again</li></ul></div></div>`;
+        <li>that this page was written by refold, and that its digests were not recomputed after an edit: compare its head hash with
+          <code>refold verify</code>, a bundle or a signed checkpoint</li>
+        <li>derived data (rows in the list, states, prompts, guards, the audit): <code>refold report</code> derives it again</li></ul></div></div>`;
   };
 })((self.refold ||= {}));

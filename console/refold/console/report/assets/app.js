@@ -1,17 +1,17 @@
-// The page: what is selected, what is listed, which keys do what. `#e17` is event 17; `#e17/seen` what the model saw there.
+// The page: selection, list, and keys. `#e17` is event 17; `#e17/seen` is what the model saw there.
 (R => {
   "use strict";
 
   const { useEffect, useMemo, useRef, useState } = preactHooks;
   const html = htm.bind(preact.h);
   const MODES = ["turns", "all", "conversation", "raw"];
-  const SETTLED = 120; // milliseconds without another key before the address follows: browsers limit how often it may
+  const SETTLED = 120; // milliseconds without another key before the address is updated: browsers limit how often it may be
 
   const KEYS = [
     ["j / k, ↓ / ↑", "next, previous event"], ["n / p", "next, previous turn"], ["e / E", "next, previous error or damage"], ["c / C", "next, previous call that changed something"],
-    ["x / X", "next, previous word of a guard or limit"], ["h / H", "next, previous change of the history"],
+    ["x / X", "next, previous verdict of a guard or limit"], ["h / H", "next, previous change of the history"],
     ["g / G", "first, last event"], ["b", "the fact that a decision follows from"], ["t / T", "next, previous tab"], ["1 – 5", "a tab by its number"],
-    ["m", "another list: turns, all, conversation, raw"], ["/", "filter; Enter goes back to the list, Escape takes the filter away"],
+    ["m", "another list: turns, all, conversation, raw"], ["/", "filter; Enter returns to the list, Escape clears the filter"],
     ["Enter", "into the inspector, to scroll it"], ["?", "this help"],
   ];
 
@@ -20,7 +20,7 @@
     return found ? { seq: Number(found[1]), tab: found[2] } : {};
   }
 
-  // Whether the screen is as it is asked, now and when it changes.
+  // Whether the screen matches a media query, now and after changes.
   function useMedia(question) {
     const query = useMemo(() => matchMedia(question), []);
     const [holds, setHolds] = useState(query.matches);
@@ -32,7 +32,7 @@
     return holds;
   }
 
-  // The events that fit, as many as were found up to now; `looked` says among how many, undefined once among all. Null without a filter.
+  // The matching events found so far; `looked`: how many were searched, undefined once all were. Null without a filter.
   function useFound(model, chosen) {
     const search = useMemo(() => (chosen.empty ? null : R.searching(model.events, chosen)), [chosen]);
     const [, setNews] = useState(0);
@@ -49,7 +49,7 @@
         return [null, `${error.message} (at character ${error.at ?? 1})`];
       }
     }, [text]);
-    // What is typed half is no filter yet: the list stays as it was.
+    // An incomplete filter changes nothing: the list stays as it was.
     const last = useRef(filter);
     if (filter) last.current = filter;
     const chosen = last.current;
@@ -66,7 +66,7 @@
     const [selected, select] = useState(() => at(first.seq ?? R.opening(model)));
     const [tab, setTab] = useState(R.TABS.some(([name]) => name === first.tab) ? first.tab : "event");
     const typed = useRef(false);
-    const own = useRef(""); // an address that was set here: by the time that the browser tells of it, another may be selected
+    const own = useRef(""); // an address set here: when the browser reports it, another event may be selected
     useEffect(() => {
       const follow = () => {
         const ours = location.hash === own.current;
@@ -87,7 +87,7 @@
       const before = location.hash;
       const timer = setTimeout(() => {
         const hash = `#e${selected}${tab === "event" ? "" : `/${tab}`}`;
-        // Another address by now is one that somebody went to, and that is about to be followed.
+        // Any other address was opened by the user, and is about to be followed.
         if (location.hash !== before || hash === before) return;
         own.current = hash;
         location.replace(hash);
@@ -97,14 +97,14 @@
     return { selected, select, tab, setTab };
   }
 
-  // What a key does; nothing where somebody types, but for what leads out of it.
+  // What a key does; while the user types, only keys that leave the field.
   function keys(state) {
     const { model, filter, selected, select, tab, setTab, mode, setMode, setHelp, filterBox } = state;
     const { rows, places } = filter;
     const here = places.of(selected);
     const to = found => found && (found.seq === selected ? R.reveal() : select(found.seq));
     const step = by => {
-      // Before the first row there is none to step from; calls without a result share the event of another row.
+      // Before the first row there is no row to step from; calls without a result share the event of another row.
       const first = by > 0 && rows[here]?.seq > selected && rows[here].turn?.first !== selected;
       const ahead = by > 0 ? rows.slice(first ? here : here + 1) : rows.slice(0, here).reverse();
       to(ahead.find(row => row.seq !== selected));
@@ -145,8 +145,8 @@
     return html`<div class="help" role="dialog" aria-label="help" onClick=${close}><div onClick=${e => e.stopPropagation()}>
       <h2>keys</h2><table><tbody>${KEYS.map(([key, what]) => html`<tr><th>${key}</th><td>${what}</td></tr>`)}</tbody></table>
       <h2>filter</h2><p>Conditions side by side must all hold: <code>type:tool name:bash error:true tokens>2000 turn:10..20 text:"rm -rf"
-        verdict:refused</code>. <code>-</code> or <code>not</code> before one says the contrary, <code>or</code> stands between alternatives,
-        parentheses hold them together, <code>*</code> is for anything, <code>~</code> before a regular expression. A word alone is looked for in what was said. It is the
+        verdict:refused</code>. <code>-</code> or <code>not</code> before one negates it, <code>or</code> separates alternatives,
+        parentheses group them, <code>*</code> matches anything, <code>~</code> precedes a regular expression. A single word is searched in payloads. It is the
         language of <code>refold grep</code>.</p>
       <details><summary>fields</summary><table><tbody>${Object.entries(fields).map(([name, field]) => html`<tr><th>${name}</th><td>${field.means}</td></tr>`)}</tbody></table></details>
       <h2>licences</h2><pre class="text mono">${document.getElementById("licences").textContent}</pre></div></div>`;
@@ -167,7 +167,7 @@
       ${filter.problem && html`<p class="problem">${R.line(filter.problem)}</p>`}</div>`;
   }
 
-  // A long run is skimmed first; who follows a link wants to see what it leads to.
+  // A long run opens compact; following a link opens its target.
   function firstMode(model) {
     const { seq } = addressed();
     return !seq || R.places(model, R.rowsOf(model, "turns", null)).own.has(seq) ? "turns" : "all";
@@ -183,7 +183,7 @@
     const { selected, select, tab, setTab } = selection;
     const [dark, narrow] = [useMedia("(prefers-color-scheme: dark)"), useMedia("(max-width: 700px)")];
     const [small, shrink] = useState(false);
-    const [sheet, setSheet] = useState(false); // on a narrow screen: whether the inspector is up
+    const [sheet, setSheet] = useState(false); // on a narrow screen: whether the inspector is open
     useEffect(() => R.checkChain(model, found => { model.chain = found; setChain(found); }), [model]);
     const map = keys({ model, filter, mode, setMode, setHelp, setSheet, filterBox, ...selection });
     const current = useRef(map);
@@ -193,7 +193,7 @@
       addEventListener("keydown", listen);
       return () => removeEventListener("keydown", listen);
     }, []);
-    // Who looks for something wants to see it: the first hit of a new filter is selected, unless the selected event fits it, too.
+    // A new filter selects its first hit, unless the selected event matches it, too.
     const answered = useRef(null);
     useEffect(() => {
       if (filter.empty || answered.current === filter.chosen || !filter.rows.length) return;
@@ -216,7 +216,7 @@
     try {
       R.model = R.load(R.told());
     } catch (error) {
-      // Somebody edited the page: half of a run is not shown as if it were one.
+      // The page was edited: do not display part of a run as if it were all of it.
       const edited = R.edited();
       preact.render(html`<p class="alarm" role="alert">${edited.length > 0 && `${R.line(R.editedSaid(edited), 1000)}. `}This page is damaged and cannot be read: ${R.line(error.message)}</p>`, app);
       return;

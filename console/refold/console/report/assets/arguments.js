@@ -1,4 +1,4 @@
-// A call's main argument in parts that can each be shortened: the commands of a command line, or the fields of a JSON object.
+// A call's main argument in parts that can each be shortened: commands of a command line, or fields of a JSON object.
 (R => {
   "use strict";
 
@@ -6,7 +6,7 @@
   const MOST = 60; // parts, and leaves of an object
   const DEEPEST = 6;
 
-  // The fields of a JSON object that have a value of their own, each with its path: [["order.item", "nuts"], ...]. Of what is no object, itself.
+  // The fields of a JSON object with values, each with its path: [["order.item", "nuts"], ...]. Anything else is returned itself.
   R.leaves = text => {
     const found = [];
     const walk = (path, value, depth) => {
@@ -24,7 +24,7 @@
     return found;
   };
 
-  // What a line is made of, each with what joins it to the one before: [["", "cd x"], [" && ", "git push"]].
+  // The parts of a line, each with its separator from the one before: [["", "cd x"], [" && ", "git push"]].
   R.parts = line => {
     if (line.startsWith("{")) return R.leaves(line).map(([path, value], place) => [place ? ", " : "", path ? `${path}: ${value}` : value]);
     const parts = [["", ""]];

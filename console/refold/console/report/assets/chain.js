@@ -1,6 +1,6 @@
-// The hash chain, checked in the page: by the rule in refold's reference, "The hash chain". An event is blamed for its own
-// bytes only, for the next is held against the hash that is stored; but nothing behind the first broken one is believed. What stands
-// beside the chain is held against its digests before: of a page that was edited nothing is believed.
+// The hash chain, checked in the page by the rule in refold's reference, "The hash chain". An event is compared with its own
+// stored hash, so that only edited events are reported; events after the first broken one are not trusted either. Other data is
+// compared with its digests first: if the page was edited, nothing in it is trusted.
 (R => {
   "use strict";
 
@@ -18,28 +18,28 @@
 
   const framed = bytes => joined(encoder.encode(`${bytes.length}:`), bytes);
 
-  // What is wrong with an event that stands after number `seq` with the hash `previous`; "" if nothing is.
+  // Return what is wrong with an event after number `seq` with the hash `previous`; "" if it is valid.
   function wrong(event, stored, run, seq, previous) {
     if (event.seq !== seq + 1) return `it stands after event ${seq}: others are missing, doubled or out of order`;
     if (event.run) return "it is an event of another run";
-    if (!stored.hash) return "what was stored of it cannot be read in this page";
+    if (!stored.hash) return "its record is not readable in this page";
     const { body, content, salt, hash, digest } = stored;
-    if (event.erased !== (content === null && digest !== null)) return "the list says of its content what is not so";
-    if (content === null && salt) return "it has a salt but no content";
-    if (content !== null && digest === null) return "it has content, but was recorded without";
+    if (event.erased !== (content === null && digest !== null)) return "the list is wrong about its payload";
+    if (content === null && salt) return "it has a salt but no payload";
+    if (content !== null && digest === null) return "it has a payload, but was recorded without one";
     if (digest !== null && digest.length !== 64) return "its content digest is not 32 bytes long";
     if (content !== null && R.hex(R.sha256(joined(framed(unhex(salt)), bytesOf(content)))) !== digest)
-      return "its content or salt is not what its digest says";
+      return "its payload or salt does not match its digest";
     const header = ["sha256", run, String(event.seq), event.at, event.kind].map(x => framed(encoder.encode(x)));
     const told = digest === null ? new Uint8Array(0) : unhex(digest);
     const derived = R.hex(R.sha256(joined(unhex(previous), ...header, R.sha256(bytesOf(body)), told)));
-    return derived === hash ? "" : "its hash is not what follows from the event before it, its header, body and digest";
+    return derived === hash ? "" : "its hash does not follow from the previous event, its header, body and digest";
   }
 
-  // What is known before the check: {checked, broken: Map of seq to why, first, done, head, edited: names of parts}.
+  // The state before the check: {checked, broken: Map of seq to reason, first, done, head, edited: names of parts}.
   R.unchecked = () => ({ checked: 0, broken: new Map(), first: 0, done: false, head: "", edited: R.edited() });
 
-  // Checks all parts and then all events, a slice at a time; `tell` gets what is known by then.
+  // Check all parts and then all events, a slice at a time; `tell` receives the state so far.
   R.checkChain = (model, tell) => {
     const broken = new Map();
     const parts = R.partNames();

@@ -1,4 +1,4 @@
-// What one condition of a question asks of an event, as refold.replay.queries.conditions has it.
+// The conditions of a filter, as in refold.replay.queries.conditions.
 (R => {
   "use strict";
 
@@ -6,7 +6,7 @@
   const OVERLAP = 512;
   const ORDER = ["<", "<=", ">", ">="];
 
-  // A test of a row: true, false, or null where nobody knows. It throws an Error that says what is wrong with the value. `contrary` signs are the parser's.
+  // Return a test of a row: true, false, or null if unknown. Throws an Error for an invalid value. The parser handles `contrary` signs.
   R.condition = (name, field, sign, raw) => {
     const quoted = raw.startsWith('"');
     const value = quoted ? R.unquoted(raw) : raw;
@@ -28,14 +28,14 @@
 
   R.unquoted = text => text.slice(1, -1).replace(/\\(["\\])/g, "$1");
 
-  // What a word, or a regular expression, looks for, as a RegExp with the flag g.
+  // Return a RegExp with the flag g for a word or a regular expression.
   const bare = raw => (raw.startsWith('"') ? R.unquoted(raw) : raw);
   R.literal = raw => new RegExp(bare(raw).replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu");
   R.patternOf = raw => R.pattern(bare(raw)).whole;
 
   R.holds = value => row => spoken(row, text => text.toLowerCase().includes(value.toLowerCase()));
 
-  // A number beside another field, times `factor`; in whole numbers of any length: money is exact.
+  // A number for comparison, times `factor`; as an integer of any length, because money is exact.
   R.beside = (name, field, sign, factor, other, otherField) => {
     const [whole, after = ""] = factor.split(".");
     const times = BigInt(whole + after) * 10n ** BigInt(field.digits);
@@ -48,7 +48,7 @@
     };
   };
 
-  // What is so of what was said; null, where that was erased: nobody knows.
+  // A test of a payload's texts; null if they were erased.
   function spoken(row, test) {
     const text = typeof row.text === "function" ? row.text() : row.text === undefined ? "" : row.text;
     return text === null ? null : test(text);
@@ -68,8 +68,8 @@
     return row => (name === "text" ? spoken(row, text => fitting(text.split("\n"))) : fitting(words(row, name)));
   }
 
-  // As `found` of refold.replay.queries.patterns: in pieces that decide what begins in them but for their last characters. A line
-  // begins once and ends once: a piece is searched where it stands, and one behind which the line goes on by `endless`.
+  // As `found` of refold.replay.queries.patterns: search in overlapping pieces. A line begins and ends once: a piece
+  // is searched in place, and one after which the line continues by `endless`.
   function found({ whole, endless }, line) {
     let start = 0;
     while (start + REACH < line.length) {
@@ -109,7 +109,7 @@
     };
   }
 
-  // A decimal number in the field's units, rounded up and down. Whole numbers of any length: a double would round.
+  // A decimal number in the field's units, rounded up and down, as an integer of any length: a double would round.
   const least = (number, digits) => {
     const [value, unit] = decimal(number, digits);
     return value % unit ? value / unit + 1n : value / unit;

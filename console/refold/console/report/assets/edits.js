@@ -1,16 +1,16 @@
-// The arguments of a call: what an edit takes away and puts in as a difference, a patch in its colours, the rest field by field.
+// The arguments of a call: an edit as a diff, a patch in colours, other arguments field by field.
 (R => {
   "use strict";
 
   const html = self.htm?.bind(preact.h);
   const PAIRS = [["old_string", "new_string"], ["old_str", "new_str"], ["oldString", "newString"], ["old_text", "new_text"], ["oldText", "newText"]];
   const PATCH = /^(\*\*\* Begin Patch|diff --git |--- [^\n]+\n\+\+\+ )/mu;
-  const CELLS = 4000000; // of the table of a comparison: above it, all of it went and all of it came
-  const AROUND = 3; // lines that stayed, beside one that did not
-  const SHORT = 80; // characters of a field that has no box of its own
+  const CELLS = 4000000; // cells of the comparison table: above this, all old lines are removed and all new ones added
+  const AROUND = 3; // unchanged lines beside a changed one
+  const SHORT = 80; // characters of a field without a box of its own
   const STRING = /"(?:[^"\\]|\\.)*"(\s*:)?/gsu;
 
-  // How one text became another: [sign, line] with "-", "+" or " ".
+  // The diff of two texts: [sign, line] with "-", "+" or " ".
   R.changed = (before, after) => {
     const [old, now] = [before, after].map(text => (text ? text.split("\n") : []));
     let head = 0;
@@ -44,7 +44,7 @@
   const TONES = { "+": "came", "-": "went", "@": "where" };
   const Line = ({ sign, text }) => html`<span class=${`line ${TONES[sign] || ""}`}>${R.block(text)}${"\n"}</span>`;
 
-  // Of what stayed only the lines around what did not.
+  // Keep only unchanged lines near changed ones.
   R.Diff = ({ before, after }) => {
     const lines = R.changed(before, after);
     const near = new Set();
@@ -62,7 +62,7 @@
 
   const paired = value => PAIRS.filter(([old, now]) => typeof value?.[old] === "string" && typeof value?.[now] === "string");
 
-  // A field by its name, as what it is: a patch, a text, a word, JSON.
+  // A field in the form of its value: a patch, a text, a word, JSON.
   R.Field = ({ name, value }) => {
     if (value === null || ["boolean", "number"].includes(typeof value)) return html`<div class="field short"><h5>${R.line(name, 80)}</h5><code>${String(value)}</code></div>`;
     if (typeof value !== "string") return html`<div class="field"><h5>${R.line(name, 80)}</h5><pre class="text mono json">${R.pretty(JSON.stringify(value))}</pre></div>`;
@@ -82,7 +82,7 @@
 
   const names = value => (value && typeof value === "object" ? Object.values(value).reduce((sum, each) => sum + names(each), Array.isArray(value) ? 0 : Object.keys(value).length) : 0);
 
-  // The object that a text is; null of anything else, and of one that names a field twice, for one of the two would not be seen.
+  // The object in a text; null for other values, and for a duplicate field, because one of the two would be hidden.
   function object(text) {
     try {
       const value = JSON.parse(text);
@@ -102,7 +102,7 @@
     }
   };
 
-  // What a model may write as it likes: fields where it is an object, JSON in lines where it is some, else as it is.
+  // Free-form arguments: fields for an object, JSON in lines for other JSON, else text.
   R.Arguments = ({ text }) => {
     const value = object(text);
     if (value && Object.keys(value).length) return html`<${Fields} value=${value} /><details class="whole"><summary class="dim">as it was written</summary><pre class="text mono json">${R.pretty(text)}</pre></details>`;

@@ -1,10 +1,10 @@
-// Numbers in words, as the command line writes them.
+// Numbers as text, as the command line formats them.
 (R => {
   "use strict";
 
   R.count = number => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
-  // Nanoseconds, as a number or a text; more than a double holds exactly is still told to the second.
+  // Nanoseconds, as a number or a text; values too large for a double are precise to the second.
   R.seconds = nanoseconds => {
     const value = Number(nanoseconds) / 1e9;
     if (value < 0) return `-${R.seconds(-Number(nanoseconds))}`;
@@ -14,10 +14,10 @@
     return `${R.count(Math.floor(whole / 3600))} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} m`;
   };
 
-  // Since the run began; of an event without a time nobody knows it.
+  // Time since the run began, if the event has a time.
   R.elapsed = event => (event.row.elapsed === undefined ? "-" : R.seconds(event.row.elapsed));
 
-  // How long something took, "-" where nobody took it.
+  // A duration, "-" if it was not measured.
   R.took = nanoseconds => (nanoseconds === null || nanoseconds === undefined ? "-" : R.seconds(nanoseconds));
 
   R.dollars = nano => {
@@ -28,7 +28,7 @@
   };
 
   R.clock = nanoseconds => {
-    if (Number(nanoseconds) === 0) return "-"; // a transcript that told no times
+    if (Number(nanoseconds) === 0) return "-"; // a transcript without times
     const date = new Date(Number(BigInt(nanoseconds) / 1000000n));
     if (Number.isNaN(date.getTime())) return `${nanoseconds} ns`;
     const two = number => String(number).padStart(2, "0");

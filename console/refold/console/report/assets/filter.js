@@ -1,12 +1,12 @@
-// The one language of questions, as refold.replay.queries.language has it: the same words mean the same events here.
+// The filter language, as in refold.replay.queries.language: the same filter matches the same events here.
 //
 //     type:tool name:bash error:true tokens>2000 turn:10..20 text:"rm -rf" -(verdict:refused or kind:model_failed)
 //
-// One table of cases holds the two against each other.
+// A shared table of cases tests both implementations.
 (R => {
   "use strict";
 
-  const MOST = 2000; // characters: it is typed by a person
+  const MOST = 2000; // characters: filters are typed
   const DEEPEST = 40;
   const SIGN = /([A-Za-z_]+)(?:([:~])|\s*(==|!=|<=|>=|<|>)\s*)/y;
   const VALUE = /"(?:[^"\\]|\\.)*"|[^\s"]*/sy;
@@ -21,7 +21,7 @@
     }
   }
 
-  // Reads a question from left to right, one method a rule of the grammar; each gives a test of a row.
+  // Parses a filter from left to right, one method per grammar rule; each returns a test of a row.
   class Parser {
     constructor(text, fields) {
       Object.assign(this, { text, fields, place: 0, depth: 0, groups: 0, last: "", sought: [] });
@@ -60,7 +60,7 @@
       return found;
     }
 
-    // What is not wanted is not looked for either.
+    // Negated words are not highlighted.
     without(read) {
       const { sought } = this;
       this.sought = [];
@@ -135,7 +135,7 @@
       }
     }
 
-    // The value that begins here. In parentheses, a `)` that has no `(` in the value is not part of it.
+    // The value at this position. Inside parentheses, an unmatched `)` is not part of the value.
     value() {
       const [raw] = this.match(VALUE);
       let end = raw.length;
@@ -196,14 +196,14 @@
   const contrary = test => row => negated(test(row));
   const negated = so => (so === null ? null : !so);
 
-  // The answer that decides, if one part gives it; else what none knows stays unknown.
+  // Combine three-valued results: a decisive part wins, else unknown stays unknown.
   const first = (decisive, parts) => row => {
     const answers = parts.map(part => part(row));
     return answers.includes(decisive) ? decisive : answers.includes(null) ? null : !decisive;
   };
 
-  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion; `matches(row)` says whether the answer is surely yes,
-  // `sought` is what to mark in texts: each a RegExp.
+  // `fields`: {name: {kind, digits, values}}. Throws BadQuestion. `matches(row)` is true if the row certainly matches;
+  // `sought` are RegExps to highlight in texts.
   R.parse = (text, fields) => {
     if (text.length > MOST) throw new BadQuestion(MOST + 1, `more than ${MOST} characters`);
     const parser = new Parser(text, fields);

@@ -1,11 +1,11 @@
-// What the run was and how it stands, in two lines; what has no room there folds out. Damage is a bar above all.
+// The run and its state in two lines, the rest collapsed. A red bar above reports damage.
 (R => {
   "use strict";
 
   const html = htm.bind(preact.h);
   const { useState } = preactHooks;
 
-  // How the run ended: [tone, words]. What only its source says is not called good.
+  // How the run ended: [tone, words]. An end that only the source reports is not marked as good.
   function outcome({ about, figures }) {
     if (about.source_end) {
       const tone = /^(error|limit|cancelled|guardrail)/.test(about.source_end) ? "bad" : about.source_end === "finished" ? "" : "warn";
@@ -14,43 +14,43 @@
     return [figures.tone, about.agent_state];
   }
 
-  // [tone, one word, a sentence] of the chain, as this page has checked it.
+  // The chain as checked by this page: [tone, one word, a sentence].
   function chainSaid(model, chain) {
     if (!chain.done) return ["", "checking", `${R.count(chain.checked)} of ${R.count(model.events.length)} events`];
     if (chain.first) {
       const others = chain.broken.size > 1 ? `, and ${chain.broken.size - 1} more` : "";
-      return ["bad", "broken", `at event ${chain.first}: ${chain.broken.get(chain.first)}${others}; nothing behind it is believed`];
+      return ["bad", "broken", `at event ${chain.first}: ${chain.broken.get(chain.first)}${others}; later events are not trusted`];
     }
-    if (chain.edited.length) return ["bad", "edited", "what is shown is not what was written into this page: nothing in it is believed"];
+    if (chain.edited.length) return ["bad", "edited", "the page was changed after it was written: nothing in it is trusted"];
     const { problem, unjudged, hash } = model.checked;
-    if (problem) return [unjudged ? "warn" : "bad", unjudged ? "cannot be judged" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
+    if (problem) return [unjudged ? "warn" : "bad", unjudged ? "inconclusive" : "damaged", `at event ${problem.seq} (${problem.kind}): ${problem.problem}`];
     if (chain.head !== hash)
-      return ["bad", "broken", `its head is ${chain.head.slice(0, 16)}…, and was ${hash.slice(0, 16)}… when the page was made: events are missing at its end`];
-    return ["good", "whole", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head}`];
+      return ["bad", "broken", `its head is ${chain.head.slice(0, 16)}…, but was ${hash.slice(0, 16)}… when the page was written: events are missing at its end`];
+    return ["good", "intact", `${R.count(chain.checked)} hashes checked in this page; head ${chain.head}`];
   }
 
   function auditSaid({ about, checked, judged, refused, imported }) {
     const { differences, damaged, unjudged, unasked, decisions } = judged;
     const again = `${R.count(decisions)} decisions derived again`;
-    if (damaged) return ["bad", `not run past e${checked.events}`, damaged];
-    if (refused) return ["warn", "cannot be judged", refused];
+    if (damaged) return ["bad", `stopped at e${checked.events}`, damaged];
+    if (refused) return ["warn", "inconclusive", refused];
     const first = judged.findings[0];
     if (differences) return ["bad", `differs ${R.count(differences)}×`, `first at event ${first.seq}: ${first.kind} is ${first.difference}`];
-    if (unjudged) return ["warn", "not whole", `${R.count(unjudged)} groups could not be derived again: ${judged.blind.join("; ")}`];
-    if (unasked) return ["warn", "not whole", `after ${R.count(unasked)} facts a guard could not be asked: ${judged.blind.join("; ")}`];
+    if (unjudged) return ["warn", "incomplete", `${R.count(unjudged)} groups could not be derived again: ${judged.blind.join("; ")}`];
+    if (unasked) return ["warn", "incomplete", `after ${R.count(unasked)} facts a guard could not be evaluated: ${judged.blind.join("; ")}`];
     if (checked.problem && !checked.unjudged) return ["warn", "agrees, in a damaged log", `${again}; the log is damaged at event ${checked.problem.seq}`];
-    if (about.damaged) return ["warn", "agrees so far", `${again}, up to where the log can be followed`];
-    if (imported) return ["", "derived at import", `${again}: they were derived when it was imported too, and say nothing of what its own harness decided`];
+    if (about.damaged) return ["warn", "agrees so far", `${again}, up to the damage`];
+    if (imported) return ["", "derived at import", `${again}: decisions were derived at import, not made by a live agent`];
     return ["good", "agrees", `${again}, rules version ${judged.rules}`];
   }
 
-  // What is wrong with the page or the log, a sentence each; none where nothing is known to be.
+  // Known problems of the page or the log, one sentence each.
   function alarms(model, edited, [tone, word, note]) {
     const { about, judged } = model;
     const said = edited.length ? [`${R.editedSaid(edited)}.`] : [];
     if (tone === "bad" && word !== "edited") said.push(`${edited.length ? "Its chain is broken" : "The log is damaged"} ${note}.`);
-    if (about.damaged) said.push(`The log could be followed only so far: ${about.damaged}. What stands behind is shown as it is stored.`);
-    if (judged.differences) said.push("Decisions in the log are not those that its rules give: see audit.");
+    if (about.damaged) said.push(`The log could not be read to its end: ${about.damaged}. Later events are shown as stored.`);
+    if (judged.differences) said.push("Decisions in the log do not follow from its rules: see audit.");
     return said;
   }
 
@@ -68,18 +68,18 @@
       <${Chip} name="audit" value=${audit[1]} tone=${audit[0]} title=${R.plain(audit[2])} />`;
   }
 
-  const TOLD = ["when", "cwd", "branch", "user", "host", "permission mode"]; // in the header; the rest folds out
+  const TOLD = ["when", "cwd", "branch", "user", "host", "permission mode"]; // in the header; the rest is collapsed
 
-  // Who and when: what an operator asks first, and what of it is not recorded.
+  // Who and when, and which of these values are not recorded.
   function Who({ who }) {
     const shown = who.filter(([name]) => TOLD.includes(name) || name === "not recorded");
     return html`<div class="who">${shown.map(([name, value]) => html`<span class=${`about-${name.replaceAll(" ", "-")}`} title=${R.plain(value)}>
       ${name !== "when" && html`<span class="dim">${name}</span> `}<b>${R.line(value, 200)}</b></span>`)}</div>`;
   }
 
-  const SHOWN = 6; // of what was changed; harmful changes are shown however many there are
+  const SHOWN = 6; // changes that are listed; harmful changes are never collapsed
 
-  // What was changed, each with a link to its first event. Files written by redirection are one group; what has no room folds out.
+  // What was changed, each with a link to its first event. Files written by redirection are one group; the rest is collapsed.
   function Made({ made, harmful }) {
     const [open, setOpen] = useState(false);
     const change = ([what, number, seq], place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}>${R.count(number)} ${R.line(what, 40)}<//>`;
@@ -93,7 +93,7 @@
       unfold(`${R.count(files.length)} ${files.length === 1 ? "file" : "files"} written by redirection`)}` : ""}${rest ? html`, ${unfold(`${R.count(rest)} more`)}` : ""}`;
   }
 
-  // How the run ended, what went wrong, and what its calls changed: each with a link to the first event of it.
+  // How the run ended, what went wrong, and what its calls changed, each with a link to its first event.
   function Outcome({ model, said }) {
     const { made, harmful, failed, doubtful, unknown, calls } = model.figures.changes;
     const { damaged } = model.about;
@@ -102,9 +102,9 @@
     return html`<div class="outcome"><span class="ending">${model.end ? html`<${R.Link} seq=${model.end} /> ` : ""}${R.line(said, 300)}</span>
       <span class="went-wrong">${first ? html`<${R.Link} seq=${first.seq}>${R.count(errors.length)} ${errors.length === 1 ? "error" : "errors"}<//>` : "0 errors"}${model.figures.unmarked && "+?"}</span>
       <span class="changed"><span class="dim">changed</span> <${Made} made=${made} harmful=${harmful} />${failed ? ` (${R.count(failed)} failed)` : ""}${made.length && doubtful ? "; " : ""}${
-        doubtful ? html`<span title="they would have changed something; they were cancelled, or have no result">${R.count(doubtful)} ${doubtful === 1 ? "call" : "calls"} not known to have run</span>` : ""}${(made.length || doubtful) && unknown ? "; " : ""}${
-        unknown ? html`<span title="neither their tools nor their commands are known">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !doubtful && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
-        damaged ? `${made.length || doubtful || unknown ? "; " : ""}unknown behind the damage` : ""}</span></div>`;
+        doubtful ? html`<span title="calls that would change something, but were cancelled or have no result">${R.count(doubtful)} ${doubtful === 1 ? "call" : "calls"} not known to have run</span>` : ""}${(made.length || doubtful) && unknown ? "; " : ""}${
+        unknown ? html`<span title="their tools or commands are unknown">${R.count(unknown)} ${unknown === 1 ? "call" : "calls"} unknown</span>` : ""}${!made.length && !doubtful && !unknown && !damaged ? (calls ? "nothing" : "nothing: no calls") : ""}${
+        damaged ? `${made.length || doubtful || unknown ? "; " : ""}unknown after the damage` : ""}</span></div>`;
   }
 
   R.Header = ({ model, chain }) => {
@@ -113,9 +113,9 @@
     const [tone, state] = outcome(model);
     const [verdict, audit] = [chainSaid(model, chain), auditSaid(model)];
     const wrong = alarms(model, chain.edited, verdict);
-    // No green before the chain was checked, and none at all where something is wrong.
+    // No green before the chain is checked, and none if anything is wrong.
     document.documentElement.dataset.trust = wrong.length ? "damaged" : chain.done ? "whole" : "checking";
-    const task = about.task === null ? html`<span class="dim">(the task was erased, or was never read)</span>`
+    const task = about.task === null ? html`<span class="dim">(the task was erased, or is not readable)</span>`
       : R.line(about.task.trim().replace(/\s+/g, " ") || "(no task)", 300);
     return html`<header class=${whole ? "top whole" : "top"} data-chain=${verdict[1]} data-audit=${audit[1]}>
       ${wrong.map(text => html`<p class="alarm" role="alert">${R.line(text, 1000)}</p>`)}

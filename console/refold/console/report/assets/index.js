@@ -1,4 +1,4 @@
-// The index of pages: rows that do not fit what is typed are hidden, and a column's head sorts by it. Without it, it is a table.
+// The index of pages: filters rows by the typed text and sorts by column. Without this script it is a plain table.
 (() => {
   "use strict";
 
@@ -16,7 +16,7 @@
   };
   for (const each of [text, state, failed]) each.addEventListener("input", look);
 
-  // Numbers by their size, what is not known last; all else by its letters.
+  // Sort numbers by size, unknown values last; other values alphabetically.
   const worth = (row, column) => row.cells[column].dataset.sort ?? row.cells[column].textContent;
   const compared = (one, other, column) => {
     const [a, b] = [worth(one, column), worth(other, column)];
@@ -33,7 +33,7 @@
     button.dataset.order = down ? "down" : "up";
     const known = row => worth(row, column) !== "";
     const order = [...rows].sort((one, other) => (down && known(one) && known(other) ? -1 : 1) * compared(one, other, column));
-    body.classList.add("flat"); // children no longer stand below what began them
+    body.classList.add("flat"); // children are no longer below their parents
     body.append(...order);
   }));
   document.querySelector("form").hidden = false;

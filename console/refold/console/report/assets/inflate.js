@@ -1,8 +1,8 @@
-// Raw deflate, as RFC 1951 has it, inflated at once: a part of the page is wanted now, and a browser's own inflates later.
+// Raw deflate (RFC 1951), decompressed synchronously: a browser's own decompression is asynchronous.
 (R => {
   "use strict";
 
-  // Of each symbol for a length, or a distance, how many bits follow it, and what they are added to.
+  // For each symbol of a length or distance: the number of extra bits, and the base value.
   const LENGTH_BITS = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0];
   const DISTANCE_BITS = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13];
   const added = (bits, first) => bits.map((_, place) => first + bits.slice(0, place).reduce((sum, each) => sum + (1 << each), 0));
@@ -11,7 +11,7 @@
   const ORDER = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
   const [WIDTH, END] = [4, 256]; // bits of a code's length beside its symbol; the symbol that ends a block
 
-  // From the next bits of the input, as many as the longest code has, to the symbol and the length of its code.
+  // A table from the next bits of the input (as many as the longest code has) to the symbol and the length of its code.
   function table(lengths) {
     const most = Math.max(1, ...lengths);
     const symbols = new Uint16Array(1 << most);
@@ -33,7 +33,7 @@
     constructor(bytes) {
       Object.assign(this, { bytes, place: 0, held: 0, bits: 0 });
     }
-    // Behind the end there are zeros, as many as a code may look ahead.
+    // Zeros after the end, as many as a code may look ahead.
     hold(count) {
       while (this.held < count) {
         if (this.place > this.bytes.length + 2) throw new Error("the packed bytes end too early");
@@ -58,7 +58,7 @@
       this.drop(found & ((1 << WIDTH) - 1));
       return found >> WIDTH;
     }
-    // The tables of a block that brings its own.
+    // The tables of a block with dynamic codes.
     tables() {
       const [literals, distances, codes] = [this.take(5) + 257, this.take(5) + 1, this.take(4) + 4];
       const own = Array(19).fill(0);
@@ -119,7 +119,7 @@
     }
   }
 
-  // Throws an Error of bytes that are none.
+  // Throws an Error for invalid bytes.
   R.inflate = bytes => {
     const [input, output] = [new Input(bytes), new Output(4 * bytes.length + 64)];
     for (let last = 0; !last; ) {

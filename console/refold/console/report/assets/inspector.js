@@ -1,4 +1,4 @@
-// One event from all sides: what it says, the state after it, what the model saw, why it came so, and what was stored.
+// One event in tabs: payload, state after it, prompt, decisions, and stored bytes.
 (R => {
   "use strict";
 
@@ -14,7 +14,7 @@
       if (others.length) groups.push([name, others]);
     };
     if (event.side === "decision") add("follows from", [event.fact]);
-    if (event.side === "fact") add("decided then", model.ofFact.get(event.seq) || []);
+    if (event.side === "fact") add("caused", model.ofFact.get(event.seq) || []);
     const request = (event.fields.fact || event.fields).request;
     if (typeof request === "number") add("answers", [request]);
     if (event.kind === "model_requested") add("answered by", model.answers.get(event.seq) || []);
@@ -30,12 +30,12 @@
       ${seqs.slice(0, 40).map(seq => html`<${R.Link} seq=${seq}>e${seq} <span class="dim">${R.line(model.event(seq).kind, 40)}</span><//>`)}</div>`)}</div>`;
   }
 
-  // What was said, as it was said: no escapes of JSON to read through.
+  // The payload as text, without JSON escapes.
   function Said({ event }) {
     const { digest, content, words } = event.stored;
-    if (event.erased) return html`<p class="remark">The content was erased. Its digest stays: <code>${digest}</code></p>`;
+    if (event.erased) return html`<p class="remark">The payload was erased. Its digest: <code>${digest}</code></p>`;
     if (content === null) return null;
-    if (words === null || typeof words !== "object") return html`<p class="remark bad">The content is no JSON text; see raw.</p>`;
+    if (words === null || typeof words !== "object") return html`<p class="remark bad">The payload is not JSON; see raw.</p>`;
     if (Array.isArray(words.messages)) return words.messages.map((message, place) => html`<${R.Message} key=${place} message=${plainMessage(message)} open=${true} />`);
     if (event.kind === "model_responded" || event.fields.fact?.kind === "model_responded") return html`<${R.Message} message=${answer(event, words)} open=${true} />`;
     return Object.entries(words).filter(([, value]) => value !== "").map(([name, value]) => name === "text" && typeof value === "string"
@@ -49,7 +49,7 @@
     return { role: "assistant", text: words.text ?? "", reasoning: words.reasoning ?? "", calls };
   }
 
-  // The call that an event ends: its tool and what the model wrote into it.
+  // The call that an event ends: its tool, and the arguments as the model wrote them.
   function Asked({ model, event }) {
     const call = model.callOf.get(event.seq);
     if (!call) return null;
@@ -57,7 +57,7 @@
     const place = ((answer?.fields.fact || answer?.fields)?.calls || []).findIndex(each => each.id === call.id);
     const text = answer?.words?.arguments?.[place];
     return html`<div class="asked"><b class="tool">${R.line(call.name, 80)}</b> <${R.Mark} call=${call} doubted=${R.doubted(model.chain, event) !== ""} />
-      ${model.children.filter(child => child.call === call.id).map(child => html`<p class="remark">began <${R.Other} model=${model} run=${child.run} /></p>`)}
+      ${model.children.filter(child => child.call === call.id).map(child => html`<p class="remark">started <${R.Other} model=${model} run=${child.run} /></p>`)}
       ${typeof text === "string" ? html`<${R.Arguments} text=${text} />` : html`<p class="dim">what it was called with was erased</p>`}</div>`;
   }
 
@@ -82,7 +82,7 @@
     const { body, content, salt, hash, digest } = event.stored;
     const rows = [["run", event.run || model.about.run], ["seq", String(event.seq)], ["at", `${event.at} ns, ${R.clock(event.at)}`],
       ["kind", event.kind], ["previous hash", before ? before.stored.hash : "0".repeat(64)], ["hash", hash],
-      ["content digest", digest ?? "none: it never had content"], ["salt", salt || "none"]];
+      ["content digest", digest ?? "none: it never had a payload"], ["salt", salt || "none"]];
     const written = (name, data) => html`<h4>${name}</h4>${typeof data === "string" ? html`<pre class="text mono json">${R.pretty(data)}</pre>`
       : html`<p class="remark bad">no UTF-8; base64:</p><${R.Text} text=${data.base64} />`}`;
     return html`<table class="fields"><tbody>${rows.map(([name, value]) => html`<tr><th>${name}</th><td><code>${R.line(value)}</code></td></tr>`)}</tbody></table>

@@ -1,12 +1,12 @@
-// JSON text in lines, as nodes: read as a text, so that no number is rounded and nothing is left out or put in order.
+// JSON text in lines, as nodes. Formatted as text, so that numbers, order and duplicate keys are kept.
 (R => {
   "use strict";
 
   const TOKEN = /"(?:[^"\\]|\\.)*"|[-+.\w]+|[{}[\],:]/gsu;
-  const MOST = 200000; // characters that are shown at once
-  const NARROW = 72; // characters of a list that stands in one line
+  const MOST = 200000; // characters that are displayed at once
+  const NARROW = 72; // characters of a list on one line
 
-  // How many tokens a list or an object has, from its bracket to its end, that is short enough for one line; 0: too long.
+  // The number of tokens of a list or object that fits on one line, from its bracket to its end; 0: too long.
   function inLine(tokens, from) {
     let width = 0;
     for (let place = from; place < tokens.length && width < NARROW; place++) {
@@ -28,7 +28,7 @@
     let depth = 0;
     const lineEnd = () => made.push("\n" + "  ".repeat(depth));
     const found = text.slice(0, MOST).match(TOKEN) || [];
-    let short = 0; // tokens left of what stands in one line
+    let short = 0; // remaining tokens of the part on one line
     found.forEach((token, place) => {
       const next = found[place + 1];
       short = Math.max(0, short - 1);

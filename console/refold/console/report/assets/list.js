@@ -1,4 +1,4 @@
-// The list: of ten thousand rows only those that can be seen are in the page.
+// The list: of ten thousand rows, only the visible ones are in the page.
 (R => {
   "use strict";
 
@@ -6,10 +6,10 @@
   const { useEffect, useLayoutEffect, useRef, useState } = preactHooks;
   const html = htm.bind(h);
 
-  const SPARE = 12; // rows above and below what can be seen
+  const SPARE = 12; // rows above and below the visible ones
   const SCROLLED = 180; // pixels: more than the list grows by when the header shrinks, so that it does not grow again at once
 
-  // Pixels of a row; where a page is narrow what was said stands below the kind.
+  // Pixels of a row; on a narrow page the text is below the kind.
   R.rowHeight = (mode, narrow) => (mode === "conversation" ? 108 : narrow && mode !== "raw" ? 48 : 27);
 
   R.List = ({ model, rows, places, mode, selected, chain, narrow, shrink, opens }) => {
@@ -18,10 +18,10 @@
     const [room, setRoom] = useState(0);
     const height = R.rowHeight(mode, narrow);
     const place = places.of(selected);
-    const kept = useRef(true); // whether the selected row is in sight: whoever scrolled away from it is left where they are
+    const kept = useRef(true); // whether the selected row is visible: do not scroll back a user who scrolled away from it
     const top = useRef(0);
-    const tall = useRef(0); // where a list grows or shrinks, the browser may scroll it
-    const led = useRef(0); // where an address, a key or a resize scrolled it to: the header shrinks for a reader who scrolls
+    const tall = useRef(0); // the browser may scroll a list that grows or shrinks
+    const led = useRef(0); // the position set by an address, a key or a resize: the header shrinks only when the user scrolls
     top.current = place * height;
 
     useEffect(() => {
@@ -69,20 +69,20 @@
         ${shown.map((row, i) => html`<${R.Row} key=${from + i} model=${model} row=${row} mode=${mode} chain=${chain} height=${height}
           selected=${from + i === place} top=${(from + i) * height} />`)}
       </div>
-      ${!rows.length && html`<p class="none">no event fits</p>`}
+      ${!rows.length && html`<p class="none">no event matches</p>`}
     </div>`;
   };
 
   const HEADS = { seq: "event", what: "what happened", tokens: "tokens", cost: "cost", time: "time" };
 
-  // The list under the names of its columns.
+  // The list below its column titles.
   R.Listing = props => {
     const columns = ["turns", "all"].includes(props.mode) ? Object.keys(HEADS) : ["seq", "what"];
     return html`<div class="listing"><div class="heads" aria-hidden="true">${columns.map(name => html`<span class=${`head-of ${name}`}>${HEADS[name]}</span>`)}</div>
       <${R.List} ...${props} /></div>`;
   };
 
-  // The place of an event among events, or of the last before it: 0 if there is none.
+  // The index of an event, or of the last one before it: 0 if there is none.
   R.nearest = (events, seq) => {
     let [low, high] = [0, events.length];
     while (low < high) {

@@ -1,11 +1,11 @@
-// Markdown, as far as models write it: headings, lists, code, quotes, tables, emphasis. It makes nodes of ours with text in them:
-// no markup of the log's, nothing to click, nothing to load. A link is its words with its address beside them.
+// Markdown as models write it: headings, lists, code, quotes, tables, emphasis. Output is nodes with text: no markup
+// from the log, no links, nothing to load. A link is its text with its address beside it.
 (R => {
   "use strict";
 
   const html = htm.bind(preact.h);
 
-  // Every repetition has an end, or ends at a sign that it cannot take: a hostile text costs no more than a long one.
+  // Every repetition is bounded, or ends at a character that it excludes: the time is linear even for hostile texts.
   const INLINE = new RegExp([
     "(?<code>`[^`\\n]{1,1000}`)",
     "(?<strong>\\*\\*[^*\\n]{1,500}\\*\\*)",
@@ -41,7 +41,7 @@
   const rules = line => line !== undefined && line.includes("-") && line.includes("|") && /^[\s|:-]+$/u.test(line);
   const isRule = line => /^[-*_]{3,}$/u.test(line.replaceAll(" ", "")) && new Set(line.replaceAll(" ", "")).size === 1;
 
-  // One block that begins at a line: [its node, the line behind it]. The first that fits.
+  // The block that begins at a line: [its node, the line after it]. The first matching rule wins.
   const BLOCKS = [
     (lines, at) => {
       const [, fence] = FENCE.exec(lines[at]) || [];

@@ -1,9 +1,9 @@
-// The data of the page, read once: events, what belongs together, and what is made of changes when somebody looks at it.
+// The data of the page, read once: events, their relations, and states and prompts computed on demand from changes.
 (R => {
   "use strict";
 
   const COLUMNS = ["seq", "at", "kind", "side", "turn", "fact", "said", "run", "damage", "row", "routine", "erased", "answers"];
-  const EVERY = 128; // events, or calls, between two copies that are kept of a state, or a view
+  const EVERY = 128; // events, or calls, between two stored copies of a state, or a prompt
 
   const parsed = text => {
     try {
@@ -13,7 +13,7 @@
     }
   };
 
-  // What was stored of an event. Body and content as values are for looking things up: what is shown as raw is their text.
+  // The stored record of an event. Body and content are parsed for lookups; the raw tab displays their text.
   class Stored {
     constructor([body, content, salt, hash, digest]) {
       Object.assign(this, { body, content, salt, hash, digest });
@@ -49,20 +49,20 @@
     text() {
       return R.textsOf(this, this.fields, this.words).join("\n");
     }
-    // As a filter sees it.
+    // The event as a filter sees it.
     get filterRow() {
       const { seq, kind, side, turn } = this;
       return { ...this.row, seq, kind, side, turn, text: () => (this.erased ? null : this.text()) };
     }
   }
 
-  // What a mark in the timeline stands for, "" for none.
+  // The mark of an event in the timeline, "" for none.
   function tagOf({ kind, row, damage }) {
     if (damage) return "damage";
     return row?.error === true ? "error" : R.kinds[kind]?.sign || "";
   }
 
-  const NOTHING = { number: 0, seq: 0, role: "" }; // of a message that somebody took out of the page
+  const NOTHING = { number: 0, seq: 0, role: "" }; // a message that was removed from the page
 
   class Model {
     constructor(data) {
@@ -73,7 +73,7 @@
       this.derived = new R.Parts("derived", data.derived, ([changes, asked = []]) => ({ changes, asked }));
       this.shown = new R.Parts("shown", data.shown, message => message);
       this.events = R.whole("events", data.events).map((columns, place) => new RunEvent(columns, place, this.records));
-      // Of calls by the event that ended them, of turns by their answer.
+      // Calls by the event that ended them, turns by their response.
       this.callOf = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, call])));
       this.turnOfCall = new Map(this.turns.flatMap(turn => turn.calls.filter(call => call.seq).map(call => [call.seq, turn])));
       this.turnOf = new Map(this.turns.filter(turn => turn.answer).map(turn => [turn.answer, turn]));
@@ -91,7 +91,7 @@
       return this.events[this.bySeq.get(seq)];
     }
 
-    // Which events speak of the same call or request, and which follow from one.
+    // Events of the same call or request, and events that follow from one.
     connect() {
       this.ofCall = new Map();
       this.ofFact = new Map();
@@ -125,7 +125,7 @@
       return state;
     }
 
-    // The messages of a call, as places in `shown`; without those that stood in this request only.
+    // The messages of a call, as indexes into `shown`, without request-only messages.
     viewOf(place) {
       const kept = Math.floor(place / EVERY);
       for (let block = this.viewsKept.length; block <= kept; block++) {
@@ -153,7 +153,7 @@
       return low - 1;
     }
 
-    // A text of a message: itself, or what stands where it points. What was tampered with may point nowhere.
+    // A text of a message, or the text that it points to. In a tampered page it may point nowhere.
     wordsOf(words) {
       if (typeof words === "string") return words;
       let value = this.event(words[0])?.words;
@@ -161,7 +161,7 @@
       return typeof value === "string" ? value : "";
     }
 
-    // A message as it was shown, its texts perhaps places.
+    // A message as displayed; its texts may be pointers.
     seen(place) {
       return this.shown.at(place) ?? NOTHING;
     }

@@ -1,9 +1,9 @@
-// The lists that grow with the run: in parts, each in an element of its own, packed. What a row shows is read once and kept; what
-// is stored and derived of an event is read when somebody looks there, and let go of again: memory follows what is looked at.
+// Lists that grow with the run, in packed parts, each in an element of its own. Values for rows are read once and kept;
+// stored and derived data of an event is read on demand and released, so memory depends on what is displayed.
 (R => {
   "use strict";
 
-  const MOST = 2 << 20; // characters of JSON whose values are kept, and one part at least
+  const MOST = 2 << 20; // characters of JSON whose values are kept; at least one part is
 
   function bytesOf(text) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -18,7 +18,7 @@
   // All values of a list.
   R.whole = (name, counts) => counts.flatMap((_, part) => JSON.parse(unpacked(`${name}-${part}`)));
 
-  // A list whose values are read as they are asked for. `made` makes of a value what is kept of it.
+  // A list whose values are read on demand. `made` converts a value to what is kept of it.
   R.Parts = class {
     constructor(name, counts, made) {
       Object.assign(this, { name, made, kept: new Map(), held: 0 });
@@ -26,7 +26,7 @@
       this.length = counts.reduce((sum, count) => sum + count, 0);
     }
 
-    // The value at a place; undefined of one that the page does not have, or not any more as it was made.
+    // The value at an index; undefined if the page does not have it, or it was changed.
     at(place) {
       if (!(place >= 0 && place < this.length)) return undefined;
       let [low, high] = [0, this.starts.length];
@@ -41,7 +41,7 @@
     part(number) {
       const found = this.kept.get(number) ?? this.read(number);
       this.kept.delete(number);
-      this.kept.set(number, found); // the last one in the order of a Map: the first is the one that nobody looked at for longest
+      this.kept.set(number, found); // last in the order of the Map: the first is the least recently used
       for (const [other, { size }] of this.kept) {
         if (this.held <= MOST || other === number) break;
         this.kept.delete(other);
@@ -56,7 +56,7 @@
         text = unpacked(`${this.name}-${number}`);
         values = JSON.parse(text).map(this.made);
       } catch {
-        // Somebody edited the page: whoever looks for these values says that they are not there.
+        // The page was edited: callers report missing values.
       }
       this.held += text.length;
       return { values, size: text.length };

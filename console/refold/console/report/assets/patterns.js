@@ -1,5 +1,5 @@
-// Patterns as refold's filters have them: RE2's language, searched by this browser's engine. What RE2 does not have is
-// refused, as `refold grep` refuses it. A browser backtracks, so what it could search without end is refused, too.
+// Patterns of refold's filters: RE2's language, searched by the browser's engine. What RE2 does not have is
+// refused, as in `refold grep`. Browsers backtrack, so patterns with unbounded search time are refused, too.
 (R => {
   "use strict";
 
@@ -7,8 +7,8 @@
     /(?<escape>\\.)|(?<class>\[\^?\]?(?:\\.|[^\]\\])*\])|(?<open>\((?:\?(?:P<\w+>|P=|<[=!]|[:=!>]|#|[a-zA-Z-]+:?))?)|(?<close>\))|(?<repeat>(?:[*+?]|\{\d*,?\d*\})[?+]?)|(?<bar>\|)|(?<literal>.)/gsu;
   const MOST_SIDE_BY_SIDE = 2;
 
-  // `endless`: repetitions without an end since something fixed, `worst` those of an alternative that was read before;
-  // `parted`: something fixed stands in it, whatever is taken of it.
+  // `endless`: unbounded repetitions since the last fixed part, `worst`: those of an alternative read before;
+  // `parted`: it contains a fixed part in every case.
   const group = () => ({ varies: false, endless: 0, worst: 0, parted: false, alternatives: false, inside: null, fixed: false });
   const sideBySide = here =>
     here.endless > MOST_SIDE_BY_SIDE
@@ -26,7 +26,7 @@
   function repeated(here, text) {
     const [least, most] = bounds(text);
     if (here.inside && here.inside.varies && most > 1)
-      return "a repetition of what varies itself: it could search a text without end";
+      return "a repetition of a varying part: the search could take very long";
     here.varies ||= least !== most;
     here.endless += most === Infinity ? 1 : 0;
     here.inside = null;
@@ -55,7 +55,7 @@
     return "";
   }
 
-  // What RE2 lacks, or reads otherwise: look-around, backreferences, an end of the whole text, a repetition without a least.
+  // What RE2 lacks or reads differently: look-around, backreferences, an end of the whole text, a repetition without a minimum.
   const NOT_OURS = { escape: /[AzZC1-9]/, open: /^\(\?(?:<?[=!]|P=)/, repeat: /^\{,/ };
 
   function problemOf(pattern) {
@@ -69,11 +69,11 @@
     return "";
   }
 
-  // What an expression calls an end, and the pieces of it in which the same character means something else.
+  // Anchors, and the parts of an expression where the same character means something else.
   const END = /\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\$/gs;
 
-  // The pattern as two RegExps, to be searched from their lastIndex: the `whole`, and the `endless`, to which nothing is an
-  // end. Throws an Error whose message says why there is none.
+  // The pattern as two RegExps to search from their lastIndex: the `whole`, and the `endless`, for which nothing is
+  // an end. Throws an Error with the reason if the pattern is refused.
   R.pattern = text => {
     const flags = /^\(\?([imsau]+)\)/.exec(text);
     const plain = text

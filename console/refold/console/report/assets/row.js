@@ -1,4 +1,4 @@
-// A row of a list: a sign by what it is about, what was done, how that ended; tokens, cost and time to the right.
+// A row of a list: a sign for its topic, what was done, how it ended; tokens, cost and time at the right.
 (R => {
   "use strict";
 
@@ -7,12 +7,12 @@
     run: "▣", model: "◆", tool: "▸", person: "●", history: "✂", guard: "▲", limit: "▲", wait: "◷", state: "▣", note: "·",
   };
   const TAGS = { error: "error", guard: "guard", prune: "history", damage: "damaged" };
-  const TAIL = 26; // characters at the end of an argument that are shown in any width
+  const TAIL = 26; // characters at the end of an argument that are displayed in any width
   const SAID = 700; // characters of a message in the conversation
 
   const figure = (name, text, title) => html`<span class=${`figure ${name}`} title=${title}>${text === "-" ? "" : text}</span>`;
 
-  // Where there is no room, long parts give way first, and none gives up its verb.
+  // If space is short, long parts are cut first, and each keeps its verb.
   const VERB = /^\S+(?: [a-z][\w-]*)?(?: --?[\w-]+)?/; // with its first option; or the name of a field
   const LONGEST = 20; // characters of a verb
   const shrinking = part => {
@@ -20,7 +20,7 @@
     return { flexShrink: (part.length - least + 1) ** 2, minWidth: `${least}ch` };
   };
 
-  // A text in one line whose end is seen too, however narrow it is; of several commands or fields something of each is seen.
+  // A text in one line that keeps its end in any width; of several commands or fields a part of each is displayed.
   function Elided({ text }) {
     const line = text.trim();
     const parts = R.parts(line);
@@ -30,11 +30,11 @@
     return html`<span class="said elided"><span class="head">${R.line(line.slice(0, -TAIL))}</span><span class="tail">${R.line(line.slice(-TAIL))}</span></span>`;
   }
 
-  // Whether an event is not to be believed: "broken" itself, or "behind" one that is, or on a page that was edited; else "".
+  // Whether an event is untrusted: "broken" itself, or "behind" a broken one, or on an edited page; else "".
   R.doubted = ({ broken, first, edited }, event) =>
     broken.has(event.seq) ? "broken" : edited.length || (first && event.seq > first) ? "behind" : "";
 
-  // How a call ended: never "ok" where nobody knows, or where who says so is not believed.
+  // How a call ended: never "ok" if unknown, or if the record is not trusted.
   R.Mark = ({ call, doubted }) => {
     const tone = call.failed ? "bad" : call.failed === false && !doubted ? "fine" : call.result === "refused" ? "guard" : "open";
     const word = tone === "open" ? `? ${call.result.replaceAll("_", " ")}` : call.result;
@@ -51,7 +51,7 @@
       ${figure("time", R.took(call.duration), "how long the call took")}`}`;
   }
 
-  // The flat fields of how a call ended; none while nothing came back.
+  // The flat fields of how a call ended; none without a result.
   const ENDED = ({ call, event }) => (event?.seq === call.seq && event.kind === "tool_returned" ? event.row : {});
 
   function words(turn) {
@@ -91,7 +91,7 @@
       ${figure("time", R.elapsed(event), "since the run began")}`;
   }
 
-  // A run that the call above it began: its row leads to its page, where there is one.
+  // A child run of the call above: its row links to its page, if there is one.
   function Child({ child }) {
     const { damaged, source_end, agent_state, code, task } = child;
     const ended = damaged ? "damaged" : source_end || (agent_state === "COMPLETED" || !code ? agent_state : `${agent_state} (${code})`);
@@ -111,7 +111,7 @@
       <span class="words">${event.erased ? "(erased)" : R.block(texts.join("\n").slice(0, SAID))}</span></span>`;
   }
 
-  // An event in which something was found that is looked for: what stands around it.
+  // An event with a hit: the text around it.
   function Found({ event, call, excerpt }) {
     const name = (event.row.name || []).join(", ") || call?.name || event.kind.replaceAll("_", " ");
     return html`<${Sign} event=${event} /><span class="tool">${R.line(name, 60)}</span><span class="said">${R.line(excerpt)}</span>

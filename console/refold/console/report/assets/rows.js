@@ -1,8 +1,8 @@
-// Which rows a list has. A row stands for an event, a turn's for its request and its answer, a call's for how it ended.
+// The rows of a list: an event, a turn with its request and response, or a call with its result.
 (R => {
   "use strict";
 
-  const ENDS = new Set(["tool_returned", "call_refused"]); // what a call's row stands for
+  const ENDS = new Set(["tool_returned", "call_refused"]); // what the row of a call represents
 
   const rowFor = (model, event) => {
     const call = ENDS.has(event.kind) ? model.callOf.get(event.seq) : undefined;
@@ -11,14 +11,14 @@
     return turn ? { form: "turn", seq: event.seq, event, turn } : { form: "event", seq: event.seq, event };
   };
 
-  // The turns, each with what happened in it below, the runs that a call began below the call; what has no word of its own is left
-  // out. A turn without a text has no row of its own: its first call has its number. The last row says how the run ended.
+  // The turns, each with its calls below, and child runs below their calls; events without a row of their own are left
+  // out. A turn without a text has no row: its first call has its number. The last row states how the run ended.
   function turnRows(model) {
     const rows = [];
     const begun = new Set(model.children.map(child => child.call));
     let next = 0;
     let shown = null;
-    let untold = null; // a turn without a text that no row stands for yet
+    let untold = null; // a turn without a text that has no row yet
     const push = row => {
       if (untold?.calls.includes(row.call)) {
         row.turn = untold;
@@ -39,7 +39,7 @@
         untold = !shown.text?.trim() && shown.text !== null && shown.calls.length ? shown : null;
         if (!untold) rows.push({ ...rowFor(model, model.event(shown.answer || shown.first)), form: "turn", turn: shown });
       }
-      if (shown && event.seq > model.about.events) { // what stands behind damage belongs to no turn
+      if (shown && event.seq > model.about.events) { // events after damage belong to no turn
         close();
         shown = untold = null;
       }
@@ -51,9 +51,9 @@
     return rows;
   }
 
-  const AT_ONCE = 60; // milliseconds of a search that nobody sees going on
+  const AT_ONCE = 60; // milliseconds of a search before progress is displayed
 
-  // A search: `found` is {events, looked}, and another object whenever there is news; `goOn` ends it a slice at a time.
+  // A search: `found` is {events, looked}, a new object for each update; `goOn` continues it by a slice.
   R.searching = (events, filter) => {
     let place = 0;
     const fitting = [];
@@ -71,7 +71,7 @@
     return search;
   };
 
-  // The rows of a list; `events` are those that a filter leaves, null without a filter, `sought` what it looks for in texts.
+  // The rows of a list; `events` are the filtered ones, null without a filter; `sought` is highlighted in texts.
   R.rowsOf = (model, mode, events, sought) => {
     if (events) return events.map(event => ({ ...rowFor(model, event), sought }));
     if (mode === "turns") return (model.turnRows ??= turnRows(model));
@@ -79,7 +79,7 @@
     return (mode === "conversation" ? model.events.filter(speaks) : model.events).map(event => rowFor(model, event));
   };
 
-  // Where each event is in a list: in its own row, else in the last row before it.
+  // The row of each event: its own, else the last row before it.
   R.places = (model, rows) => {
     const places = new Map();
     rows.forEach((row, place) => { if (!places.has(row.seq)) places.set(row.seq, place); });
@@ -95,7 +95,7 @@
 
   const [BEFORE, AFTER] = [30, 300]; // characters around a hit
 
-  // All that an event says, a call as its tool and each of its arguments.
+  // All texts of an event; a call is its tool and each of its arguments.
   function told(event) {
     const args = event.words?.arguments;
     const calls = (event.fields.fact || event.fields).calls;
@@ -104,7 +104,7 @@
     return [event.words.text ?? "", event.words.reasoning ?? "", ...calls.flatMap((_, place) => values(args[place] ?? ""))];
   }
 
-  // What stands around the first hit in what an event says, as one line; "" where nothing that is looked for is in it.
+  // The text around the first hit in an event, as one line; "" without a hit.
   R.excerpt = (event, sought) => {
     for (const text of event.erased ? [] : told(event)) {
       const line = text.replace(/\s+/g, " ");
@@ -115,18 +115,18 @@
     return "";
   };
 
-  // Where the page opens: at damage, else where the log says how the run ended, else at the first error, else at the last event.
+  // Where the page opens: at damage, else at the end of the run, else at the first error, else at the last event.
   R.opening = model => {
     const { events, end, checked } = model;
     const damaged = checked.problem?.seq ?? events.find(event => event.damage)?.seq;
     return damaged || end || events.find(event => event.tag === "error")?.seq || events[events.length - 1]?.seq || 0;
   };
 
-  // How the run ended, in a sentence: its source's, where it was imported.
+  // How the run ended, in a sentence: by its source if it was imported.
   R.ending = model => {
     const { about, partial } = model;
-    if (partial) return "the log goes on: this report ends here";
-    if (about.damaged) return "how it ended is not known: the log cannot be followed to its end";
+    if (partial) return "the log continues: this report ends here";
+    if (about.damaged) return "how it ended is unknown: the log cannot be read to its end";
     if (about.source_says) return about.source_says;
     return about.code ? `${about.agent_state}: ${about.reason}` : `${about.agent_state}: nothing says that it ended`;
   };

@@ -1,13 +1,13 @@
-// What the model saw at a call, and how that differs from what it saw at another.
+// The prompt of a call, and its difference from another prompt.
 (R => {
   "use strict";
 
   const { useMemo, useState } = preactHooks;
   const html = htm.bind(preact.h);
-  const SHORT = 1200; // characters of a message that is shown open
+  const SHORT = 1200; // characters of a message that is displayed open
   const PAGE = 60; // messages at once
 
-  // One message. `sign`: + it came, - it went, ~ it is shown another way; "" for none of these.
+  // One message. `sign`: + added, - removed, ~ changed; "" for none of these.
   R.Message = ({ message, sign = "", open = false, was = null }) => {
     const [opened, setOpened] = useState(open);
     const { role, number, seq, tokens, cut, cause, text, reasoning, calls } = message;
@@ -23,16 +23,16 @@
       ${!opened && html`<span class="first">${R.line((text || calls.map(call => `${call.name} ${call.arguments}`).join("; ")).slice(0, 300), 160)}</span>`}</div>`;
     if (!opened) return html`<article class=${`message ${kindOf(sign)}`}>${head}</article>`;
     return html`<article class=${`message ${kindOf(sign)}`}>${head}
-      ${erased && html`<p class="dim">its words were erased</p>`}
+      ${erased && html`<p class="dim">its payload was erased</p>`}
       ${reasoning && html`<div class="reasoning"><${R.Prose} text=${reasoning} most=${SHORT} /></div>`}
       ${text && html`<${role === "tool" ? R.Text : R.Prose} text=${text} most=${SHORT} />`}
       ${calls.map(call => html`<div class="call"><b>${R.line(call.name, 80)}</b> <span class="dim">${R.line(call.id, 40)}</span><${R.Arguments} text=${call.arguments} /></div>`)}
-      ${was && html`<details><summary class="dim">as it was shown before</summary><${R.Text} text=${was.text} most=${SHORT} /></details>`}</article>`;
+      ${was && html`<details><summary class="dim">as in the previous prompt</summary><${R.Text} text=${was.text} most=${SHORT} /></details>`}</article>`;
   };
 
   const kindOf = sign => ({ "+": "came", "-": "went", "~": "changed" })[sign] || "";
 
-  // The rows of a comparison: {sign, place, was}; runs of what both have are one row {same: [places]}.
+  // The rows of a comparison: {sign, place, was}; unchanged messages in a row are one row {same: [places]}.
   function compared(model, old, now) {
     const [was, is] = [new Set(old), new Set(now)];
     const numbers = new Map(old.map(place => [model.seen(place).number, place]));
@@ -83,7 +83,7 @@
     const [now, was] = [new Set(call.tools), new Set(other?.tools || call.tools)];
     const come = call.tools.filter(name => !was.has(name));
     const gone = [...was].filter(name => !now.has(name));
-    return html`<p class="dim">offered: ${R.line(call.tools.join(", ") || "no tools, as far as is recorded", 600)}
+    return html`<p class="dim">offered: ${R.line(call.tools.join(", ") || "no recorded tools", 600)}
       ${come.length ? html` <b class="came">+ ${R.line(come.join(", "))}</b>` : null}${gone.length ? html` <b class="went">- ${R.line(gone.join(", "))}</b>` : null}</p>`;
   }
 
@@ -92,7 +92,7 @@
     const [mode, setMode] = useState("changes");
     const [against, setAgainst] = useState(Math.max(0, place - 1));
     const rows = useMemo(() => place < 0 ? [] : compared(model, place && against !== place ? model.viewWithOnce(against) : [], model.viewWithOnce(place)), [place, against]);
-    if (place < 0) return html`<p class="dim">No request was made up to here: the model saw nothing yet.</p>`;
+    if (place < 0) return html`<p class="dim">No request was made up to here.</p>`;
     const call = model.calls[place];
     const other = place ? model.calls[against] : undefined;
     const now = model.viewWithOnce(place);
@@ -109,7 +109,7 @@
       <div class="choice"><button class=${mode === "changes" ? "on" : ""} onClick=${() => setMode("changes")}>changes</button>
         <button class=${mode === "whole" ? "on" : ""} onClick=${() => setMode("whole")}>all of it</button>
         ${mode === "changes" && place > 0 ? html`<label>against turn <input class="small" type="number" name="against" min="1" value=${other.step} onChange=${pick} /></label>
-          <span class="dim">asked at <${R.Link} seq=${other.seq} /></span>` : null}</div>
+          <span class="dim">requested at <${R.Link} seq=${other.seq} /></span>` : null}</div>
       ${tools(call, other)}
       ${mode === "whole" ? html`<${Whole} model=${model} places=${now} />`
         : rows.map(row => row.same ? html`<${Same} key=${`s${row.same[0]}`} model=${model} places=${row.same} />`

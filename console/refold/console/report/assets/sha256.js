@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4). A page from disk is not in every browser a place where WebCrypto may be used, and WebCrypto
-// answers later, which for thirty thousand short texts takes longer than the sums.
+// SHA-256 (FIPS 180-4). Some browsers do not allow WebCrypto in a page from disk, and WebCrypto is asynchronous,
+// which for thirty thousand short texts takes longer than the computation.
 (R => {
   "use strict";
 

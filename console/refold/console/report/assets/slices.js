@@ -1,11 +1,11 @@
-// Long work a slice at a time: between two slices the page draws, and somebody may have changed their mind.
+// Long work in slices: between two slices the page is drawn, and the user may cancel.
 (R => {
   "use strict";
 
   const SLICE = 12; // milliseconds of work before the page may draw again
-  const NEWS = 250; // milliseconds between two reports of how far it is
+  const NEWS = 250; // milliseconds between two progress reports
 
-  // Takes steps until one says that there are no more; `tell` hears how far it is now and then, and at the end. Gives what stops it.
+  // Run steps until one returns that there are no more; `tell` receives the progress now and then, and at the end. Returns a stop function.
   R.sliced = (step, tell) => {
     let [going, told] = [true, performance.now()];
     const go = () => {

@@ -1,17 +1,17 @@
-// When the model worked and when the tools did: a bar a call, on an axis of time from which long silences are taken out.
+// When the model and the tools worked: a bar per call, on a time axis without long idle gaps.
 (R => {
   "use strict";
 
   const { useEffect, useMemo, useRef } = preactHooks;
   const html = htm.bind(preact.h);
-  const LANES = 4; // of tools side by side; what has no room stands in the last
-  const SILENCE = 14; // pixels of a gap in which nothing worked
-  const LONG = 0.04; // of the working time: a gap that is longer is drawn as one of those
-  const NEAR = 4; // pixels from a bar that still mean it
+  const LANES = 4; // lanes for parallel tools; further ones share the last
+  const SILENCE = 14; // pixels of an idle gap
+  const LONG = 0.04; // of the working time: a longer gap is collapsed
+  const NEAR = 4; // pixels from a bar that still select it
 
   const since = event => event?.row.elapsed;
 
-  // {from, to, seq, name, lane, tone, known}: nanoseconds since the beginning. A bar without a known duration reaches from its cause to its end.
+  // {from, to, seq, name, lane, tone, known}: nanoseconds since the start. A bar without a known duration reaches from its cause to its end.
   R.spansOf = model => {
     const made = [];
     const free = [];
@@ -33,7 +33,7 @@
     return made.sort((a, b) => a.from - b.from);
   };
 
-  // Where instants are between 0 and `width`: {x, breaks: [[place, nanoseconds]]}.
+  // The position of instants between 0 and `width`: {x, breaks: [[place, nanoseconds]]}.
   function scaled(bars, width) {
     const busy = [];
     for (const { from, to } of bars) {

@@ -1,4 +1,4 @@
-// From one mark to the next: errors, what guards and limits said, what left the history; with how many of each there are.
+// Buttons that step through errors, verdicts of guards and limits, and compactions, with the number of each.
 (R => {
   "use strict";
 
@@ -6,7 +6,7 @@
   const KINDS = { errors: ["error", "damage"], changes: [], guards: ["guard"], history: ["prune"] };
   const KEYS = { errors: "e", changes: "c", guards: "x", history: "h" };
 
-  // The events with a mark, in their order.
+  // The events with a mark, in order.
   R.marked = (model, kind) => model.events.filter(event => KINDS[kind].includes(event.tag) || (kind === "errors" && model.chain.broken.has(event.seq))
     || (kind === "changes" && R.changes(model.callOf.get(event.seq))));
 
@@ -14,13 +14,13 @@
 
   const PERHAPS_RAN = ["open", "doubted", "unknown", "not_recorded", "cancelled", "in_doubt"];
 
-  // Whether a call changed something, as far as its tool and its command tell it.
+  // Whether a call changed something, judged by its tool and command.
   R.changes = call => call?.effect?.kind === "changes" && ![...NEVER_RAN, ...PERHAPS_RAN].includes(call.result);
 
-  // The next of some events, or the one before; undefined behind the last.
+  // The next or previous one of some events; undefined at the end.
   R.stepped = (events, seq, by) => (by > 0 ? events.find(event => event.seq > seq) : events.findLast(event => event.seq < seq));
 
-  // Why there may be more of a kind; "" where nothing is unknown.
+  // Why there may be more of a kind; "" if nothing is unknown.
   const untold = ({ figures }) => ({
     errors: figures.unmarked,
     changes: [

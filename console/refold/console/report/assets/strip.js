@@ -1,4 +1,4 @@
-// The timeline: how large each request was, against what it might have been, and where something happened.
+// The timeline: the size of each request compared with its limit, and where something happened.
 (R => {
   "use strict";
 
@@ -11,7 +11,7 @@
 
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-  // Columns for uPlot: event numbers, the estimate of each request, what the provider counted.
+  // Columns for uPlot: event numbers, the estimate of each request, the provider's count.
   function columns(model) {
     const at = model.calls.map(call => call.seq);
     const estimate = model.calls.map(call => model.event(call.seq).row.tokens ?? null);
@@ -24,13 +24,13 @@
 
   const greatest = values => values.reduce((most, value) => Math.max(most, value || 0), 0);
 
-  // The limit that is drawn: the lower one of context and policy, where the requests come near it.
+  // The limit to draw: the lower one of context and policy, if requests come near it.
   R.limitOf = call => {
     const limits = [call?.context, call?.allowed].filter(limit => limit !== null && limit !== undefined);
     return limits.length ? Math.min(...limits) : null;
   };
 
-  // A limit that is far above all requests is told and not drawn: it would press them flat.
+  // A limit far above all requests is listed, not drawn: it would flatten them.
   const near = (limit, most) => limit !== null && limit <= 3 * most;
 
   function drawMarks(plot, model, chain) {
@@ -113,7 +113,7 @@
     useEffect(() => plot.current?.setSize({ width: box.current.clientWidth, height: height.current }), [small]);
     useEffect(() => { if (plot.current && chain.done) plot.current.redraw(false); }, [chain.done]);
     useEffect(() => {
-      // In parts of the width: it stays in its place when the window, or the paper, has another.
+      // As fractions of the width, so that it stays in place when the window or the paper changes.
       const { min, max } = plot.current?.scales.x ?? {};
       if (plot.current) line.current.style.left = `${(100 * (selected - min)) / (max - min)}%`;
     });
@@ -121,10 +121,10 @@
     return html`<div class="plot" ref=${box}><div class="now" ref=${line}></div></div>`;
   }
 
-  // Why what we estimate is not what the provider counted; "" where it counted nothing.
+  // Why the estimate differs from the provider's count; "" without a count.
   R.whyTheyDiffer = model => {
     if (!greatest(columns(model)[2])) return "";
-    const own = "The estimate counts the characters of the messages in a request, and is what limits and the history go by; the provider counts with its own tokenizer, tokens that it read from its cache among them";
+    const own = "The estimate counts the characters of the messages in a request, and is used by limits and compaction; the provider counts with its own tokenizer, and includes tokens from its cache";
     return model.imported ? `${own}. It also counted what a transcript seldom has: the system prompt, the definitions of the tools, what its harness put in.`
       : `${own}, and the definitions of the tools.`;
   };

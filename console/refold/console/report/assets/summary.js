@@ -1,9 +1,9 @@
-// What stands above the event that says how the run ended: what went wrong, and what was changed, each a link.
+// The box above the event that ended the run: errors and changes, each with a link.
 (R => {
   "use strict";
 
   const html = htm.bind(preact.h);
-  const MOST = 12; // of each list
+  const MOST = 12; // entries of each list
 
   const calledOf = (model, event) => {
     const call = model.callOf.get(event.seq);
@@ -17,18 +17,18 @@
       ${left > 0 && html`<p class="dim">and ${R.count(left)} before</p>`}`;
   }
 
-  // What was said last by the model; "" where nothing is there.
+  // The model's last text, "" if there is none.
   function lastAnswer(model) {
     const turn = model.turns.findLast(each => each.text?.trim());
     return turn ? { text: turn.text.trim(), seq: turn.answer } : null;
   }
 
-  // For the event with which the run ended.
+  // For the event that ended the run.
   R.Summary = ({ model }) => {
     const last = lastAnswer(model);
     return html`<section class="summary"><p class="remark">${R.line(R.ending(model), 1000)}</p>
       <${Listed} title="errors" model=${model} events=${R.marked(model, "errors")} />
       <${Listed} title="calls that changed something" model=${model} events=${R.marked(model, "changes")} />
-      ${last && html`<h4>the last answer, <${R.Link} seq=${last.seq} /></h4><${R.Prose} text=${last.text} />`}</section>`;
+      ${last && html`<h4>the last response, <${R.Link} seq=${last.seq} /></h4><${R.Prose} text=${last.text} />`}</section>`;
   };
 })((self.refold ||= {}));

@@ -1,4 +1,4 @@
-// The tabs about the machine: its state after an event with what changed, and what limits and guards said.
+// The tabs about the state after an event and its changes, and about the verdicts of limits and guards.
 (R => {
   "use strict";
 
@@ -11,7 +11,7 @@
     return html`<code>${R.line(text, 500)}</code>`;
   };
 
-  // Names of the fields that were there before or are there now and differ.
+  // Names of the fields that differ before and after.
   function changed(before, after, changes) {
     const paths = new Set();
     for (const [path, text] of Object.entries(changes)) {
@@ -30,7 +30,7 @@
     return html`<h4>changed by this event</h4>
       ${differ.length ? html`<table class="fields diff"><thead><tr><th>field</th><th>before</th><th>after</th></tr></thead><tbody>
         ${differ.map(path => html`<tr><th>${R.line(path, 120)}</th><td class="was">${value(path, before.get(path))}</td><td class="is">${value(path, after.get(path))}</td></tr>`)}
-      </tbody></table>` : html`<p class="dim">nothing but its place in the log</p>`}
+      </tbody></table>` : html`<p class="dim">only its place in the log</p>`}
       <h4>the state after it <input class="small" placeholder="part of a name" value=${wanted} onInput=${e => setWanted(e.target.value)} /></h4>
       <p class="dim">Fields that have their default are left out.</p>
       <table class="fields"><tbody>${all.slice(0, 500).map(([path, text]) => html`<tr class=${differ.includes(path) ? "is" : ""}><th>${R.line(path, 120)}</th><td>${value(path, text)}</td></tr>`)}</tbody></table>`;
@@ -48,7 +48,7 @@
     if (found.used === undefined || found.unit === undefined) return opinion.saw.map(([key, said]) => `${key}=${said}`).join(" ");
     const write = number => amount(Number(number), found.unit);
     if (found.value === undefined) return `${write(found.used)}, unlimited`;
-    const more = found.unknown === undefined ? "" : "+?";  // of some answers nobody knows it
+    const more = found.unknown === undefined ? "" : "+?";  // unknown for some responses
     return `${write(found.used).replace(` ${found.unit}`, "")}${more} of ${write(found.value)}`;
   }
 
@@ -63,7 +63,7 @@
     const finding = model.findings.get(event.seq);
     const opinions = model.opinionsOf(event.fact);
     const made = model.ofFact.get(event.fact) || [];
-    if (event.side === "note") return html`<p class="dim">An annotation: nothing was decided here, and nothing follows from it.</p>`;
+    if (event.side === "note") return html`<p class="dim">An annotation: it causes no decisions.</p>`;
     const row = opinion => {
       const at = event.fact + 1 + opinion.before;
       const here = at === event.seq ? "here" : "";
@@ -72,12 +72,12 @@
         ${opinion.own && html`<details><summary class="dim">its memory</summary><pre class="text mono json">${R.pretty(opinion.own)}</pre></details>`}</td></tr>`;
     };
     return html`${finding && html`<${Finding} finding=${finding} />`}
-      <p>${event.side === "decision" ? html`Follows from the fact <${R.Link} seq=${event.fact} />.` : "From this fact followed:"}</p>
+      <p>${event.side === "decision" ? html`Follows from the fact <${R.Link} seq=${event.fact} />.` : "This fact caused:"}</p>
       <ol class="decisions">${made.map(seq => html`<li class=${seq === event.seq ? "here" : ""}><${R.Link} seq=${seq}>e${seq} ${R.line(model.event(seq).kind, 40)}<//>
         <span class="dim"> ${R.line(model.event(seq).said, 160)}</span></li>`)}</ol>
       ${!made.length && html`<p class="dim">no decision</p>`}
-      <h4>what limits and guards saw and said, in order</h4>
-      ${opinions.length ? html`<table class="fields opinions"><thead><tr><th>before</th><th>place</th><th>who</th><th>said</th><th>saw</th></tr></thead>
-        <tbody>${opinions.map(row)}</tbody></table>` : html`<p class="dim">no limit and no guard was asked</p>`}`;
+      <h4>what limits and guards evaluated, in order</h4>
+      ${opinions.length ? html`<table class="fields opinions"><thead><tr><th>before</th><th>place</th><th>who</th><th>verdict</th><th>measured</th></tr></thead>
+        <tbody>${opinions.map(row)}</tbody></table>` : html`<p class="dim">no limit or guard was evaluated</p>`}`;
   };
 })((self.refold ||= {}));

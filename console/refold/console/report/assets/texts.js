@@ -1,8 +1,8 @@
-// What an event says: the same texts in the same order as refold.replay.kinds.table gives a filter to search.
+// The texts of an event, in the order in which refold.replay.kinds.table gives them to filters.
 (R => {
   "use strict";
 
-  const DEEPEST = 4; // arguments in calls in messages: what was tampered with may go as deep as it likes
+  const DEEPEST = 4; // arguments in calls in messages: in a tampered page they may be nested to any depth
 
   function textsIn(value, depth) {
     if (typeof value === "string") return value ? [value] : [];

@@ -1,5 +1,5 @@
-// What a log says, made visible. Marks that cannot be seen, that turn the reading order round or that drive a terminal
-// are shown as their escapes, as `refold` shows them on a terminal. Texts reach the page as text nodes and in no other way.
+// Makes texts of a log visible. Invisible characters, and those that change the reading order or control a terminal,
+// are displayed as escapes, as `refold` does on a terminal. Texts reach the page only as text nodes.
 (R => {
   "use strict";
 
@@ -22,12 +22,12 @@
   }
 
   let sought = [];
-  const PIECE = 2000; // characters that are searched at once: no pattern takes long in so few
+  const PIECE = 2000; // characters that are searched at once: any pattern is fast in so few
 
-  // What is looked for from now on, each a RegExp with the flag g: it is marked in every text.
+  // What to highlight in every text, each a RegExp with the flag g.
   R.seek = patterns => { sought = patterns; };
 
-  // From where to where something was found, in order; what lies in another is left out.
+  // The ranges of hits, in order; nested hits are left out.
   function hits(piece) {
     const found = sought.flatMap(pattern => Array.from(piece.matchAll(pattern), each => [each.index, each.index + each[0].length]));
     return found.filter(([from, to]) => to > from).sort((a, b) => a[0] - b[0] || b[1] - a[1]);
@@ -49,7 +49,7 @@
     return made;
   }
 
-  // Text as nodes: what is written as it is, and each escape in a span of its own, so that nobody takes `\x1b` for it.
+  // Text as nodes: each escape in a span of its own, so that it differs from a literal `\x1b`.
   function nodes(text, pattern) {
     const made = [];
     let from = 0;

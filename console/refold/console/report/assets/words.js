@@ -1,14 +1,14 @@
-// Texts of the log as a reader wants them: rendered or raw, cut until somebody wants the rest, and to be copied.
+// Long texts of the log: rendered or raw, cut until expanded, and copied.
 (R => {
   "use strict";
 
   const { useState } = preactHooks;
   const html = htm.bind(preact.h);
-  const MOST = 20000; // characters of a text that are shown before somebody asks for the rest
+  const MOST = 20000; // characters of a text that are displayed until it is expanded
 
-  let preferred = false; // whether texts are shown raw: what was chosen last
+  let preferred = false; // whether texts are displayed raw: the last choice
 
-  // Puts a text on the clipboard as it is shown: a mark that nobody sees would be pasted into somebody's terminal.
+  // Copy a text in its escaped form: invisible characters must not be pasted into a terminal.
   R.Copy = ({ text, title = "copy" }) => {
     const [done, setDone] = useState("");
     const copy = async pressed => {
@@ -29,7 +29,7 @@
     return cut && html`<button class="more" onClick=${show}>… ${R.size(text.length - most)} more</button>`;
   }
 
-  // A text as it stands, in lines.
+  // A text as is, in lines.
   R.Text = ({ text, most = MOST, mono = true }) => {
     const [whole, setWhole] = useState(false);
     const cut = !whole && text.length > most;
@@ -37,7 +37,7 @@
       <span class="tools"><${R.Copy} text=${text} /></span><${Rest} cut=${cut} text=${text} most=${most} show=${() => setWhole(true)} /></div>`;
   };
 
-  // What somebody said: its markdown rendered, or raw.
+  // A message text: its markdown rendered, or raw.
   R.Prose = ({ text, most = MOST }) => {
     const [whole, setWhole] = useState(false);
     const [raw, setRaw] = useState(preferred);
