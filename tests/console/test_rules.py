@@ -8,6 +8,7 @@ import pytest
 
 from console.conftest import Refold
 from refold.engine import Agent, ScriptedModel, call, say, tool
+from support import claude_code
 
 
 @tool(name="Bash", replay="read_only")
@@ -134,3 +135,38 @@ def test_a_policy_without_permission_rules(refold: Refold, store: Path) -> None:
     ran(store, "a", "ls")
     found = refold("rules", "a", "--policy", "guardrails", "--store", store)
     assert (2, True) == (found.code, "expected one guard 'permissions'" in found.err)
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Path:
+    """A folder with a session of Claude Code that pushes, and a file that is no transcript."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    rows = [
+        claude_code.user("u1", None, "Deploy."),
+        claude_code.answer("a1", "u1", "m1", claude_code.called("c1", command="cd x && git push")),
+        claude_code.result("u2", "a1", "c1"),
+    ]
+    (folder / "session.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / "notes.txt").write_text("No transcript.", encoding="utf-8")
+    return folder
+
+
+def test_transcripts_in_place_of_runs(refold: Refold, store: Path, settings: Path, sessions: Path) -> None:
+    """A path is imported first, once, into a store that need not exist; then it is asked about."""
+    words = (sessions, "--policy", f"claude:{settings}", "--store", store)
+    first, second = refold("whatif", *words), refold("whatif", *words)
+    assert (1, 1) == (first.code, second.code)
+    assert first.out == second.out
+    assert f"by rule Bash(git push *) ({settings}:4)" in first.out
+    assert "1 run, 0 events added" in second.err
+    assert "Claude Code never applies it" in first.err
+    assert "refused    1 call in 1 run" in refold("rules", *words).out
+
+
+def test_a_path_without_a_transcript(refold: Refold, store: Path, settings: Path, tmp_path: Path) -> None:
+    """A path that leads to no transcript is an error, and not a question about nothing."""
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "missing"):
+        found = refold("whatif", path, "--policy", f"claude:{settings}", "--store", store)
+        assert (2, True) == (found.code, str(path) in found.err)

@@ -1,6 +1,7 @@
 """Addresses of runs and events, and the runs that a command is about."""
 
 import heapq
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -92,6 +93,11 @@ async def run_of(store: Store, typed: str) -> str:
     if is_place(typed):
         raise BadAddress(typed, f"expected a run without a place: remove what follows {address.run!r}")
     return await resolve_id(store, address.run)
+
+
+def is_path(typed: str) -> bool:
+    """Return whether a RUN argument is a path of transcripts: it has a slash, and run ids have none."""
+    return "/" in typed or os.sep in typed
 
 
 async def runs_of(store: Store, typed: Sequence[str]) -> list[str]:

@@ -45,6 +45,7 @@ class FileDone(msgspec.Struct, frozen=True, kw_only=True):
     added: int | None = None
     unread: int = 0
     first: str = ""
+    names: tuple[str, ...] = ()
 
 
 def tell_sum(screen: Screen, place: StorePlace, files: Sequence[FileDone]) -> None:

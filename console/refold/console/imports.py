@@ -1,7 +1,7 @@
 """`refold import`: transcripts of other agents become runs of the store."""
 
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from refold.console import import_files, locations
+from refold.console.addresses import is_path
 from refold.console.conversations import Conversations
 from refold.console.import_files import FileDone, FoundFile, find_files, more, tell_sum
 from refold.console.imported_logs import sentence
@@ -122,6 +123,59 @@ async def import_command(
     return max(codes, key=_WORST.index)
 
 
+class _Quiet(Screen):
+    """A screen for imports on the way: it shows only which files cannot be imported."""
+
+    def document(self, value: Any) -> None:
+        """Show nothing."""
+
+    def heading(self, text: str) -> None:
+        """Show nothing."""
+
+    def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Show nothing."""
+
+    def result(self, value: Any, tell: Callable[[], None]) -> None:
+        """Show a file that cannot be imported."""
+        if isinstance(value, NotImported) and not value.skipped:
+            tell()
+
+
+def import_runs(place: StorePlace, typed: Sequence[str]) -> tuple[list[str], int]:
+    """Import the transcripts among RUN arguments; return all run ids, and the exit code of the import.
+
+    Raises `WrongUse` for a path without a transcript.
+    """
+    import anyio
+
+    found = {each: list(find_files(Path(each).expanduser())) for each in typed if is_path(each)}
+    return anyio.run(_import_runs, place, typed, found)
+
+
+async def _import_runs(
+    place: StorePlace, typed: Sequence[str], found: Mapping[str, Sequence[FoundFile]]
+) -> tuple[list[str], int]:
+    names: list[str] = []
+    codes, added = [0], 0
+    async with locations.writing(place) as store:
+        into = store, Conversations(store)
+        for each in typed:
+            if each not in found:
+                names.append(each)
+                continue
+            files = [(Path(each), file) for file in found[each]]
+            done = [file for _, file in await _import_all(_Quiet(), into, files, None)]
+            if not any(file.names for file in done):
+                raise WrongUse(f"{each}: no transcript in it can be read")
+            names += [name for file in done for name in file.names]
+            added += sum(file.added or 0 for file in done)
+            codes += [file.code for file in done]
+    runs = list(dict.fromkeys(names))
+    events = figures.counted(added, "event")
+    note(f"imported into {place.path}: {figures.counted(len(runs), 'run')}, {events} added")
+    return runs, max(codes, key=_WORST.index)
+
+
 def _find_bare(paths: Sequence[Path], done: Sequence[tuple[Path, FileDone]]) -> list[Path]:
     full = {path for path, file in done if file.imported or file.code}
     return [path for path in paths if path not in full]
@@ -190,6 +244,7 @@ def _summarise(name: str, told: _ReadFile) -> FileDone:
         else None,
         unread=unread,
         first=next((run.run for run in told.runs if run.added is not None), ""),
+        names=tuple(run.run for run in told.runs),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from refold.console import locations
-from refold.console.addresses import Problems, choose_runs, without_grown
+from refold.console.addresses import Problems, choose_runs, is_path, without_grown
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, Runs, option
 from refold.console.processes import progress
@@ -66,6 +66,10 @@ def rules_command(
     """
     guard, notes = _load(policy)
     trouble = Problems()
+    if any(map(is_path, runs)):
+        from refold.console.imports import import_runs
+
+        runs, _ = import_runs(place, runs)
     found = at_once(_count(place, runs, guard, trouble, everything=everything))
     report = _report(str(policy), guard, found, notes)
     screen.result(report, lambda: _tell(screen, report))

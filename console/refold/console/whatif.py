@@ -6,7 +6,14 @@ from typing import Annotated
 import msgspec
 
 from refold.console import addresses, descriptions, locations
-from refold.console.addresses import all_runs, check_choice, families_of, sizes_of, without_grown
+from refold.console.addresses import (
+    all_runs,
+    check_choice,
+    families_of,
+    is_path,
+    sizes_of,
+    without_grown,
+)
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
 from refold.console.processes import Jobs, processes, progress, single_process
@@ -16,6 +23,7 @@ from refold.console.whatif_question import (
     WhatIfQuestion,
     choose_contexts,
     choose_prices,
+    note_rules,
     policies_of,
 )
 from refold.console.whatif_table import WhatIfTable, json_of
@@ -32,7 +40,9 @@ SHARD_OF_A_STORE = 5_000
 def whatif_command(
     screen: Screen,
     place: StorePlace,
-    runs: Annotated[list[str], words("RUN or @last (ids may be prefixes); with --view RUN@t7.")],
+    runs: Annotated[
+        list[str], words("RUN or @last (ids may be prefixes), or a PATH of transcripts; with --view RUN@t7.")
+    ],
     others: OtherPolicies,
     *,
     everything: Everything = False,
@@ -45,7 +55,9 @@ def whatif_command(
     """Test other policies on recorded runs: compute what they would have decided, and how far the record is
     evidence.
 
-    Example: refold whatif --all --policy guardrails
+    Example: refold whatif ~/.claude/projects --policy claude:$HOME/.claude/settings.json
+
+    A PATH has a slash: its transcripts are imported into the store first, each once.
 
     Exit code 0: all agree; 1: something differs; 125: nothing differs, but something is inconclusive or a
     rule matches nothing in any of these runs; 4: some runs could not be examined. With -o json: a line for
@@ -54,6 +66,12 @@ def whatif_command(
     if view:
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
+    unread = 0
+    if any(map(is_path, runs)):
+        from refold.console.imports import import_runs
+
+        runs, unread = import_runs(place, runs)
+    note_rules(others.policy)
     question = WhatIfQuestion(others)  # report an invalid policy once, before any run
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
@@ -73,7 +91,7 @@ def whatif_command(
     table.finish()
     if damage is not None:
         raise damage
-    return worst(table.codes)
+    return worst([*table.codes, *([unread] if unread > 1 else [])])
 
 
 async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:

@@ -23,9 +23,10 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.console.options import Settings, option
+from refold.console.screen import note
 from refold.engine.arguments import BadSyntax
 from refold.engine.compatibility import installed_guards
-from refold.engine.permission_files import dialect_of
+from refold.engine.permission_files import dialect_of, read_permissions
 from refold.engine.policy_files import file_errors, is_preset, load_policy, read_data
 from refold.reducers.errors import PolicyError, RefoldError, WrongUse, refusal, shown
 from refold.reducers.guards import Registry
@@ -52,6 +53,13 @@ def settings_of(typed: Iterable[str]) -> list[Setting]:
     mapping in one line, or else text.
     """
     return [_parse_setting(each) for each in typed]
+
+
+def note_rules(policies: Iterable[Path]) -> None:
+    """Print what another agent ignores in its permission rules, and what refold cannot judge."""
+    for path in policies:
+        for each in read_permissions(path)[1] if dialect_of(path) else ():
+            note(f"{each.place}: {each.problem}")
 
 
 def change_by(settings: Sequence[Setting], registry: Registry) -> Callable[[Policy], Policy]:
