@@ -120,9 +120,12 @@ GROUP_BYTES = 2 * 2**20
 
 HERE_ROWS = 64
 HERE_BYTES = 2**16
-"""Maximum size of an append committed in the event loop's thread: some tenths of a millisecond."""
+"""Maximum rows and bytes of an append committed in the event loop's thread: some tenths of a millisecond."""
 HERE_IN_A_ROW = 256
-"""Commits in the event loop's thread before the connection's thread checkpoints an overlong journal."""
+"""Commits in the event loop's thread after which the next two are made in the connection's thread.
+
+The first of those makes a checkpoint if the journal has `CHECKPOINT_PAGES` pages; the second restarts it.
+"""
 
 
 class Append:

@@ -1,7 +1,7 @@
-"""Writing a bundle: runs of a store in one zip that verifies offline. Its bytes: docs/reference/bundles.md.
+"""Writing a bundle: runs of a store in one zip for offline verification. Format: docs/reference/bundles.md.
 
-The same runs under the same seal give the same bytes (on machines whose zlib packs alike): members have no
-time, a fixed order, and nothing of the machine. A bundle is for proof, so what does not verify is not packed.
+The same runs under the same seal give the same bytes (if zlib compresses alike): members have no time, a
+fixed order, and no data of the machine. Runs that are not intact are not packed.
 """
 
 import json
@@ -52,7 +52,7 @@ WHOLE = "a bundle takes whole logs only"
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was packed. `sha256` is the whole file's, hex; `sealed` of its runs are covered by a seal."""
+    """Result of `pack`. `sha256` is that of the complete file, in hex; a seal covers `sealed` of the runs."""
 
     path: str
     runs: int
@@ -69,7 +69,7 @@ class _Proof(msgspec.Struct, frozen=True):
 
 
 class _Proofs(msgspec.Struct, frozen=True):
-    """A seal; its last entry, which is over the newest head of each run; and the proof of each run's."""
+    """A seal, the proof of its last entry (over the newest head of each run), and a proof for each run."""
 
     seal: Seal
     newest: _Proof
@@ -94,15 +94,14 @@ class _PackedFile(msgspec.Struct, frozen=True):
 
 
 async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
-    """Write a bundle of these runs, and of those behind a fork, whole. Nothing is at `path` unless all went
-    well.
+    """Write a bundle of these runs and the ancestors of forks, with complete logs. A failure leaves no file.
 
-    Raises `WrongUse` where `path` is there already, or for more than a bundle can hold; `DamagedLog` and
-    `DamagedSeals` for what would not verify; `UnknownRun`; `WorldFailed`.
+    Raises `WrongUse` if `path` exists or the runs are too many or too large; `DamagedLog` and `DamagedSeals`
+    if a log or the log of heads is damaged; `UnknownRun`; `WorldFailed`.
     """
     await store.check()
     origins = await _origins(store, runs)
-    chosen = sorted(origins, key=lambda run: (len(origins[run]), run))  # a fork after what it goes on from
+    chosen = sorted(origins, key=lambda run: (len(origins[run]), run))  # a fork after its parent
     if not 0 < len(chosen) <= MOST_RUNS:
         raise WrongUse(f"{len(chosen)} runs: a bundle holds from 1 to {MOST_RUNS}")
     seal = await last_seal(store)
@@ -127,7 +126,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
 
 
 async def _origins(store: Store, runs: Collection[str]) -> dict[str, Sequence[Origin]]:
-    """The runs and all that are behind them, each with its lineage: a fork cannot be checked without."""
+    """Return the runs and all their ancestors, which a check of a fork needs, each with its lineage."""
     found = dict[str, Sequence[Origin]]()
     for run in runs:
         lineage = await store.lineage(run)
@@ -136,8 +135,8 @@ async def _origins(store: Store, runs: Collection[str]) -> dict[str, Sequence[Or
 
 
 async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
-    """The newest sealed head of each run, with its path to the seal's last entry, and that one's to the
-    root.
+    """Return proofs of the newest sealed head of each run: its path to the root in the seal's last entry, and
+    the path of that entry to the seal's root.
     """
     log, newest = Prover([seal.size - 1]), dict[str, Head]()
     last: tuple[str, Head] = "", START
@@ -162,7 +161,10 @@ async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
 
 
 async def _check_children(store: Store, ended: Sequence[Stored], runs: Collection[str]) -> None:
-    """Each of these runs' children among them is what its parent recorded of it when it ended."""
+    """Check packed children against the heads that their parents recorded when they ended.
+
+    Raises `DamagedLog`.
+    """
     for stored in ended:
         child, seq, hashed = ended_child(stored.body)
         if child in runs and [hashed] != [
@@ -180,27 +182,27 @@ async def _entries(store: Store, size: int) -> AsyncIterator[SealedHead]:
 
 
 class _Writer:
-    """A zip in the making."""
+    """The zip being written."""
 
     def __init__(self, file: BinaryIO) -> None:
-        # No zip64: the reader knows one kind of zip.
+        # The reader does not support zip64.
         self._zip = ZipFile(file, "w", ZIP_DEFLATED, allowZip64=False)
         self._members: list[_PackedFile] = []
         self.ended: list[Stored] = []
 
     def add_first(self) -> None:
-        """Write the verifier: what begins with it is ours, however damaged the rest is."""
+        """Write the verifier, by which even a damaged file is recognised as a bundle, and the README."""
         self._add("verify.py", Path(verify_bundle.__file__).read_bytes())
         self._add("README.txt", README.encode())
 
     def close(self) -> None:
-        """Write the zip's directory, if it can be written."""
+        """Write the zip's directory."""
         self._zip.close()
 
     async def add_run(
         self, store: Store, run: str, proof: _Proof | None, lineage: Sequence[Origin] = ()
     ) -> Head:
-        """Write a run's own events, each checked; its head."""
+        """Check and write a run's own events. Return its head."""
         name, hashed, size = f"runs/{len(self._members) - 1:06}.jsonl", sha256(), 0
         sealed, bare = proof.head if proof else None, UnexplainedErasures()
         head: Head = lineage[-1] if lineage else START
@@ -224,7 +226,7 @@ class _Writer:
         return head
 
     def add_rest(self, heads: dict[str, Head], proofs: _Proofs | None) -> None:
-        """Write the seal, and the list of all that was written."""
+        """Write the seal and the manifest of all members."""
         runs = [
             {"run": run, "member": f"runs/{n:06}.jsonl", "events": head.seq, "head": head.hash}
             for n, (run, head) in enumerate(heads.items(), 1)
@@ -242,7 +244,7 @@ class _Writer:
 
 
 def _info(name: str) -> ZipInfo:
-    info = ZipInfo(name)  # of 1980, the zip's own beginning of time
+    info = ZipInfo(name)  # with the date 1980-01-01, the earliest in a zip
     info.compress_type, info.create_system, info.external_attr = ZIP_DEFLATED, 3, 0o100644 << 16
     return info
 
