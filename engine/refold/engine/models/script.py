@@ -1,4 +1,4 @@
-"""Models that answer from a script or a log."""
+"""Models that take their responses from a script or a log."""
 
 import json
 from collections import deque
@@ -31,7 +31,7 @@ Line = Reply | ModelError | Callable[[ModelRequest], "Reply | ModelError"]
 
 
 class ScriptError(WrongUse):
-    """A script that does not fit the run: it was asked for more than it has, or has lines left."""
+    """A script that does not fit the run: it has too few lines, or unused ones."""
 
 
 def say(
@@ -42,7 +42,7 @@ def say(
     usage: Usage | None = None,
     cost_nanousd: int | None = 0,
 ) -> Reply:
-    """A line of a script: an answer without calls. Without `usage`, a quarter of the characters count."""
+    """Make a line of a script: a response without calls. The default `usage` is a token per 4 characters."""
     return Reply(
         text=arguments.text(text, "say"),
         reasoning=reasoning,
@@ -55,12 +55,12 @@ def say(
 
 
 def call(tool: str, /, **arguments: Any) -> Reply:
-    """A line of a script: one call, its arguments by name. `calls` makes several."""
+    """Make a line of a script: one call, its arguments by name. Use `calls` for several."""
     return calls((tool, arguments))
 
 
 def calls(*made: tuple[str, dict[str, Any] | str], text: str = "", usage: Usage | None = None) -> Reply:
-    """A line of a script: calls as (tool, arguments); arguments that are text stand byte for byte."""
+    """Make a line of a script: calls as (tool, arguments); arguments given as text are used byte for byte."""
     written = tuple(_call(place, one) for place, one in enumerate(made))
     return msgspec.structs.replace(say(text, stop=StopReason.TOOL_USE, usage=usage), calls=written)
 
@@ -86,16 +86,16 @@ def _call(place: int, made: object) -> ReplyCall:
 def fail(
     failure: FailureClass = FailureClass.OVERLOADED, message: str = "scripted failure", **more: Any
 ) -> ModelError:
-    """A line of a script: the request fails."""
+    """Make a line of a script: the request fails."""
     return ModelError(failure, message, **more)
 
 
 class ScriptedModel:
-    """Answers with the lines of its script, in order; a line may be a function of the request.
+    """A mock model that responds with the lines of its script, in order; a line may be a function of the
+    request.
 
-    Keeps the requests it was given in `requests`; `context` is the tokens that it claims to hold. Raises
-    `WrongUse` for what is no script, `ScriptError` when asked for a line too many, and from `done()` when
-    lines are left.
+    `requests` has the requests so far; `context` is its context window in tokens. Raises `WrongUse` for an
+    invalid script, and `ScriptError` if the script runs out, or from `done()` for unused lines.
     """
 
     def __init__(self, script: Sequence[Line], *, name: str = "scripted", context: int | None = None) -> None:
@@ -130,13 +130,13 @@ class ScriptedModel:
         yield spoken
 
     def done(self) -> None:
-        """Raise `ScriptError` if lines were never asked for."""
+        """Raise `ScriptError` if lines were not used."""
         left = len(self._script) - len(self.requests)
         if left > 0:
             raise ScriptError(f"{left} of {len(self._script)} lines of the script were never asked for")
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def _spoken(line: object, place: str) -> Reply | ModelError:
@@ -147,7 +147,7 @@ def _spoken(line: object, place: str) -> Reply | ModelError:
 
 
 def deltas(reply: Reply) -> list[Delta]:
-    """A reply in pieces, as a provider might have streamed it."""
+    """Split a reply into deltas, as a provider might stream it."""
     pieces: list[Delta] = []
     if reply.reasoning:
         pieces.append(ReasoningDelta(reply.reasoning))
@@ -157,15 +157,16 @@ def deltas(reply: Reply) -> list[Delta]:
     return pieces
 
 
-_BEFORE, _SHOWN = 20, 60  # characters of two messages: before they part, and in all
+_BEFORE, _SHOWN = 20, 60  # characters of two messages in an error: before the difference, and in total
 
 Ended = ModelResponded | ModelFailed
 
 
 class RecordedModel:
-    """Answers by the digest of the request: messages, tools, settings. Several answers to one come in order.
+    """A model that returns recorded responses by the digest of the request: messages, tools, settings.
 
-    A request that the log does not know raises `MissingFact`; the world is never asked instead.
+    Several responses to equal requests are returned in order. A request that is not in the log raises
+    `MissingFact`; no other model is called.
     """
 
     def __init__(self, run: str, name: str, answers: Iterable[tuple[ModelRequest, Ended]]) -> None:
@@ -178,10 +179,8 @@ class RecordedModel:
             self._requests.append(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded
-        failure.
-        """
-        with anyio.CancelScope(shield=True):  # a cancellation must find the words that had arrived by then
+        """Stream the recorded response to this request. Raises `MissingFact`, or the recorded failure."""
+        with anyio.CancelScope(shield=True):  # a cancellation must come after the recorded partial text
             await anyio.lowlevel.checkpoint()
         fact = self.answer_to(request)
         if isinstance(fact, ModelFailed) and fact.failure is FailureClass.CANCELLED:
@@ -196,7 +195,7 @@ class RecordedModel:
         yield reply
 
     def answer_to(self, request: ModelRequest) -> Ended:
-        """What was recorded for this request, and not told yet. Raises `MissingFact`."""
+        """Return the next recorded response to this request. Raises `MissingFact`."""
         known = self._answers.get(self._hash(request))
         if not known:
             asked = f"no recorded answer to a request of {len(request.messages)} messages"
@@ -204,8 +203,8 @@ class RecordedModel:
         return known.popleft()
 
     def _unlike(self, request: ModelRequest, *, told: bool) -> str:
-        """In what a request is unlike the one that was recorded and is most like it; `told`: it is one of
-        them, once too often.
+        """Describe how a request differs from the most similar recorded one; `told`: all responses to equal
+        requests were used.
         """
         if told:
             return ", for all recorded ones are told already"
@@ -213,19 +212,19 @@ class RecordedModel:
         return "" if nearest is None else f": {_difference(nearest, request)}"
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def _hash(self, request: ModelRequest) -> SentHash:
         return sent_hash(request, self.name, 0)
 
 
 def _alike(recorded: ModelRequest, request: ModelRequest) -> tuple[int, bool]:
-    """How many messages are the same from the front, and whether there are as many."""
+    """Return the number of equal messages from the start, and whether both have the same number."""
     return _same(recorded.messages, request.messages), len(recorded.messages) == len(request.messages)
 
 
 def _same(was: Sequence[object], now: Sequence[object]) -> int:
-    """How many are the same from the front."""
+    """Return the number of equal items from the start."""
     pairs = enumerate(zip(was, now, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(was), len(now)))
 

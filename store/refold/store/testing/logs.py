@@ -179,7 +179,7 @@ class LogPromises(Promises):
             ),
             pytest.param(Record(at=0, kind="k", body=b'"a\0b"'), id="a NUL"),
             pytest.param(Record(at=0, kind="", body=b"{}"), id="no kind"),
-            pytest.param(Record(at=0, kind="a b", body=b"{}"), id="a kind that is no word"),
+            pytest.param(Record(at=0, kind="a b", body=b"{}"), id="a kind with a space"),
             pytest.param(Record(at=2**63, kind="k", body=b"{}"), id="a time beyond 64 bits"),
         ],
     )
