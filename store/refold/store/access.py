@@ -49,9 +49,7 @@ def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
     if 0 < version < schema.VERSION:
         raise NotAStore(str(path), "was made by an unreleased version of refold: start a new store")
     if version != schema.VERSION:
-        problem = (
-            f"has schema {version}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
-        )
+        problem = f"has schema {version}, and this refold supports {schema.VERSION}: a newer one wrote it; install that"
         raise NotAStore(str(path), problem)
     return False
 
@@ -69,12 +67,12 @@ def check_shape(path: Path, connection: sqlite3.Connection, *, to_read: bool = F
     except sqlite3.Error as error:
         if _primary(error) not in _BEYOND:
             raise
-        problem = "its schema is larger than that of a store: it was changed"
+        problem = "its schema is larger than a store's: the schema was changed"
         raise DamagedStore(str(path), problem) from error
     differing = [row for row in made if row not in found] + [row for row in found if row not in made]
     for kind, name, *_ in differing:
         if not (to_read and kind == b"trigger"):
-            problem = f"{_shown(kind)} {_shown(name)!r} is not as the store makes it: the schema was changed"
+            problem = f"{_shown(kind)} {_shown(name)!r} differs from a store's: the schema was changed"
             raise DamagedStore(str(path), problem)
 
 
@@ -127,7 +125,7 @@ def look(path: Path, *, readonly: bool) -> None:
         # SQLite makes a database of an empty file, and deletes a -wal beside it.
         size = _size(path)
         if size is not None and size < _HEADER and _holds(path, "-wal"):
-            problem = "the file is empty, and its -wal is not: copy both, and find out who emptied it"
+            problem = "the file is empty, and its -wal is not: copy both, and find out what emptied the file"
             raise DamagedStore(str(path), problem)
         if size or (readonly and size is not None):
             with translated(str(path)):
@@ -136,7 +134,7 @@ def look(path: Path, *, readonly: bool) -> None:
         if not readonly and (problem := wal.wal_problem(path)):
             raise DamagedStore(str(path), problem)
     except OSError as error:
-        raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
+        raise StoreUnavailable(str(path), f"cannot be checked: {error}") from error
 
 
 def open_writer(path: Path, durability: Durability) -> PagedConnection:
@@ -189,30 +187,32 @@ def _check_place(path: Path, *, readonly: bool) -> None:
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         had = sqlite3.sqlite_version
         raise StoreUnavailable(
-            str(path), f"needs SQLite 3.37 or newer, this Python has {had}: use another Python"
+            str(path), f"needs SQLite 3.37 or newer, and this Python has {had}: use another Python"
         )
     if path.is_dir():
         raise NotAStore(str(path), "is a directory; name a file in it")
     if path.exists() and not path.is_file():
-        raise NotAStore(str(path), "is no regular file; name another")
+        raise NotAStore(str(path), "is not a regular file; name another")
     if not path.parent.is_dir():
-        raise NotAStore(str(path), f"there is no folder {path.parent}; make it, or name another file")
+        raise NotAStore(
+            str(path), f"the folder {path.parent} does not exist; create it, or name another file"
+        )
     if not readonly:
         _check_writable(path)
     elif not path.exists():
-        raise NotAStore(str(path), "there is no such file")
+        raise NotAStore(str(path), "the file does not exist")
 
 
 def _check_writable(path: Path) -> None:
     # SQLite would open it and fail at the first append.
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(
-            str(path), "the file is read-only: make it writable, or copy it to where you may write"
+            str(path), "the file is read-only: make it writable, or copy it to a writable folder"
         )
     # SQLite names its journal after the path: a file with two names would get two journals.
     if (status := _status(path)) is not None and status.st_nlink > 1:
         raise NotAStore(
-            str(path), "has more than one name (hard links), and each would have a log of its own: keep one"
+            str(path), "has several names (hard links), and each would get another journal: keep one name"
         )
 
 
@@ -235,12 +235,14 @@ def _probe(path: Path, *, readonly: bool) -> None:
             # A power cut interrupted the creation of the file. Opening it for writing rolls that back and
             # checks again.
             if readonly:
-                raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
+                raise StoreUnavailable(
+                    str(path), "its creation was interrupted: open it once for writing"
+                ) from error
             return
     if readonly and empty:
         if problem := wal.wal_problem(path):
             raise DamagedStore(str(path), problem)
-        raise NotAStore(str(path), "is an empty database, no store yet")
+        raise NotAStore(str(path), "is an empty database, not a store")
 
 
 def _has_journal(path: Path) -> bool:
@@ -272,7 +274,7 @@ def _use_wal(path: Path, connection: PagedConnection) -> None:
     (mode,) = one(connection, "PRAGMA journal_mode = WAL")
     if mode != b"wal":
         problem = (
-            f"cannot keep a write-ahead log here (SQLite stays with {mode.decode()}): use a local file system"
+            f"does not support a write-ahead log here (SQLite uses {mode.decode()}): use a local file system"
         )
         raise StoreUnavailable(str(path), problem)
 

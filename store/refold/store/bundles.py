@@ -24,8 +24,8 @@ from refold.store.protocol import FileProblem, Origin, Record, Store, Stored, Un
 from refold.store.rows import translated
 from refold.store.verify_bundle import Bundle, BundleLine, PackedRun
 
-OUR_VERIFIER = "this version's, to the byte"
-UNKNOWN_VERIFIER = "UNKNOWN TO THIS VERSION: do not run it, it may be forged; a newer refold tells"
+OUR_VERIFIER = "identical to this version's"
+UNKNOWN_VERIFIER = "UNKNOWN TO THIS VERSION: do not run it, it may be forged; a newer refold may know it"
 
 
 class DamagedBundle(FileProblem, Damaged):
@@ -78,7 +78,7 @@ def in_our_words(path: Path) -> Generator[None]:
     except verify_bundle.Unjudged as error:
         raise UnjudgedBundle(str(path), str(error)) from error
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotABundle(str(path), "there is no such file") from error
+        raise NotABundle(str(path), "the file does not exist") from error
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
 

@@ -174,11 +174,11 @@ def check(stored: Stored, previous: Head) -> str | None:
 
 def _misplaced(seq: int, after: int) -> str | None:
     if seq < 1:
-        return f"event {seq} is no event: events are numbered from 1"
+        return f"event {seq} is not valid: events are numbered from 1"
     if seq == after + 1:
         return None
     if seq <= after:
-        return f"event {seq} stands after event {after}: doubled, or out of order"
+        return f"event {seq} follows event {after}: it is a duplicate or out of order"
     missing = f"event {after + 1} is" if seq == after + 2 else f"events {after + 1} to {seq - 1} are"
     return f"{missing} missing before it"
 
@@ -193,11 +193,11 @@ def _changed_digest(stored: Stored) -> str | None:
 
 def _changed_content(stored: Stored) -> str | None:
     if stored.content is None:
-        return "it has a salt but no content" if stored.salt else None
+        return "it has a salt but no payload" if stored.salt else None
     if stored.content_digest is None:
-        return "it has content, but was recorded without: the content was added later"
+        return "it has a payload, but was recorded without one: the payload was added later"
     if digest(stored.salt, stored.content) != stored.content_digest:
-        return "its content or salt is not what the recorded digest says: one of the three was changed"
+        return "its payload, salt or digest was changed: the digest does not match"
     return None
 
 
@@ -207,8 +207,8 @@ def _changed(stored: Stored, previous: Head) -> str | None:
     if derived == stored.hash:
         return None
     return (
-        f"its hash is {stored.hash.hex()[:16] or 'empty'}, but {derived.hex()[:16]} follows from the event before it, "
-        "its header, body and content digest: one of these was changed"
+        f"its hash is {stored.hash.hex()[:16] or 'empty'}, expected {derived.hex()[:16]}: "
+        "its header, body, digest or the previous hash was changed"
     )
 
 
@@ -273,5 +273,5 @@ def changed(stored: Stored, previous: Head) -> DamagedLog | None:
     if problem is None:
         return None
     if stored.seq == previous.seq + 1:
-        problem = f"it is not what was recorded: {problem}; see `refold verify`"
+        problem = f"it is damaged: {problem}; see `refold verify`"
     return DamagedLog(stored.run, stored.seq, problem)

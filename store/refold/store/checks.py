@@ -51,14 +51,14 @@ def check_erasure(run: str, expected_seq: int, lease: Lease, seqs: Sequence[int]
     """Check the arguments of an erasure. Raises `WrongUse`."""
     check_append(run, expected_seq, lease, [notice])
     if not seqs:
-        raise WrongUse(f"run {run}: name the events whose content is to be erased")
+        raise WrongUse(f"run {run}: no events to erase; name at least one")
 
 
 def check_run(run: str) -> None:
     """Check the id of a run. Raises `WrongUse`."""
     if not can_name(run):
         raise WrongUse(
-            f"run id {run!r}: expected text that is not empty and has no control character, line break or lone surrogate"
+            f"run id {run!r}: expected non-empty text without control characters, line breaks and lone surrogates"
         )
 
 
@@ -69,14 +69,16 @@ def check_new_run(run: str) -> None:
     """
     odd = not run.isprintable() or any(map(str.isspace, run)) or "@" in run
     if not run or odd or run == NEWEST or run.startswith("-") or run.endswith(".zip"):
-        problem = "expected printable text without spaces and @, other than *, which neither begins with - nor ends in .zip"
-        raise WrongUse(f"run id {run!a}: {problem}: else no command could name it")
+        problem = (
+            "expected printable text without spaces and @, not *, not beginning with -, not ending in .zip"
+        )
+        raise WrongUse(f"run id {run!a}: {problem}; commands read other ids differently")
 
 
 def check_holder(holder: str) -> None:
     """Check the name of a lease's holder. Raises `WrongUse`."""
     if not can_name(holder):
-        raise WrongUse(f"holder {holder!r}: expected text that is not empty, on one line")
+        raise WrongUse(f"holder {holder!r}: expected one line of non-empty text")
 
 
 def milliseconds(seconds: float) -> int:
@@ -91,7 +93,7 @@ def check_erase(run: str, head: int, seq: int, digest: bytes | None) -> None:
     if not 0 < seq <= head:
         raise WrongUse(f"run {run} has no event {seq}: its last is {head}")
     if digest is None:
-        raise WrongUse(f"event {seq} of run {run} never had content: there is nothing to erase")
+        raise WrongUse(f"event {seq} of run {run} was recorded without a payload: there is nothing to erase")
 
 
 def check_seal(heads: Sequence[SealedHead], seal: Seal) -> None:
@@ -123,7 +125,7 @@ def check_prefix(prefix: str) -> None:
 def _problem(record: Record) -> str | None:
     # A kind is an identifier, so that a damaged one (read with escapes) cannot look valid.
     if not (record.kind.isascii() and record.kind.isidentifier()):
-        return "a kind is letters, digits and underscores"
+        return "a kind has letters, digits and underscores only"
     if not _MIN_AT <= record.at <= _MAX_AT:
         return f"at is {record.at}, beyond 64 bits"
     content = record.content or b""
@@ -137,7 +139,7 @@ def _problem(record: Record) -> str | None:
 
 def _digest_problem(record: Record, digest: bytes) -> str | None:
     if record.content is not None or record.salt:
-        return "the digest of an erased content stands beside a content or a salt"
+        return "it has both the digest of an erased payload and a payload or salt"
     return None if len(digest) == DIGEST else f"a digest is {DIGEST} bytes long, not {len(digest)}"
 
 
@@ -222,7 +224,7 @@ def traced(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
         if parent is None or not parent.first <= origin.seq <= parent.last:
             raise DamagedLog(run, at.first, f"{_named(origin)}, which is not in this store")
         if len(found) == MOST_ANCESTORS:
-            raise DamagedLog(run, at.first, f"more than {MOST_ANCESTORS} runs stand behind it")
+            raise DamagedLog(run, at.first, f"it has more than {MOST_ANCESTORS} ancestors")
         found.append(origin)
         at = parent
     return found[::-1]
@@ -246,12 +248,10 @@ def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> 
     if hashed is None:
         raise WrongUse(f"run {run}: {_named(origin)}, which this store does not have in that run's own log")
     if hashed != origin.hash:
-        raise WrongUse(
-            f"run {run}: {_named(origin)}, which has the hash {hashed.hex()} and not the one named"
-        )
+        raise WrongUse(f"run {run}: {_named(origin)}, which has the hash {hashed.hex()}, not the one given")
     if depth > MOST_ANCESTORS:
         raise WrongUse(
-            f"run {run}: {MOST_ANCESTORS} runs stand behind {origin.run} already; fork an earlier one"
+            f"run {run}: run {origin.run} has {MOST_ANCESTORS} ancestors already; fork an earlier run"
         )
 
 
@@ -259,22 +259,20 @@ def check_link(run: str, origin: Origin, hashed: object) -> None:
     """Raise `DamagedLog` unless the fork's origin exists and has the hash that the fork recorded."""
     if hashed != origin.hash:
         has = (
-            f"has the hash {hashed.hex()} and not the one named"
+            f"has the hash {hashed.hex()}, not the recorded one"
             if isinstance(hashed, bytes)
-            else "is not there"
+            else "is missing"
         )
         raise DamagedLog(run, origin.seq + 1, f"{_named(origin)}, which {has}")
 
 
 def inherited(run: str, seq: int, owner: str) -> WrongUse:
     """Return the error for erasing, through a fork, an event of its ancestor `owner`."""
-    return WrongUse(
-        f"event {seq} of run {run} is one of run {owner}, which it was forked from: erase it there"
-    )
+    return WrongUse(f"event {seq} of run {run} belongs to run {owner}, of which it is a fork: erase it there")
 
 
 def _named(origin: Origin) -> str:
-    return f"it goes on from event {origin.seq} of run {origin.run}"
+    return f"it is a fork after event {origin.seq} of run {origin.run}"
 
 
 ROWS = 512

@@ -52,7 +52,7 @@ def check_free(path: Path, *, force: bool = False) -> None:
     if not os.path.lexists(path) or (force and path.is_file()):
         return
     raise (
-        WrongUse(f"{path}: is no file that could be written over: choose another name")
+        WrongUse(f"{path}: is not a regular file and cannot be overwritten: choose another name")
         if force
         else _taken(path)
     )
@@ -70,7 +70,7 @@ def _named(partial: Path, path: Path) -> None:
 
 def _taken(path: Path) -> WrongUse:
     return WrongUse(
-        f"{path}: is there already, and is not written over: choose another name, or --force where there is one"
+        f"{path}: exists and is not overwritten: choose another name, or use --force if the command has it"
     )
 
 
@@ -113,13 +113,13 @@ def read_signing_key(path: Path) -> SigningKey:
         key = load_pem_private_key(text, password=None)
     except TypeError as error:  # `cryptography` raises it for a missing password
         problem = (
-            "is encrypted, and no password can be typed here; `openssl pkey -in FILE -out PLAIN` decrypts it"
+            "is encrypted, and passwords are not supported; `openssl pkey -in FILE -out PLAIN` decrypts it"
         )
         raise BadKey(str(path), problem) from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadKey(str(path), "is no private key in PEM; `refold keygen FILE` makes one") from error
+        raise BadKey(str(path), "is not a private key in PEM; `refold keygen FILE` creates one") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise BadKey(str(path), "is a key of another kind than Ed25519; `refold keygen FILE` makes one")
+        raise BadKey(str(path), "is not an Ed25519 key; `refold keygen FILE` creates one")
     return SigningKey(key)
 
 
@@ -143,7 +143,7 @@ def make_key(path: Path) -> bytes:
     public = public_path(path)
     for each in (path, public):
         if os.path.lexists(each):
-            raise BadKey(str(each), "is there already, and a key is never written over: choose another name")
+            raise BadKey(str(each), "exists, and keys are never overwritten: choose another name")
     key = Ed25519PrivateKey.generate()
     private_text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -163,7 +163,7 @@ def public_path(path: Path) -> Path:
 
 def _need() -> None:
     if find_spec("cryptography") is None:
-        raise WrongUse("signing needs `cryptography`, not installed here: pip install 'refold[seal]'")
+        raise WrongUse("signing needs `cryptography`, which is not installed: pip install 'refold[seal]'")
 
 
 def _read(path: Path) -> bytes:

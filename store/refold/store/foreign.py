@@ -71,7 +71,7 @@ def tables(data: bytes) -> dict[str, ForeignTable]:
     Blobs and texts are decoded as UTF-8, with U+FFFD for invalid bytes.
     """
     if not data.startswith(MAGIC):
-        raise BadDatabase("no SQLite database")
+        raise BadDatabase("not an SQLite database")
     with _translated(), closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(_rollback(data))
         _bound(connection, _OF_SCHEMA // _STEPS)

@@ -41,7 +41,7 @@ def store_address(address: str | PathLike[str]) -> StoreAddress:
     scheme, rest = match[1].lower(), text[match.end() :]
     if scheme == MEMORY:
         if rest:
-            raise WrongUse(f"store {text!r}: a store in memory has no name: write memory:")
+            raise WrongUse(f"store {text!r}: a store in memory has no name: use memory:")
         return StoreAddress(MEMORY, "")
     if scheme != SQLITE:
         raise WrongUse(

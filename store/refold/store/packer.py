@@ -48,7 +48,7 @@ Content that is null beside a digest was erased, and a later event of kind conte
 and why. The chain of hashes holds without it.
 """
 
-WHOLE = "a bundle takes whole logs only"
+WHOLE = "only intact logs can be packed"
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def _check_end(run: str, head: Head, sealed: Head | None, bare: UnexplainedErasu
     if not head.seq:
         raise UnknownRun(run)
     if sealed is not None and head.seq < sealed.seq:
-        raise DamagedLog(run, sealed.seq, f"it was sealed, and the log ends at event {head.seq}")
+        raise DamagedLog(run, sealed.seq, f"it was sealed, but the log ends at event {head.seq}")
     if bare.first is not None:
         raise DamagedLog(run, bare.first[0], f"{UNNAMED}; {WHOLE}")
 
@@ -103,7 +103,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
     origins = await _origins(store, runs)
     chosen = sorted(origins, key=lambda run: (len(origins[run]), run))  # a fork after its parent
     if not 0 < len(chosen) <= MOST_RUNS:
-        raise WrongUse(f"{len(chosen)} runs: a bundle holds from 1 to {MOST_RUNS}")
+        raise WrongUse(f"{len(chosen)} runs: a bundle can hold 1 to {MOST_RUNS}")
     seal = await last_seal(store)
     proofs = await _proofs(store, seal, chosen) if seal else None
     proven = proofs.runs if proofs else {}
@@ -151,10 +151,10 @@ async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
         tree.add(leaf)
     over = Head(seq=tree.size, hash=tree.finish())
     if log.size != seal.size or log.finish() != seal.root:
-        raise DamagedSeals("its entries are not those that were last signed; see `refold verify`")
+        raise DamagedSeals("its entries differ from those that were last signed; see `refold verify`")
     if last[0] != NEWEST or not same_head(last[1], over):
         raise DamagedSeals(
-            f"its last entry, {log.size}, is not over the newest head of each run, as `refold seal` makes it"
+            f"its last entry, {log.size}, does not cover the newest head of each run; see `refold verify`"
         )
     proofs = {run: _Proof(newest[run], n, tree.paths[n]) for run, n in places.items()}
     return _Proofs(seal, _Proof(over, seal.size - 1, log.paths[seal.size - 1]), proofs)
@@ -214,7 +214,7 @@ class _Writer:
                     size += len(data)
                     if size > MOST_BYTES:
                         raise WrongUse(
-                            f"run {run}: has more than {MOST_BYTES} bytes, which is all that a bundle holds"
+                            f"run {run}: has more than {MOST_BYTES} bytes, the maximum in a bundle"
                         )
                     member.write(data)
                     if stored.kind == "child_ended":
@@ -238,7 +238,9 @@ class _Writer:
 
     def _add(self, name: str, data: bytes) -> None:
         if len(data) > MOST_JSON.get(name, MOST_BYTES):
-            raise WrongUse(f"{name} would have {len(data)} bytes, more than a bundle holds: pack fewer runs")
+            raise WrongUse(
+                f"{name} would have {len(data)} bytes, more than a bundle can hold: pack fewer runs"
+            )
         self._zip.writestr(_info(name), data)
         self._members.append(_PackedFile(name, len(data), sha256(data).hexdigest()))
 
@@ -252,7 +254,7 @@ def _info(name: str) -> ZipInfo:
 def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
     problem = check(stored, before)
     if problem is None and sealed and stored.seq == sealed.seq and stored.hash != sealed.hash:
-        problem = "its hash is not the one that was sealed"
+        problem = "its hash differs from the sealed one"
     if problem is not None:
         raise _damaged(stored, problem)
     try:
@@ -266,7 +268,7 @@ def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
     )
     if len(data) > MOST_LINE:
         raise WrongUse(
-            f"run {stored.run} event {stored.seq}: has {len(data)} bytes, more than a bundle's {MOST_LINE}"
+            f"run {stored.run} event {stored.seq}: has {len(data)} bytes; a bundle allows at most {MOST_LINE}"
         )
     return data
 

@@ -141,7 +141,7 @@ class LeaseLost(StoreError):
 
     def __str__(self) -> str:
         now = f"its token is {self.current} now" if self.current else "it was never leased"
-        return f"run {self.run}: the lease under token {self.token} is lost ({now}): another engine took the run over; stop"
+        return f"run {self.run}: lease lost: token {self.token} is not valid ({now}). Another engine took the run over; stop this one"
 
 
 class Held(StoreError):
@@ -157,7 +157,7 @@ class Held(StoreError):
     def __str__(self) -> str:
         return (
             f"run {self.run} is driven by {self.holder}, whose lease has {self.seconds:.0f} s left unless it renews it: "
-            "wait for it, or stop that one"
+            "wait for it, or stop that engine"
         )
 
 

@@ -67,7 +67,7 @@ class Readable:
 
     def unwritable(self) -> WrongUse:
         """Return the error for a write to a store opened read-only."""
-        return WrongUse(f"store {self.path}: opened to be read only; open it without `readonly`")
+        return WrongUse(f"store {self.path}: it is open read-only; open it without `readonly`")
 
     def check_file(self) -> None:
         """Raise `StoreUnavailable` if the file or its journal was removed or replaced.
@@ -79,7 +79,7 @@ class Readable:
             self._files = self._files[0], journal  # created with the first page written
         if (file, journal) != self._files:
             what = "file" if file != self._files[0] else "-wal"
-            problem = f"the {what} was removed or replaced while it was open: stop what uses the store, put it back, then go on"
+            problem = f"the {what} was removed or replaced while it was open: stop all programs that use the store, restore it, then retry"
             raise StoreUnavailable(self.path, problem)
 
     async def read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
@@ -228,7 +228,7 @@ def rewrite(connection: PagedConnection) -> None:
         connection.execute("VACUUM")
     except FAILED as error:
         raise _unfinished(
-            connection.path, f"in the gaps of the file, which could not be written anew ({error})"
+            connection.path, f"in unused parts of the file, which could not be rewritten ({error})"
         ) from error
     empty_journal(connection)
 
@@ -244,7 +244,7 @@ def empty_journal(connection: PagedConnection) -> None:
 
 
 def _unfinished(path: str, where: str) -> StoreUnavailable:
-    problem = f"the log has it no more, but what was erased may still stand {where}: close other programs, erase it again"
+    problem = f"the log has no payload any longer, but copies may remain {where}: close other programs, and erase again"
     return StoreUnavailable(path, problem, outcome_known=False)
 
 

@@ -26,24 +26,24 @@ RECOVER = "copy the file and its -wal, then try `sqlite3 FILE .recover`"
 _CORRUPT = f"the database is corrupt: {RECOVER}"
 
 _UNAVAILABLE: dict[int, str] = {
-    sqlite3.SQLITE_FULL: "the disk is full: free some space, then go on",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space, then retry",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only: make both writable, or copy the file elsewhere",
-    sqlite3.SQLITE_BUSY: "another program holds its lock: close that, then go on",
-    sqlite3.SQLITE_LOCKED: "another program holds its lock: close that, then go on",
-    sqlite3.SQLITE_PROTOCOL: "another program holds its lock: close that, then go on",
-    sqlite3.SQLITE_TOOBIG: "an event is larger than a store takes: a body and a content have 256 MiB at most",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened or made: look whether its folder exists and may be written",
-    sqlite3.SQLITE_IOERR: "the disk failed: look at the system's log, then go on",
+    sqlite3.SQLITE_BUSY: "another program holds its lock: close that program, then retry",
+    sqlite3.SQLITE_LOCKED: "another program holds its lock: close that program, then retry",
+    sqlite3.SQLITE_PROTOCOL: "another program holds its lock: close that program, then retry",
+    sqlite3.SQLITE_TOOBIG: "an event is too large: a body and a payload have at most 256 MiB each",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or created: check that its folder exists and is writable",
+    sqlite3.SQLITE_IOERR: "the disk failed: check the system's log, then retry",
     sqlite3.SQLITE_NOMEM: "out of memory",
 }
 
 _DAMAGED: dict[int, str] = {
     sqlite3.SQLITE_CORRUPT: _CORRUPT,
     # Our statements are fixed, so a missing table or column means that the file was changed.
-    sqlite3.SQLITE_ERROR: "its tables are not those of a store: the schema was changed",
-    sqlite3.SQLITE_CONSTRAINT: "its tables refuse what the log needs: the schema or the rows were changed",
-    sqlite3.SQLITE_INTERRUPT: "reading it takes more steps than a file of its size needs: it was changed to do so",
-    sqlite3.SQLITE_MISMATCH: "its columns are not those of a store: the schema was changed",
+    sqlite3.SQLITE_ERROR: "its tables differ from those of a store: the schema was changed",
+    sqlite3.SQLITE_CONSTRAINT: "its tables refuse valid rows: the schema or the rows were changed",
+    sqlite3.SQLITE_INTERRUPT: "reading it takes more steps than a file of its size needs: it was manipulated",
+    sqlite3.SQLITE_MISMATCH: "its columns differ from those of a store: the schema was changed",
 }
 
 
@@ -84,19 +84,19 @@ def _translated(
     path: str, error: sqlite3.Error | UnicodeDecodeError, *, writing: bool
 ) -> StoreUnavailable | DamagedStore | NotAStore:
     if isinstance(error, UnicodeDecodeError):
-        return DamagedStore(path, f"{_CORRUPT} (what SQLite said is not UTF-8)")
+        return DamagedStore(path, f"{_CORRUPT} (SQLite's message is not UTF-8)")
     code = getattr(error, "sqlite_errorcode", None)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     primary = code & 0xFF if code is not None else None  # the upper bits are detail
-    said = f" (SQLite said: {error}; {name})"
+    detail = f" (SQLite: {error}; {name})"
     if primary == sqlite3.SQLITE_NOTADB:
-        return NotAStore(path, f"is no SQLite database{said}")
+        return NotAStore(path, f"is not an SQLite database{detail}")
     if primary in _DAMAGED:
-        return DamagedStore(path, _DAMAGED[primary] + said)
+        return DamagedStore(path, _DAMAGED[primary] + detail)
     problem = _UNAVAILABLE.get(primary, "SQLite failed") if primary is not None else "SQLite failed"
     # After a failed flush it is unknown what reached the disk.
     in_doubt = writing and primary == sqlite3.SQLITE_IOERR
-    return StoreUnavailable(path, problem + said, outcome_known=not in_doubt)
+    return StoreUnavailable(path, problem + detail, outcome_known=not in_doubt)
 
 
 SqlRow = tuple[Any, ...]
@@ -212,12 +212,12 @@ def _damaged_event(path: str, run: str, row: SqlRow) -> DamagedStore:
 def too_large(path: str, run: str, key: int, column: str, size: int, most: int) -> DamagedStore:
     """Return the error for an event too large to be read into memory; `size` and `most` are bytes."""
     event = f"event {key & schema.SEQ_MASK} of run {run}"
-    return DamagedStore(path, f"{event}: its {column} has {size} bytes, more than the {most} that are read")
+    return DamagedStore(path, f"{event}: its {column} has {size} bytes; at most {most} are read")
 
 
 def changed_schema(path: str) -> DamagedStore:
     """Return the error for tables that silently drop written rows."""
-    return DamagedStore(path, "its tables drop what is written, without an error: the schema was changed")
+    return DamagedStore(path, "its tables drop written rows without an error: the schema was changed")
 
 
 def out_of_order(path: str) -> DamagedStore:
@@ -261,8 +261,8 @@ def check_end(path: str, run: str, last: int, end: Sequence[SqlRow]) -> None:
     for key, kind, _ in end[1:2]:
         number, seq = key >> schema.SEQ_BITS, key & schema.SEQ_MASK
         if number != last >> schema.SEQ_BITS and seq != 1 and kind != FORKED:
-            stray = f"event {seq} of run number {number} stands there"
-            problem = f"what run {run} has after event {last & schema.SEQ_MASK} cannot be read: {stray}"
+            stray = f"event {seq} of run number {number} follows instead"
+            problem = f"events of run {run} after event {last & schema.SEQ_MASK} cannot be read: {stray}"
             raise DamagedStore(path, f"{problem}; {RECOVER}")
 
 

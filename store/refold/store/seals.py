@@ -182,14 +182,14 @@ class Lines:
         while self._left and self._left[-1].size == tree.size:
             line = self._left.pop()
             same = line.root == tree.root()
-            changed = f"its first {line.size} entries are not those of {line.line[:24]}…, which was kept"
+            changed = f"its first {line.size} entries differ from the kept line {line.line[:24]}…"
             found.append((line, "" if same else changed))
         return found
 
     def missed(self, tree: MerkleTree) -> list[str]:
         """Return problems for lines of a larger size than the complete tree."""
         return [
-            f"it has {tree.size} entries, and {line.line[:24]}… was kept: the rest was removed"
+            f"it has {tree.size} entries, fewer than the kept line {line.line[:24]}…: the rest was removed"
             for line in self._left
         ]
 
@@ -267,7 +267,11 @@ def leaves_of(newest: Mapping[str, Head]) -> Iterator[bytes]:
 
 
 def _reserved(run: str, head: Head) -> BrokenRun | None:
-    return _broken(run, head, "no run may have this id: the log of heads needs it") if run == NEWEST else None
+    return (
+        _broken(run, head, "no run may have this id: it is reserved for the log of heads")
+        if run == NEWEST
+        else None
+    )
 
 
 async def breakage(store: Store, run: str, head: Head, sealed: Head) -> BrokenRun | None:
@@ -278,8 +282,8 @@ async def breakage(store: Store, run: str, head: Head, sealed: Head) -> BrokenRu
         return None
     for event in await store.read_some(run, [sealed.seq], checked=False):
         same = event.hash == sealed.hash
-        return None if same else _broken(run, sealed, f"that event has the hash {event.hash.hex()} now")
-    return _broken(run, sealed, "that event is gone")
+        return None if same else _broken(run, sealed, f"the event has the hash {event.hash.hex()} now")
+    return _broken(run, sealed, "the event is missing")
 
 
 def _broken(run: str, sealed: Head, problem: str) -> BrokenRun:
@@ -317,8 +321,8 @@ async def _log_of_heads(
         raise SealedElsewhere(size, tree.size)
     wrong += lines.missed(tree)
     if tree.size != size:
-        wrong.append(f"it has {tree.size} entries, and {size} were last signed")
-    wrong += [f"seal {each.size} is over other entries than there are" for each in left]
+        wrong.append(f"it has {tree.size} entries, but the last seal covers {size}")
+    wrong += [f"seal {each.size} does not match the entries" for each in left]
     wrong += _signature_problems(before, keys)
     if wrong:
         raise DamagedSeals(f"{wrong[0]}; nothing was signed; see `refold verify --key`")
@@ -340,7 +344,7 @@ async def _entries_under(
             while left and left[-1].size == tree.size:
                 each = left.pop()
                 if each.root != tree.root():
-                    wrong.append(f"the first {each.size} entries are not those that were signed")
+                    wrong.append(f"the first {each.size} entries differ from those that were signed")
             if entry.run != NEWEST:
                 heads[entry.run] = entry
     return tree, heads, wrong
@@ -349,12 +353,12 @@ async def _entries_under(
 def _signature_problems(seals: Sequence[Seal], keys: Collection[bytes]) -> list[str]:
     """Return which seals are not signed by their own key, and whether the last one has none of `keys`."""
     wrong = [
-        f"the signature of seal {each.size} is not by its key {key_id(each.key)}"
+        f"seal {each.size} has an invalid signature for its key {key_id(each.key)}"
         for each in seals
         if not is_signed(each)
     ]
     if seals and (last := seals[-1]).key not in keys:
         wrong.append(
-            f"seal {last.size} is signed by another key, {key_id(last.key)}: was it yours, name it by --last-key"
+            f"seal {last.size} is signed by another key, {key_id(last.key)}: if it was yours, pass it with --last-key"
         )
     return wrong

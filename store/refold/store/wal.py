@@ -46,8 +46,8 @@ _INDEX_BYTES = 100  # its header twice, then the number of frames already in the
 # Not "remove the -shm": without it, a process that has the store open and one that opens it now overwrite
 # each other.
 _GIVE_UP = (
-    "To give up what is lost: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
-    "before you resume a run then, find out which of its calls happened"
+    "To give up the lost events: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
+    "then find out which calls of a run happened before you resume it"
 )
 WAY_OUT = f"Copy the file and its -wal, and keep both. {_GIVE_UP}"
 
@@ -110,8 +110,8 @@ def _without_log(path: Path) -> Damage | None:
         return None
     return Damage(
         data,
-        f"its -wal was removed: {frames - in_file} of its {frames} frames were not in the file yet, by its -shm. "
-        f"Events that were recorded are missing. Stop every process that has the store open, and put the -wal back. {_GIVE_UP}",
+        f"its -wal was removed: according to its -shm, {frames - in_file} of {frames} frames were not in the file yet. "
+        f"Recorded events are missing. Stop every process that has the store open, and restore the -wal. {_GIVE_UP}",
     )
 
 
@@ -127,7 +127,7 @@ def _scan(file: int, size: int) -> Damage | None:
     magic, _, page, _, _, _, *sums = _HEAD.unpack(header)
     order = _ORDERS.get(magic, "")
     if not order or _add((0, 0), _words(header[:24], order)) != tuple(sums):
-        return _damage(header, "the header of its -wal is not what SQLite wrote")
+        return _damage(header, "the header of its -wal is damaged")
     log = _WalFrames(file, order, FRAME + page, (size - HEADER) // (FRAME + page), header[16:24])
     stop = log.find_end((sums[0], sums[1]))
     if stop.number == log.total:
@@ -141,9 +141,7 @@ def _scan(file: int, size: int) -> Damage | None:
 
 
 def _damage(header: bytes, what: str) -> Damage:
-    return Damage(
-        header, f"{what}. SQLite reads no further, so events that were recorded are missing. {WAY_OUT}"
-    )
+    return Damage(header, f"{what}. SQLite reads no further, so recorded events are missing. {WAY_OUT}")
 
 
 class _WalFrames(NamedTuple):
@@ -287,8 +285,8 @@ def _swapped(data: bytes) -> bytes:
 
 _STRAYS = (
     (schema.ORPHAN, "belongs to no run"),
-    (schema.HEADLESS, "begins the log of its run"),
-    (schema.AHEAD, "has a snapshot, and is not there"),
+    (schema.HEADLESS, "is the first event of its run"),
+    (schema.AHEAD, "has a snapshot, but is missing"),
 )
 
 
@@ -306,7 +304,7 @@ def file_problem(connection: sqlite3.Connection, path: Path) -> str:
 def _of_pages(connection: sqlite3.Connection) -> str:
     (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     told = " ".join(said.decode(errors="backslashreplace").split())
-    return "" if said == b"ok" else f"SQLite said: {told[:200]}"
+    return "" if said == b"ok" else f"SQLite: {told[:200]}"
 
 
 def _of_rows(connection: sqlite3.Connection) -> str:
