@@ -196,7 +196,9 @@ def installed_guards() -> Registry:
     found = dict(BUILTIN)
     for point in _points(tuple((folder, _changed(folder)) for folder in sys.path)):
         if point.name in found:
-            raise WrongUse(f"the guard {point.name!r} of {point.value} has a name that is taken")
+            raise WrongUse(
+                f"the name of the guard {point.name!r} of {point.value} is already in use: rename it"
+            )
         found[point.name] = point.load()
     return found
 

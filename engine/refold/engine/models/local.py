@@ -224,7 +224,8 @@ class _Arrived:
     def reply(self) -> Reply:
         """Return the complete response. Raises `ModelError` if the stream ended without a finish reason."""
         if not self._finish:
-            raise ModelError(FailureClass.STREAM_BROKEN, "the answer has no end", partial_text=self._text())
+            problem = "the stream ended without a finish reason"
+            raise ModelError(FailureClass.STREAM_BROKEN, problem, partial_text=self._text())
         return Reply(
             text=self._text(),
             calls=self._calls(),
@@ -286,7 +287,9 @@ def _prompt(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
         messages = transcript(request.messages, request.tools, optional=optional)
         schema = answer_schema(request.messages, tools, optional=optional)
     except msgspec.MsgspecError as error:
-        raise ModelError(FailureClass.BAD_REQUEST, f"a tool's schema is no JSON object: {error}") from error
+        raise ModelError(
+            FailureClass.BAD_REQUEST, f"a tool's schema is not a JSON object: {error}"
+        ) from error
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     return {"messages": messages, "response_format": form}
 
@@ -296,7 +299,7 @@ def _settings(texts: dict[str, str]) -> Settings:
         return msgspec.convert({name: msgspec.json.decode(text) for name, text in texts.items()}, Settings)
     except msgspec.MsgspecError as error:
         names = ", ".join(Settings.__struct_fields__)
-        problem = f"a setting of the local model cannot work: {error}; it takes {names}, as JSON"
+        problem = f"invalid setting of the local model: {error}; known settings, with JSON values: {names}"
         raise ModelError(FailureClass.BAD_REQUEST, problem) from error
 
 

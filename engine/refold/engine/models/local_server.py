@@ -146,7 +146,7 @@ def _server(path: Path, context: int, threads: int) -> Any:
     try:
         return native.Server(params)
     except RuntimeError as error:
-        problem = f"llama.cpp cannot load {path} with a context of {context} tokens: is there memory for it?"
+        problem = f"llama.cpp cannot load {path} with a context of {context} tokens: check the free memory"
         raise ModelError(FailureClass.OTHER, problem) from error
 
 
@@ -217,14 +217,18 @@ class BadWeights(FileProblem, WrongUse):
     """A file that cannot be run as a GGUF model. `path` is the file, `problem` one sentence."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.problem}; give a whole GGUF file, or fetch one with `refold model fetch`"
+        return (
+            f"{self.path}: {self.problem}; give a complete GGUF file, or fetch one with `refold model fetch`"
+        )
 
 
 def check_weights(path: Path) -> None:
     """Raise `BadWeights` unless the file is a GGUF of a known version with the data of all its tensors."""
     try:
         if not path.is_file():
-            raise BadWeights(str(path), "there is no such file" if not path.exists() else "it is not a file")
+            raise BadWeights(
+                str(path), "the file does not exist" if not path.exists() else "it is not a file"
+            )
         with path.open("rb") as file:
             start = file.read(8)
             _check_start(path, start)
@@ -236,10 +240,10 @@ def check_weights(path: Path) -> None:
 
 def _check_start(path: Path, start: bytes) -> None:
     if start[:4] != MAGIC:
-        raise BadWeights(str(path), f"it is no GGUF file: it begins with {start[:4]!r}, not {MAGIC!r}")
+        raise BadWeights(str(path), f"it is not a GGUF file: it begins with {start[:4]!r}, not {MAGIC!r}")
     version = int.from_bytes(start[4:8], "little")
     if len(start) == 8 and version not in VERSIONS:
-        raise BadWeights(str(path), f"it is GGUF version {version}, and only versions 2 and 3 can be run")
+        raise BadWeights(str(path), f"it is GGUF version {version}; versions 2 and 3 are supported")
 
 
 class _Header:
@@ -276,7 +280,7 @@ class _Header:
     def cut(self, needed: int) -> BadWeights:
         size = len(self.data)
         return BadWeights(
-            str(self.path), f"it is cut short or damaged: {size} bytes, where it speaks of {needed}"
+            str(self.path), f"it is truncated or damaged: it has {size} bytes and needs {needed}"
         )
 
     def plausible(self, count: int, size: int) -> int:
@@ -332,5 +336,5 @@ class _Header:
 
     def broken(self, found: str) -> BadWeights:
         return BadWeights(
-            str(self.path), f"it is damaged: {found} near byte {self.at} is not part of any GGUF"
+            str(self.path), f"it is damaged: {found} near byte {self.at} is not valid in a GGUF"
         )

@@ -178,20 +178,20 @@ def _endpoint(
     own = ", ".join(f"{vendor}:" for vendor in sorted(VENDORS))
     if not colon or not prefix or not model.strip():
         raise WrongUse(
-            f"model {name!r}: a vendor's model is named vendor:model; known are {own} and all providers of pydantic-ai"
+            f"model {name!r}: expected vendor:model; known are {own} and all providers of pydantic-ai"
         )
     if prefix in VENDORS:
         return vendor_endpoint(name, base_url, api_key, timeout, http_client)
     if base_url is not None or api_key is not None:
         given = "base_url" if base_url is not None else "api_key"
-        raise WrongUse(f"model {name!r}: {given} goes with {own}, and {prefix} finds its own; {OTHERS}")
+        raise WrongUse(f"model {name!r}: {given} is only for {own}; {prefix} finds its own; {OTHERS}")
     return provider_endpoint(name, timeout, http_client)
 
 
 def _setting(name: str, value: str, known: frozenset[str]) -> Any:
     if name not in known:
         raise ModelError(
-            FailureClass.BAD_REQUEST, f"setting {name!r} is not known; known: {', '.join(sorted(known))}"
+            FailureClass.BAD_REQUEST, f"unknown setting {name!r}; known: {', '.join(sorted(known))}"
         )
     try:
         return msgspec.json.decode(value)

@@ -74,7 +74,7 @@ def _call(place: int, made: object) -> ReplyCall:
                 arguments = json.dumps(made[1], ensure_ascii=False)
             except (TypeError, ValueError) as error:
                 raise WrongUse(
-                    f"calls[{place}]: the arguments of {tool} are not what JSON can write: {error}"
+                    f"calls[{place}]: expected arguments of {tool} that JSON can write: {error}"
                 ) from error
         case _:
             raise wrong_value(
@@ -115,7 +115,7 @@ class ScriptedModel:
         self.requests.append(request)
         if len(self.requests) > len(self._script):
             raise ScriptError(
-                f"the script has {len(self._script)} lines and was asked for number {len(self.requests)}; add a line"
+                f"the script has {len(self._script)} lines, and request {len(self.requests)} needs another; add a line"
             )
         line = self._script[len(self.requests) - 1]
         spoken = (
@@ -133,7 +133,7 @@ class ScriptedModel:
         """Raise `ScriptError` if lines were not used."""
         left = len(self._script) - len(self.requests)
         if left > 0:
-            raise ScriptError(f"{left} of {len(self._script)} lines of the script were never asked for")
+            raise ScriptError(f"{left} of {len(self._script)} lines of the script were not used")
 
     async def aclose(self) -> None:
         """Do nothing."""
@@ -143,7 +143,7 @@ def _spoken(line: object, place: str) -> Reply | ModelError:
     if isinstance(line, Reply | ModelError):
         return line
     way_out = f"write say({line!r})" if isinstance(line, str) else ""
-    raise wrong_value(place, "an answer, made by say, call, calls or fail", line, way_out)
+    raise wrong_value(place, "a response, made by say, call, calls or fail", line, way_out)
 
 
 def deltas(reply: Reply) -> list[Delta]:
@@ -198,16 +198,16 @@ class RecordedModel:
         """Return the next recorded response to this request. Raises `MissingFact`."""
         known = self._answers.get(self._hash(request))
         if not known:
-            asked = f"no recorded answer to a request of {len(request.messages)} messages"
-            raise MissingFact(self._run, f"{asked}{self._unlike(request, told=known is not None)}")
+            asked = f"no recorded response to a request of {len(request.messages)} messages"
+            raise MissingFact(self._run, f"{asked}{self._describe(request, used=known is not None)}")
         return known.popleft()
 
-    def _unlike(self, request: ModelRequest, *, told: bool) -> str:
-        """Describe how a request differs from the most similar recorded one; `told`: all responses to equal
+    def _describe(self, request: ModelRequest, *, used: bool) -> str:
+        """Describe how a request differs from the most similar recorded one; `used`: all responses to equal
         requests were used.
         """
-        if told:
-            return ", for all recorded ones are told already"
+        if used:
+            return "; all recorded ones were used"
         nearest = max(self._requests, key=lambda each: _alike(each, request), default=None)
         return "" if nearest is None else f": {_difference(nearest, request)}"
 
@@ -232,16 +232,16 @@ def _same(was: Sequence[object], now: Sequence[object]) -> int:
 def _difference(recorded: ModelRequest, request: ModelRequest) -> str:
     tools = {each.name: each for each in recorded.tools}, {each.name: each for each in request.tools}
     if other := sorted(name for name in {*tools[0], *tools[1]} if tools[0].get(name) != tools[1].get(name)):
-        return f"its tools are others than were recorded: {', '.join(other)}"
+        return f"its tools differ from the recorded ones: {', '.join(other)}"
     if recorded.settings != request.settings or recorded.max_output != request.max_output:
-        return "its settings are others than were recorded"
+        return "its settings differ from the recorded ones"
     place = _same(recorded.messages, request.messages)
     if place == min(len(recorded.messages), len(request.messages)):
-        return f"recorded is one of {len(recorded.messages)}"
+        return f"the recorded one has {len(recorded.messages)}"
     was, now = recorded.messages[place], request.messages[place]
     named = f"message {place + 1} ({now.role})"
     if (was.role, was.text) == (now.role, now.text):
-        return f"{named} has other calls, or other words of its provider, than were recorded"
+        return f"{named} has other calls, or other provider data, than recorded"
     begin = max(0, _same(was.text, now.text) - _BEFORE)
     return f"{named} was {_part(was, begin)} and is {_part(now, begin)}"
 
@@ -264,7 +264,7 @@ def _failure(fact: ModelFailed) -> ModelError:
 def _reply(run: str, fact: ModelResponded) -> Reply:
     said = fact.content
     if said is None:
-        raise MissingFact(run, "the content of a recorded answer was erased")
+        raise MissingFact(run, "the payload of a recorded response was erased")
     made = zip(fact.calls, said.arguments, strict=True)
     return Reply(
         text=said.text,

@@ -222,7 +222,7 @@ def as_stream(content: bytes) -> bytes:
     if pieces is None:
         raise ModelError(
             FailureClass.BAD_REQUEST,
-            "the server did not stream: it answered application/json, which is no chat completion",
+            "the server did not stream: its response is application/json, but not a chat completion",
         )
     about = {**found, "object": "chat.completion.chunk", "usage": None}
     counted: dict[str, Any] = {**about, "choices": [], "usage": found.get("usage")}

@@ -89,11 +89,13 @@ def check_address(name: str, address: object, told: str, variable: str) -> None:
         raise WrongUse(f"model {name!r}: {told} must be a string, {example}; got {_display(address)}")
     usable, secret = _judge_address(address)
     if secret:  # an address is recorded and shown
-        raise WrongUse(f"model {name!r}: {told} must hold no user or password; set {variable} for the key")
+        raise WrongUse(
+            f"model {name!r}: {told} must not contain a user or password; set {variable} for the key"
+        )
     if strange := next((each for each in address if each.isspace() or not each.isprintable()), None):
         raise WrongUse(
-            f"model {name!r}: {told} must hold no blanks, line ends or control characters; got {_display(address)}, "
-            f"which holds {strange!a}: remove it"
+            f"model {name!r}: {told} must not contain blanks, line ends or control characters; got {_display(address)}, "
+            f"which contains {strange!a}: remove it"
         )
     if not usable:
         raise WrongUse(
@@ -101,8 +103,8 @@ def check_address(name: str, address: object, told: str, variable: str) -> None:
         )
     if "?" in address or "#" in address:  # often a key: not shown
         raise WrongUse(
-            f"model {name!r}: {told} must end with its path, {example}; it holds a '?' or '#': "
-            f"remove what begins there, and set {variable} for a key"
+            f"model {name!r}: {told} must end with its path, {example}; it contains '?' or '#': "
+            f"remove that and the rest, and set {variable} for a key"
         )
 
 
@@ -248,7 +250,7 @@ def _address_beside_the_key(vendor: Vendor, name: str) -> str | None:
         check_address(name, address, variable, vendor.variable)
     elif os.environ.get(older):
         raise WrongUse(
-            f"model {name!r}: {older} is set, and is not read; give the address by base_url (--base-url), "
+            f"model {name!r}: {older} is set, but it is not read; give the address by base_url (--base-url), "
             f"REFOLD_BASE_URL or {variable}"
         )
     return None if address is None or is_of(vendor.domain, address) else address
@@ -324,7 +326,7 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
     except Exception as error:  # many libraries, each with its own error for a missing key
         raise WrongUse(f"model {name!r}: {_said(error, prefix)}") from error
     if http_client is not None and not any(taken):
-        raise WrongUse(f"model {name!r}: the provider {prefix} takes no http_client")
+        raise WrongUse(f"model {name!r}: the provider {prefix} does not accept an http_client")
     address = str(model.base_url or "")
     if address:
         check_address(name, address, f"the address of {prefix}", "its variable")
@@ -387,4 +389,6 @@ def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any
 def _refuse_unstreamed(name: str, model: Any) -> None:
     # The base class's method raises.
     if model.__class__.request_stream is load("pydantic_ai.models:Model").request_stream:
-        raise WrongUse(f"model {name!r}: pydantic-ai does not stream its answers, and refold takes no others")
+        raise WrongUse(
+            f"model {name!r}: pydantic-ai does not stream its responses, and refold needs streaming"
+        )

@@ -107,7 +107,7 @@ def known(name: str) -> Weights:
     """Return the entry of a known model. Raises `WrongUse` for an unknown name."""
     if name not in KNOWN:
         raise WrongUse(
-            f"there is no model {name!r}: known are {', '.join(sorted(KNOWN))}, or give a GGUF file's path"
+            f"unknown model {name!r}: known are {', '.join(sorted(KNOWN))}; or give the path of a GGUF file"
         )
     return KNOWN[name]
 
@@ -270,8 +270,8 @@ def _must_be(entry: Weights, path: Path, sha256: str) -> None:
     path.unlink()
     raise FetchFailed(
         entry.name,
-        f"{path.name} has the SHA-256 {found} where {sha256} was expected; it was deleted. "
-        "It was damaged on the way or changed by the registry: try again, or from another index",
+        f"{path.name}: expected the SHA-256 {sha256}, got {found}; the file was deleted. "
+        "It was damaged in transit or changed by the registry: try again, or use another index",
     )
 
 

@@ -229,9 +229,7 @@ def tool(
         WrongUse: the function cannot be a tool; the message names the place.
     """
     if unknown := sorted(options.keys() - Options.__annotations__):
-        raise WrongUse(
-            f"tool: there is no option {unknown[0]!r}; known are {', '.join(Options.__annotations__)}"
-        )
+        raise WrongUse(f"tool: unknown option {unknown[0]!r}; known are {', '.join(Options.__annotations__)}")
     if function is None:
         return lambda made: _made(made, **options)
     return _made(function, **options)
@@ -277,12 +275,10 @@ def _name(function: Callable[..., object], name: object) -> str:
     called = function.__name__ if name is None else name
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise WrongUse(
-            f"tool {called}: is a generator, and a tool returns its whole output once: collect what it yields, and return that"
+            f"tool {called}: is a generator, but a tool returns its output once: collect the values and return them"
         )
     if not isinstance(called, str) or not _NAME.fullmatch(called):
-        way_out = (
-            "a lambda has none: write a function with def" if called == "<lambda>" else "give one by name="
-        )
+        way_out = "a lambda has no name: write a function with def" if called == "<lambda>" else "pass name="
         raise WrongUse(f"tool {called!r}: a name has 1 to 64 letters, digits, - and _; {way_out}")
     return called
 
@@ -290,7 +286,7 @@ def _name(function: Callable[..., object], name: object) -> str:
 def _way_out(given: object) -> str:
     """Return what to write instead of something that is not a function."""
     if isinstance(given, str):
-        return f"a name is given as @tool(name={given!r})"
+        return f"for a name, use @tool(name={given!r})"
     if isinstance(given, Tool):
         return "it is a tool already"
     if inspect.isclass(given):

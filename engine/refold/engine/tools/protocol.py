@@ -79,7 +79,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         if (replay is Replay.RECONCILABLE) != (self.reconcile is not None):
             has = "has no reconcile" if self.reconcile is None else f"is {replay} and has a reconcile"
             raise WrongUse(
-                f"tool {self.name}: {has}: a tool is replay='reconcilable' together with a function reconcile=, or neither"
+                f"tool {self.name}: {has}: give both replay='reconcilable' and reconcile=, or neither"
             )
 
     @property
@@ -132,5 +132,5 @@ class RecordedTools:
         if fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
             await anyio.sleep_forever()  # it is interrupted again, as recorded
         if fact.content is None:
-            raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
+            raise MissingFact(self._run, f"the payload of the result of call {context.call} was erased")
         return fact

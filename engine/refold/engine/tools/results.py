@@ -108,9 +108,9 @@ def _problem(kind: Any) -> str:
     """Explain why JSON cannot carry a type and what to return instead; "" if it can."""
     origin = get_origin(kind)
     if origin is dict:
-        return "a key is text or a number there; return a list of pairs" if unwritable_keys(kind) else ""
+        return "a key must be text or a number; return a list of pairs" if unwritable_keys(kind) else ""
     if origin in (set, frozenset):
-        return "" if _has_order(get_args(kind)[0]) else "it has no order of what is in it; return a list"
+        return "" if _has_order(get_args(kind)[0]) else "its members have no order; return a list"
     if kind is None or kind is object or isinstance(kind, TypeVar):
         return ""
     return _schema_problem(kind)

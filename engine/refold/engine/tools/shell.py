@@ -73,7 +73,9 @@ def shell(root: str | os.PathLike[str], *, timeout: float = 120.0) -> list[Tool]
     a directory, or on systems without process groups (Windows).
     """
     if os.name != "posix":
-        raise WrongUse("shell: needs a POSIX system, to kill all that a command started: leave it out here")
+        raise WrongUse(
+            "shell: needs a POSIX system, to kill all processes of a command: remove it on this system"
+        )
     place = Path(root).resolve()
     if not place.is_dir():
         raise WrongUse(f"root {os.fspath(root)!r}: is not a directory: give the one to run commands in")

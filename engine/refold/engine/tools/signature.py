@@ -74,7 +74,7 @@ def schema_of_model(
     output. Raises `TypeError` if the model has parts that JSON cannot carry.
     """
     if not is_model(kind):
-        raise TypeError(f"{kind.__name__} is none that JSON knows; take {JSON_TYPES}")
+        raise TypeError(f"{kind.__name__} is not a JSON type; use {JSON_TYPES}")
     try:
         return cast("dict[str, Any]", kind.model_json_schema(ref_template=template, mode=mode))
     except RuntimeError as error:  # pydantic's base class for errors in a model's definition
@@ -193,10 +193,10 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
     for parameter in inspect.signature(function).parameters.values():
         place = f"tool {tool}, parameter {parameter}"
         if parameter.kind in _KINDS_REFUSED:
-            raise WrongUse(f"{place}: {_KINDS_REFUSED[parameter.kind]}: give each argument a name of its own")
+            raise WrongUse(f"{place}: {_KINDS_REFUSED[parameter.kind]}: name each argument")
         if parameter.name not in hints:
             raise WrongUse(
-                f"{place}: has no type annotation; of a method, decorate the bound one: tool(thing.method)"
+                f"{place}: has no type annotation; for a method, decorate the bound one: tool(thing.method)"
             )
         if hints[parameter.name] is CallContext:
             context = parameter.name
@@ -249,7 +249,7 @@ def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struc
             raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
         if any(map(unwritable_keys, parts_of(annotation))):
             raise WrongUse(
-                f"tool {tool}, parameter {name}: JSON cannot carry its type: a key is text or a number there; take a list of pairs"
+                f"tool {tool}, parameter {name}: JSON cannot carry its type: a key must be text or a number; use a list of pairs"
             )
         try:
             _components(annotation)
@@ -308,14 +308,14 @@ def _components(kind: Any) -> tuple[Schema, Schema]:
         laid: Schema = _inlined(schema, definitions, (), kept)
         for name, definition in _kept(definitions, kept).items():
             if theirs.setdefault(name, definition) != definition:
-                raise TypeError(f"two models that hold themselves are called {name}")
+                raise TypeError(f"two recursive models are named {name}")
         return laid
 
     (top,), ours = msgspec.json.schema_components(
         [kind], ref_template=_REFERENCE + "{name}", schema_hook=hook
     )
     if both := sorted(theirs.keys() & ours.keys()):
-        raise TypeError(f"two types are called {both[0]}")
+        raise TypeError(f"two types are named {both[0]}")
     return top, {**theirs, **ours}
 
 
