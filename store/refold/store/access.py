@@ -72,7 +72,7 @@ def check_shape(path: Path, connection: sqlite3.Connection, *, to_read: bool = F
     differing = [row for row in made if row not in found] + [row for row in found if row not in made]
     for kind, name, *_ in differing:
         if not (to_read and kind == b"trigger"):
-            problem = f"{_shown(kind)} {_shown(name)!r} differs from a store's: the schema was changed"
+            problem = f"{_display(kind)} {_display(name)!r} differs from a store's: the schema was changed"
             raise DamagedStore(str(path), problem)
 
 
@@ -100,7 +100,7 @@ def _primary(error: sqlite3.Error) -> int:
     return code & 0xFF  # the upper bits are detail
 
 
-def _shown(value: object) -> str:
+def _display(value: object) -> str:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
@@ -141,14 +141,14 @@ def open_writer(path: Path, durability: Durability) -> PagedConnection:
     """Open the writing connection; create the store if it does not exist."""
     connection = direct(path, "mode=rwc")
     try:
-        _prepared(connection, path, durability)
+        _configure(connection, path, durability)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepared(connection: PagedConnection, path: Path, durability: Durability) -> None:
+def _configure(connection: PagedConnection, path: Path, durability: Durability) -> None:
     # Functions that the schema of a foreign file names must not have side effects.
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
@@ -157,7 +157,7 @@ def _prepared(connection: PagedConnection, path: Path, durability: Durability) -
     # Overwrite deleted bytes: erased texts, and snapshots that contain them.
     connection.execute("PRAGMA secure_delete = ON").close()
     _use_wal(path, connection)
-    _made(path, connection)
+    _create_tables(path, connection)
 
 
 def open_reader(path: Path) -> PagedConnection:
@@ -279,7 +279,7 @@ def _use_wal(path: Path, connection: PagedConnection) -> None:
         raise StoreUnavailable(str(path), problem)
 
 
-def _made(path: Path, connection: PagedConnection) -> None:
+def _create_tables(path: Path, connection: PagedConnection) -> None:
     # Take the lock first: another process may be creating the same file, and a file that cannot be written
     # should fail now instead of in the middle of a run.
     connection.execute("BEGIN IMMEDIATE")

@@ -203,11 +203,11 @@ def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterato
         return
     with reading(path) as bundle:
         for packed in bundle.runs:
-            yield packed.id, _packed(path, bundle, packed)
+            yield packed.id, _read_packed(path, bundle, packed)
         bundle.check_rest()
 
 
-def _packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
+def _read_packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
     """Yield the checked log of a bundle's run; for a fork this includes its prefix, which `bundle.behind`
     does not check.
     """

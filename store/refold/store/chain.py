@@ -165,14 +165,14 @@ def check(stored: Stored, previous: Head) -> str | None:
     removal of events at the end cannot be detected.
     """
     return (
-        _misplaced(stored.seq, previous.seq)
-        or _changed_digest(stored)
-        or _changed_content(stored)
-        or _changed(stored, previous)
+        _position_problem(stored.seq, previous.seq)
+        or _digest_problem(stored)
+        or _payload_problem(stored)
+        or _hash_problem(stored, previous)
     )
 
 
-def _misplaced(seq: int, after: int) -> str | None:
+def _position_problem(seq: int, after: int) -> str | None:
     if seq < 1:
         return f"event {seq} is not valid: events are numbered from 1"
     if seq == after + 1:
@@ -183,7 +183,7 @@ def _misplaced(seq: int, after: int) -> str | None:
     return f"{missing} missing before it"
 
 
-def _changed_digest(stored: Stored) -> str | None:
+def _digest_problem(stored: Stored) -> str | None:
     # An empty digest hashes like a missing one: an event recorded without content would pass for erased.
     size = DIGEST if stored.content_digest is None else len(stored.content_digest)
     return (
@@ -191,7 +191,7 @@ def _changed_digest(stored: Stored) -> str | None:
     )
 
 
-def _changed_content(stored: Stored) -> str | None:
+def _payload_problem(stored: Stored) -> str | None:
     if stored.content is None:
         return "it has a salt but no payload" if stored.salt else None
     if stored.content_digest is None:
@@ -201,7 +201,7 @@ def _changed_content(stored: Stored) -> str | None:
     return None
 
 
-def _changed(stored: Stored, previous: Head) -> str | None:
+def _hash_problem(stored: Stored, previous: Head) -> str | None:
     head = header(stored.run, stored.seq, stored.at, stored.kind)
     derived = link(previous.hash, head, stored.body, stored.content_digest)
     if derived == stored.hash:

@@ -222,7 +222,7 @@ def traced(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
     while at is not None and at.origin is not None:
         origin, parent = at.origin, own(at.origin.run)
         if parent is None or not parent.first <= origin.seq <= parent.last:
-            raise DamagedLog(run, at.first, f"{_named(origin)}, which is not in this store")
+            raise DamagedLog(run, at.first, f"{_describe(origin)}, which is not in this store")
         if len(found) == MOST_ANCESTORS:
             raise DamagedLog(run, at.first, f"it has more than {MOST_ANCESTORS} ancestors")
         found.append(origin)
@@ -246,9 +246,13 @@ def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> 
     of ancestors that the fork would have.
     """
     if hashed is None:
-        raise WrongUse(f"run {run}: {_named(origin)}, which this store does not have in that run's own log")
+        raise WrongUse(
+            f"run {run}: {_describe(origin)}, which this store does not have in that run's own log"
+        )
     if hashed != origin.hash:
-        raise WrongUse(f"run {run}: {_named(origin)}, which has the hash {hashed.hex()}, not the one given")
+        raise WrongUse(
+            f"run {run}: {_describe(origin)}, which has the hash {hashed.hex()}, not the one given"
+        )
     if depth > MOST_ANCESTORS:
         raise WrongUse(
             f"run {run}: run {origin.run} has {MOST_ANCESTORS} ancestors already; fork an earlier run"
@@ -263,7 +267,7 @@ def check_link(run: str, origin: Origin, hashed: object) -> None:
             if isinstance(hashed, bytes)
             else "is missing"
         )
-        raise DamagedLog(run, origin.seq + 1, f"{_named(origin)}, which {has}")
+        raise DamagedLog(run, origin.seq + 1, f"{_describe(origin)}, which {has}")
 
 
 def inherited(run: str, seq: int, owner: str) -> WrongUse:
@@ -271,7 +275,7 @@ def inherited(run: str, seq: int, owner: str) -> WrongUse:
     return WrongUse(f"event {seq} of run {run} belongs to run {owner}, of which it is a fork: erase it there")
 
 
-def _named(origin: Origin) -> str:
+def _describe(origin: Origin) -> str:
     return f"it is a fork after event {origin.seq} of run {origin.run}"
 
 

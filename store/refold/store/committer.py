@@ -160,14 +160,14 @@ class Committer:
         try:
             if self.database.durability == "process":
                 await asyncio.sleep(0)  # let other ready appends join the group
-            if self._waiting and self._task is None and not self._committed_here():
+            if self._waiting and self._task is None and not self._commit_here():
                 self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
             return await append.outcome
         except asyncio.CancelledError:
             await self._withdraw(append)
             raise
 
-    def _committed_here(self) -> bool:
+    def _commit_here(self) -> bool:
         """Commit a single short append in this thread; return False if it must go to the other thread."""
         writer, (append, *others) = self.database.writer, self._waiting
         if others or self.database.durability != "process" or not writer.idle:
@@ -205,7 +205,7 @@ class Committer:
 
     async def _drain(self) -> None:
         try:
-            while self._waiting and not self._committed_here():
+            while self._waiting and not self._commit_here():
                 await self._commit(self._take())
                 await asyncio.sleep(0)  # a caller that just got its result may append again
         finally:

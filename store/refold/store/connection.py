@@ -76,7 +76,7 @@ class PagedConnection(sqlite3.Connection):
         """Disable side effects of functions named in the file's schema, and end endless statements."""
         self.path = str(path)
         super().execute("PRAGMA trusted_schema = OFF").close()
-        self.set_progress_handler(lambda: self._goes_on(path), STEPS)
+        self.set_progress_handler(lambda: self._is_endless(path), STEPS)
 
     def hurry(self, *, hurried: bool) -> None:
         """Set whether statements fail instead of waiting for a lock, and commits make no checkpoints."""
@@ -101,7 +101,7 @@ class PagedConnection(sqlite3.Connection):
         cursor.close()
         return cursor
 
-    def _goes_on(self, path: Path) -> bool:
+    def _is_endless(self, path: Path) -> bool:
         """Return whether the statement has taken more steps than it can need."""
         self._looks += 1
         if self._looks <= LOOKS:

@@ -38,7 +38,7 @@ def written_beside(path: Path, *, force: bool = False) -> Generator[Path]:
         if force:
             partial.replace(path)
         else:
-            _named(partial, path)
+            _put_in_place(partial, path)
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
@@ -54,21 +54,21 @@ def check_free(path: Path, *, force: bool = False) -> None:
     raise (
         WrongUse(f"{path}: is not a regular file and cannot be overwritten: choose another name")
         if force
-        else _taken(path)
+        else _exists_error(path)
     )
 
 
-def _named(partial: Path, path: Path) -> None:
+def _put_in_place(partial: Path, path: Path) -> None:
     # A link never replaces a file created meanwhile. Some file systems do not support links.
     try:
         path.hardlink_to(partial)
     except FileExistsError as error:
-        raise _taken(path) from error
+        raise _exists_error(path) from error
     except OSError:
         partial.rename(path)
 
 
-def _taken(path: Path) -> WrongUse:
+def _exists_error(path: Path) -> WrongUse:
     return WrongUse(
         f"{path}: exists and is not overwritten: choose another name, or use --force if the command has it"
     )
@@ -101,7 +101,7 @@ def read_signing_key(path: Path) -> SigningKey:
 
     Raises `BadKey`, or `WrongUse` if `cryptography` is not installed.
     """
-    _need()
+    _require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -136,7 +136,7 @@ def make_key(path: Path) -> bytes:
 
     Returns the public key, 32 bytes. Raises `BadKey` if one of the files exists.
     """
-    _need()
+    _require_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -161,7 +161,7 @@ def public_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.pub")
 
 
-def _need() -> None:
+def _require_cryptography() -> None:
     if find_spec("cryptography") is None:
         raise WrongUse("signing needs `cryptography`, which is not installed: pip install 'refold[seal]'")
 

@@ -72,14 +72,14 @@ def tables(data: bytes) -> dict[str, ForeignTable]:
     """
     if not data.startswith(MAGIC):
         raise BadDatabase("not an SQLite database")
-    with _translated(), closing(sqlite3.connect(":memory:")) as connection:
+    with _translate_errors(), closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(_rollback(data))
         _bound(connection, _OF_SCHEMA // _STEPS)
-        _restrained(connection)
+        _restrict(connection)
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # parses the schema within the bound
         _bound(connection, _MOST_STEPS)
         plain = {name: _columns(connection, name) for name in _names(connection)}
-        connection.set_authorizer(_authorized)
+        connection.set_authorizer(_authorize)
         return {name: _table(connection, name, columns) for name, columns in plain.items() if columns}
 
 
@@ -94,17 +94,17 @@ def _names(connection: sqlite3.Connection) -> list[str]:
 
 def _columns(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     """Return the stored columns, without generated ones: reading those would evaluate an expression."""
-    told = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
+    told = connection.execute(f"PRAGMA table_xinfo({_quote(name)})").fetchall()
     return tuple(str(column[1]) for column in told if column[6] == 0)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _table(connection: sqlite3.Connection, name: str, columns: tuple[str, ...]) -> ForeignTable:
-    wanted = ", ".join(map(_quoted, columns))
-    cursor = connection.execute(f"SELECT {wanted} FROM {_quoted(name)} LIMIT {MOST_ROWS + 1}")  # noqa: S608 - quoted as identifiers
+    wanted = ", ".join(map(_quote, columns))
+    cursor = connection.execute(f"SELECT {wanted} FROM {_quote(name)} LIMIT {MOST_ROWS + 1}")  # noqa: S608 - quoted as identifiers
     rows: list[tuple[Value, ...]] = []
     size = 0
     for row in cursor:
@@ -137,11 +137,11 @@ def _text(stored: bytes) -> str:
     return stored.decode(errors="replace")
 
 
-def _authorized(action: int, *_where: str | None) -> int:
+def _authorize(action: int, *_where: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
 
-def _restrained(connection: sqlite3.Connection) -> None:
+def _restrict(connection: sqlite3.Connection) -> None:
     for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0"):
         connection.execute(f"PRAGMA {pragma}")
     connection.text_factory = _text
@@ -156,7 +156,7 @@ def _bound(connection: sqlite3.Connection, looks: int) -> None:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, OverflowError, MemoryError) as error:

@@ -71,7 +71,7 @@ def commit(connection: PagedConnection, group: Sequence[AppendRequest], known: K
         connection.execute("BEGIN IMMEDIATE")
     except FAILED as error:
         return [translate(connection.path, error) for _ in group]
-    return _written(connection, group, known)
+    return _write_group(connection, group, known)
 
 
 def commit_unhindered(connection: PagedConnection, append: AppendRequest, known: Known) -> Outcome | None:
@@ -80,10 +80,10 @@ def commit_unhindered(connection: PagedConnection, append: AppendRequest, known:
         connection.execute("BEGIN IMMEDIATE")
     except FAILED:
         return None
-    return _written(connection, [append], known)[0]
+    return _write_group(connection, [append], known)[0]
 
 
-def _written(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
+def _write_group(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
     """Write the group in the open transaction and end it. Return the outcome of each append."""
     writing = False
     try:
@@ -94,14 +94,14 @@ def _written(connection: PagedConnection, group: Sequence[AppendRequest], known:
         known.keep(connection)
     except (*FAILED, DamagedStore) as error:
         roll_back(connection)
-        return _failed(connection, group, error, known, writing=writing)
+        return _retry_each(connection, group, error, known, writing=writing)
     except BaseException:
         roll_back(connection)
         raise
     return outcomes
 
 
-def _failed(
+def _retry_each(
     connection: PagedConnection,
     group: Sequence[AppendRequest],
     error: sqlite3.Error | UnicodeDecodeError | DamagedStore,
@@ -127,7 +127,7 @@ def _prepare(
     for append in group:
         place: RunPlace | RefoldError | None = places.get(append.run) or _find(connection, append.run)
         if isinstance(place, RunPlace) and append.expected_seq and not place.head.seq:
-            place = _forked(connection, append, place)
+            place = _find_fork(connection, append, place)
         if isinstance(place, RefoldError):
             outcomes.append(place)
         elif refused := refused_append(append.run, place, append.expected_seq, append.lease):
@@ -149,7 +149,7 @@ def _find(connection: PagedConnection, run: str) -> RunPlace | DamagedStore | No
         return error
 
 
-def _forked(connection: PagedConnection, append: AppendRequest, place: RunPlace) -> RunPlace | RefoldError:
+def _find_fork(connection: PagedConnection, append: AppendRequest, place: RunPlace) -> RunPlace | RefoldError:
     """Return the place at which a run without events begins as a fork; unchanged if it is not a fork."""
     if place.token != append.lease.token:
         return place

@@ -113,7 +113,7 @@ class _Tables:
 
     def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""
-        head = self._forked(run, expected_seq, lease, records[0]) or self.check_append(
+        head = self._find_fork(run, expected_seq, lease, records[0]) or self.check_append(
             run, expected_seq, lease
         )
         self.logs.setdefault(run, []).extend(extend(run, head, records))
@@ -126,7 +126,7 @@ class _Tables:
             raise refused
         return head
 
-    def _forked(self, run: str, expected_seq: int, lease: Lease, first: Record) -> Head | None:
+    def _find_fork(self, run: str, expected_seq: int, lease: Lease, first: Record) -> Head | None:
         """Return the event that a new run continues if `first` makes it a fork there, else None."""
         new = expected_seq and run not in self.logs and lease.token == self.token(run)
         origin = origin_of(expected_seq + 1, first.kind, first.body) if new else None

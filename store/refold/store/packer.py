@@ -118,7 +118,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
                 writer.add_rest(heads, proofs)
             file.flush()
             os.fsync(file.fileno())
-        size, digest = _measured(partial)
+        size, digest = _measure(partial)
     events = sum(head.seq - (origins[run][-1].seq if origins[run] else 0) for run, head in heads.items())
     return Packed(
         path=str(path), runs=len(chosen), events=events, sealed=len(proven), size=size, sha256=digest
@@ -170,7 +170,7 @@ async def _check_children(store: Store, ended: Sequence[Stored], runs: Collectio
         if child in runs and [hashed] != [
             each.hash.hex() for each in await store.read_some(child, [seq], checked=False)
         ]:
-            raise _damaged(stored, child_differs(child, seq))
+            raise _damage(stored, child_differs(child, seq))
 
 
 async def _entries(store: Store, size: int) -> AsyncIterator[SealedHead]:
@@ -256,11 +256,11 @@ def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
     if problem is None and sealed and stored.seq == sealed.seq and stored.hash != sealed.hash:
         problem = "its hash differs from the sealed one"
     if problem is not None:
-        raise _damaged(stored, problem)
+        raise _damage(stored, problem)
     try:
         body, content = stored.body.decode(), None if stored.content is None else stored.content.decode()
     except UnicodeDecodeError as error:
-        raise _damaged(stored, "its text is not UTF-8") from error
+        raise _damage(stored, "its text is not UTF-8") from error
     head = {"seq": stored.seq, "at": stored.at, "kind": stored.kind, "hash": stored.hash}
     said = {"digest": stored.content_digest, "salt": stored.salt, "body": body, "content": content}
     data = (
@@ -273,7 +273,7 @@ def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
     return data
 
 
-def _damaged(stored: Stored, problem: str) -> DamagedLog:
+def _damage(stored: Stored, problem: str) -> DamagedLog:
     return DamagedLog(stored.run, stored.seq, f"{problem}; {WHOLE}")
 
 
@@ -291,7 +291,7 @@ def _seals(proofs: _Proofs) -> dict[str, object]:
     return {"seal": seal, "newest": last, "runs": runs}
 
 
-def _measured(path: Path) -> tuple[int, str]:
+def _measure(path: Path) -> tuple[int, str]:
     hashed, size = sha256(), path.stat().st_size
     if size > MOST_BYTES:
         raise WrongUse(f"the bundle would have {size} bytes, more than {MOST_BYTES}: pack fewer runs")

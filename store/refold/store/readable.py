@@ -227,7 +227,7 @@ def rewrite(connection: PagedConnection) -> None:
     try:
         connection.execute("VACUUM")
     except FAILED as error:
-        raise _unfinished(
+        raise _erasure_error(
             connection.path, f"in unused parts of the file, which could not be rewritten ({error})"
         ) from error
     empty_journal(connection)
@@ -238,12 +238,12 @@ def empty_journal(connection: PagedConnection) -> None:
     try:
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except FAILED as error:
-        raise _unfinished(connection.path, f"in the -wal beside the file ({error})") from error
+        raise _erasure_error(connection.path, f"in the -wal beside the file ({error})") from error
     if busy:
-        raise _unfinished(connection.path, "in the -wal beside the file, which another program is reading")
+        raise _erasure_error(connection.path, "in the -wal beside the file, which another program is reading")
 
 
-def _unfinished(path: str, where: str) -> StoreUnavailable:
+def _erasure_error(path: str, where: str) -> StoreUnavailable:
     problem = f"the log has no payload any longer, but copies may remain {where}: close other programs, and erase again"
     return StoreUnavailable(path, problem, outcome_known=False)
 

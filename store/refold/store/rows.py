@@ -75,12 +75,12 @@ def translate(
     path: str, error: sqlite3.Error | UnicodeDecodeError, *, writing: bool = False
 ) -> StoreUnavailable | DamagedStore | NotAStore:
     """Return our own error for `error` in the store at `path`, with its cause set."""
-    told = _translated(path, error, writing=writing)
+    told = _convert(path, error, writing=writing)
     told.__cause__ = error
     return told
 
 
-def _translated(
+def _convert(
     path: str, error: sqlite3.Error | UnicodeDecodeError, *, writing: bool
 ) -> StoreUnavailable | DamagedStore | NotAStore:
     if isinstance(error, UnicodeDecodeError):

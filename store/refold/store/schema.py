@@ -14,7 +14,7 @@ MAX_NUMBER = 2**31 - 1
 """The highest number of a run: a key has 63 bits and a sign bit."""
 
 
-def _kept(table: str, same: str, what: str) -> tuple[str, str]:
+def _keep_rows(table: str, same: str, what: str) -> tuple[str, str]:
     """Return the triggers that prevent deleting and replacing rows. REPLACE does not fire DELETE triggers."""
     return (
         f"CREATE TRIGGER {table}_stays BEFORE DELETE ON {table} "
@@ -25,7 +25,7 @@ def _kept(table: str, same: str, what: str) -> tuple[str, str]:
     )
 
 
-def _never_changed(table: str, what: str) -> str:
+def _forbid_updates(table: str, what: str) -> str:
     return f"CREATE TRIGGER {table}_is_final BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, '{what} is never changed'); END"
 
 
@@ -63,12 +63,12 @@ TABLES: tuple[str, ...] = (
               AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
     BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
     """,
-    *_kept("event", "key = NEW.key", "a recorded event"),
+    *_keep_rows("event", "key = NEW.key", "a recorded event"),
     """
     CREATE TRIGGER run_is_final BEFORE UPDATE OF number, id ON run
     BEGIN SELECT RAISE(ABORT, 'a run keeps its id'); END
     """,
-    *_kept("run", "number = NEW.number OR id = NEW.id", "a run"),
+    *_keep_rows("run", "number = NEW.number OR id = NEW.id", "a run"),
     # For users of the sqlite3 shell. CROSS JOIN fixes the order of the loops: run by run, and a run's events
     # by their key.
     """
@@ -116,10 +116,10 @@ TABLES: tuple[str, ...] = (
         signature BLOB NOT NULL
     ) STRICT
     """,
-    _never_changed("sealed_head", "an entry of the log of heads"),
-    *_kept("sealed_head", "place = NEW.place", "an entry of the log of heads"),
-    _never_changed("seal", "a seal"),
-    *_kept("seal", "number = NEW.number", "a seal"),
+    _forbid_updates("sealed_head", "an entry of the log of heads"),
+    *_keep_rows("sealed_head", "place = NEW.place", "an entry of the log of heads"),
+    _forbid_updates("seal", "a seal"),
+    *_keep_rows("seal", "number = NEW.number", "a seal"),
 )
 
 # The objects by which a store's schema is recognised, without the tables of ANALYZE.

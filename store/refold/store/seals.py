@@ -79,7 +79,7 @@ class Prover:
         peak = _Peak(leaf, [self.size] if self.size in self.paths else [])
         carries = self.size
         while carries & 1:
-            peak = self._joined(self._row.pop(), peak)
+            peak = self._join(self._row.pop(), peak)
             carries >>= 1
         self._row.append(peak)
         self.size += 1
@@ -90,10 +90,10 @@ class Prover:
             return EMPTY
         *rest, peak = self._row
         for left in reversed(rest):
-            peak = self._joined(left, peak)
+            peak = self._join(left, peak)
         return peak.root
 
-    def _joined(self, left: _Peak, right: _Peak) -> _Peak:
+    def _join(self, left: _Peak, right: _Peak) -> _Peak:
         for index in left.wanted:
             self.paths[index].append(right.root)
         for index in right.wanted:
@@ -243,7 +243,7 @@ async def _compare_heads(
             elif head.seq and not (was and same_head(head, was)):
                 new[run] = head
             runs += head.seq > 0
-    broken += [_broken(run, head, "the store has no such run") for run, head in rest.items()]
+    broken += [_broken_run(run, head, "the store has no such run") for run, head in rest.items()]
     return new, broken, runs
 
 
@@ -268,7 +268,7 @@ def leaves_of(newest: Mapping[str, Head]) -> Iterator[bytes]:
 
 def _reserved(run: str, head: Head) -> BrokenRun | None:
     return (
-        _broken(run, head, "no run may have this id: it is reserved for the log of heads")
+        _broken_run(run, head, "no run may have this id: it is reserved for the log of heads")
         if run == NEWEST
         else None
     )
@@ -277,16 +277,16 @@ def _reserved(run: str, head: Head) -> BrokenRun | None:
 async def breakage(store: Store, run: str, head: Head, sealed: Head) -> BrokenRun | None:
     """Return how the log of a run, ending at `head`, differs from its sealed head; None if it does not."""
     if head.seq < sealed.seq:
-        return _broken(run, sealed, f"its log ends at event {head.seq}")
+        return _broken_run(run, sealed, f"its log ends at event {head.seq}")
     if same_head(head, sealed):
         return None
     for event in await store.read_some(run, [sealed.seq], checked=False):
         same = event.hash == sealed.hash
-        return None if same else _broken(run, sealed, f"the event has the hash {event.hash.hex()} now")
-    return _broken(run, sealed, "the event is missing")
+        return None if same else _broken_run(run, sealed, f"the event has the hash {event.hash.hex()} now")
+    return _broken_run(run, sealed, "the event is missing")
 
 
-def _broken(run: str, sealed: Head, problem: str) -> BrokenRun:
+def _broken_run(run: str, sealed: Head, problem: str) -> BrokenRun:
     return BrokenRun(run=run, seq=sealed.seq, hash=sealed.hash.hex(), problem=problem)
 
 

@@ -95,7 +95,7 @@ class SqliteStore(BaseStore):
         return cls(DirectBridge(), Readable.open_here(Path(path)))
 
     async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        return await self._call(self._writing.append, run, expected_seq, lease, records)
+        return await self._call(self._writer.append, run, expected_seq, lease, records)
 
     async def _head(self, run: str) -> Head:
         place = await self._read(tables.find, run)
@@ -138,14 +138,14 @@ class SqliteStore(BaseStore):
                 if lost := wanted.difference(event.seq for event in found):
                     raise rows.unread(self._path, part.run, min(lost), min(lost))
                 events += found
-        return await self._held(spans, events) if checked else events
+        return await self._check_single(spans, events) if checked else events
 
     async def _read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
         events, wanted = list[Stored](), json.dumps(sorted(kinds))
         spans, _ = await self._spans(run, 0, None)
         for owner, low, last in spans:
             events += await self._rows(owner, low, schema.KINDS_OF_EVENTS, last, wanted)
-        return await self._held(await self._read(tables.spans, run), events)
+        return await self._check_single(await self._read(tables.spans, run), events)
 
     async def _lineage(self, run: str) -> Sequence[Origin]:
         return await self._read(tables.origins, run)
@@ -153,7 +153,7 @@ class SqliteStore(BaseStore):
     async def _erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        return await self._call(self._writing.database.erase, run, expected_seq, lease, seqs, notice)
+        return await self._call(self._writer.database.erase, run, expected_seq, lease, seqs, notice)
 
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
         return await self._write(tables.transact, rule, *args)
@@ -273,13 +273,15 @@ class SqliteStore(BaseStore):
         return events
 
     @property
-    def _writing(self) -> "Committer":
+    def _writer(self) -> "Committer":
         """The committer. Raises `WrongUse` if the store is read-only."""
         if self._committer is None:
             raise self._file.unwritable()
         return self._committer
 
-    async def _held(self, spans: Sequence[tuple[LogPart, int]], events: Sequence[Stored]) -> Sequence[Stored]:
+    async def _check_single(
+        self, spans: Sequence[tuple[LogPart, int]], events: Sequence[Stored]
+    ) -> Sequence[Stored]:
         """Check single events of a log with these parts: see `held_apart`."""
         before = {event.seq - 1 for event in events}
         keys = [low + seq for part, low in spans for seq in before if part.after < seq <= part.upto]
@@ -290,7 +292,7 @@ class SqliteStore(BaseStore):
         return held_apart(events, hashes)
 
     async def _write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        return await self._call(lambda: self._writing.database.write(function, *args))
+        return await self._call(lambda: self._writer.database.write(function, *args))
 
     async def _read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._file.read(function, *args))

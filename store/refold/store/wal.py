@@ -83,7 +83,7 @@ def wal_problem(path: Path) -> str:
         try:
             found = _scan_file(log)
         except FileNotFoundError:
-            found = _without_log(path)
+            found = _removed_log_damage(path)
             if found is not None and log.exists():  # it was created before the index was read
                 last = None
                 continue
@@ -95,7 +95,7 @@ def wal_problem(path: Path) -> str:
     return ""
 
 
-def _without_log(path: Path) -> Damage | None:
+def _removed_log_damage(path: Path) -> Damage | None:
     """Return the loss that the index of a removed `-wal` shows. Only a killed process leaves an index."""
     try:
         data = path.with_name(f"{path.name}-shm").read_bytes()[:_INDEX_BYTES]
@@ -161,10 +161,10 @@ class _WalFrames(NamedTuple):
             taken = next((at for at, each in enumerate(block) if each[8:16] != self.salts), len(block))
             if not taken:
                 break
-            befores = [sums, *map(_stored, block[: taken - 1])]
+            befores = [sums, *map(_stored_sums, block[: taken - 1])]
             if not all(self._fit(block[at:taken:2], befores[at::2]) for at in (0, 1)):
                 return self._walk(block[:taken], number, sums)
-            number, sums = number + taken, _stored(block[taken - 1])
+            number, sums = number + taken, _stored_sums(block[taken - 1])
             if taken < len(block):
                 break
         return _Stop(number, sums)
@@ -172,7 +172,7 @@ class _WalFrames(NamedTuple):
     def flaw(self, stop: _Stop) -> str:
         """Explain why a power cut cannot have torn this frame; "" if it can."""
         (frame,) = self._read(stop.number, 1)
-        computed, stored = self._sums(frame, stop.sums), _stored(frame)
+        computed, stored = self._sums(frame, stop.sums), _stored_sums(frame)
         salted = frame[8:16] == self.salts
         if computed == stored:
             return "its salts are not those of the log, and its checksum fits"
@@ -188,7 +188,7 @@ class _WalFrames(NamedTuple):
             before, head = head, os.pread(self.file, FRAME, HEADER + number * self.length)
             if before[8:16] == head[8:16] == self.salts and any(before[4:8]):
                 (frame,) = self._read(number, 1)
-                if self._sums(frame, _stored(before)) == _stored(frame):
+                if self._sums(frame, _stored_sums(before)) == _stored_sums(frame):
                     return f"frame {number + 1} begins a later transaction, so this one was on disk"
         return ""
 
@@ -210,20 +210,20 @@ class _WalFrames(NamedTuple):
         mask = int.from_bytes(b"\xff\xff\xff\xff\0\0\0\0" * lanes, "little")
         firsts = seconds = 0
         for frame in frames:
-            number = int.from_bytes(_swapped(frame) if self.order == "big" else frame, "little")
+            number = int.from_bytes(_swap_bytes(frame) if self.order == "big" else frame, "little")
             firsts += number & mask
             seconds += number >> 32 & mask
         ones, twos = (
             unpack(f"<{lanes}Q", each.to_bytes(self.length, "little")) for each in (firsts, seconds)
         )
         words = [each for lane in (0, *range(FRAME // 8, lanes)) for each in (ones[lane], twos[lane])]
-        return _add(_total(befores), words) == _total(map(_stored, frames))
+        return _add(_total(befores), words) == _total(map(_stored_sums, frames))
 
     def _walk(self, frames: list[bytes], number: int, sums: Sums) -> _Stop:
         for frame in frames:
-            if self._sums(frame, sums) != _stored(frame):
+            if self._sums(frame, sums) != _stored_sums(frame):
                 break
-            number, sums = number + 1, _stored(frame)
+            number, sums = number + 1, _stored_sums(frame)
         return _Stop(number, sums)
 
     def _sums(self, frame: bytes, before: Sums) -> Sums:
@@ -250,7 +250,7 @@ def _bits(some: Sums, other: Sums) -> int:
     return (some[0] ^ other[0]).bit_count() + (some[1] ^ other[1]).bit_count()
 
 
-def _stored(frame: bytes) -> Sums:
+def _stored_sums(frame: bytes) -> Sums:
     first, second = _PAIR.unpack_from(frame, 16)
     return first, second
 
@@ -277,7 +277,7 @@ def _words(data: bytes, order: str) -> "array[int]":
     return words
 
 
-def _swapped(data: bytes) -> bytes:
+def _swap_bytes(data: bytes) -> bytes:
     words = array("I", data)
     words.byteswap()
     return words.tobytes()
@@ -297,17 +297,17 @@ def file_problem(connection: sqlite3.Connection, path: Path) -> str:
     """
     if lost := wal_problem(path):
         return lost
-    found = _of_pages(connection) or _of_rows(connection)
+    found = _page_problem(connection) or _row_problem(connection)
     return found and f"events may be hidden: {found}; {RECOVER}"
 
 
-def _of_pages(connection: sqlite3.Connection) -> str:
+def _page_problem(connection: sqlite3.Connection) -> str:
     (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     told = " ".join(said.decode(errors="backslashreplace").split())
     return "" if said == b"ok" else f"SQLite: {told[:200]}"
 
 
-def _of_rows(connection: sqlite3.Connection) -> str:
+def _row_problem(connection: sqlite3.Connection) -> str:
     for asked, file_problem in _STRAYS:
         if stray := connection.execute(asked).fetchone():
             number, seq = stray[0] >> schema.SEQ_BITS, stray[0] & schema.SEQ_MASK

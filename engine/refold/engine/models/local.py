@@ -72,7 +72,7 @@ class AnswerReader:
             return self._more(head[found.end() :])
         if found := _TOOL.match(head):
             self._head = None
-            self.tool = _unquoted(found[1])
+            self.tool = _unquote(found[1])
             return [CallDelta(0, name=self.tool), *self._more(head[found.end() :])]
         self._head = head
         return []
@@ -92,7 +92,7 @@ class AnswerReader:
         end = whole.end() if whole else 0
         self._rest = raw[end:]
         self.closed = self._rest.startswith('"')
-        return _unquoted(f'"{raw[:end]}"')
+        return _unquote(f'"{raw[:end]}"')
 
     def _raw(self, piece: str) -> str:
         for position, char in enumerate(piece):
@@ -116,15 +116,15 @@ class AnswerReader:
         return False
 
 
-def _unquoted(literal: str) -> str:
+def _unquote(literal: str) -> str:
     """Decode a JSON string literal; control characters that strict JSON forbids are accepted."""
     try:
         return msgspec.json.decode(literal, type=str)
     except (msgspec.MsgspecError, UnicodeError):
-        return _lenient(literal)
+        return _decode_leniently(literal)
 
 
-def _lenient(literal: str) -> str:
+def _decode_leniently(literal: str) -> str:
     """Decode what msgspec refuses: raw control characters, and lone surrogates, which become U+FFFD."""
     try:
         text = str(json.loads(literal, strict=False))
@@ -172,7 +172,7 @@ class LocalModel:
         for what, number in (("context", context), ("threads", threads)):
             if number is not None and number < 1:
                 raise WrongUse(f"{what}: expected at least 1, got {number}")
-        self._path = _located(path_or_name)
+        self._path = _locate(path_or_name)
         local_server.check_weights(self._path)
         self.name, self.priced, self.context = f"{ADAPTER}:{path_or_name}", True, context
         self._optional = optional_arguments
@@ -181,7 +181,7 @@ class LocalModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """See `Model.stream`. Generation stops soon after the stream is closed or cancelled."""
         body = _body(request, optional=self._optional)
-        reading = _Arrived(self._path.stem, constrained="response_format" in body)
+        reading = _Accumulator(self._path.stem, constrained="response_format" in body)
         answer = self._server.ask(body)
         try:
             while (found := await answer.next()) is not None:
@@ -197,7 +197,7 @@ class LocalModel:
             await anyio.to_thread.run_sync(self._server.close)
 
 
-class _Arrived:
+class _Accumulator:
     """Accumulator of one response's chunks."""
 
     def __init__(self, model: str, *, constrained: bool) -> None:
@@ -303,7 +303,7 @@ def _settings(texts: dict[str, str]) -> Settings:
         raise ModelError(FailureClass.BAD_REQUEST, problem) from error
 
 
-def _located(path_or_name: str | Path) -> Path:
+def _locate(path_or_name: str | Path) -> Path:
     """Return the path of a known model or of a file."""
     asked = Path(path_or_name).expanduser()
     if str(path_or_name) not in weights.KNOWN:

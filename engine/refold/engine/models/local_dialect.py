@@ -87,7 +87,7 @@ def transcript(
         system.append(manual(tools, optional=optional))
     turns = [_turn("system", "\n\n".join(filter(None, system)))]
     for exchange in exchanges(messages):
-        shown = [f"{_spoken(call)} returned:\n{output}" for call, output in exchange.results]
+        shown = [f"{_format_call(call)} returned:\n{output}" for call, output in exchange.results]
         turns.append(_turn("user", "\n\n".join(filter(None, [*shown, *exchange.texts]))))
         turns.append(_turn("assistant", exchange.answer))
     return [turn for turn in turns if turn["content"]]
@@ -114,7 +114,7 @@ def offered(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> tuple[T
     return tuple(
         tool
         for tool in tools
-        if tool.name not in barred and not (spent and _lone_path(_required(_decoded(tool))))
+        if tool.name not in barred and not (spent and _lone_path(_required_only(_decode(tool))))
     )
 
 
@@ -130,8 +130,8 @@ def answer_schema(
     definitions: Schema = {}
     for number, tool in enumerate(tools):
         prefix = f"t{number}_"
-        schema = _local(_decoded(tool), prefix)
-        arguments = _grounded(_required(schema) if not optional else _closed(schema), paths)
+        schema = _local(_decode(tool), prefix)
+        arguments = _restrict_path(_required_only(schema) if not optional else _close(schema), paths)
         shapes.append(_shape(tool={"const": tool.name}, arguments=bounded(arguments)))
         own = cast("Schema", schema.get("$defs") or {})
         definitions |= {prefix + name: bounded(value) for name, value in own.items()}
@@ -181,7 +181,7 @@ def bounded(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = cast("Schema", schema)
-    result = {key: _bounded_value(key, value) for key, value in found.items()}
+    result = {key: _bound_value(key, value) for key, value in found.items()}
     if found.get("type") == "string" and not {"enum", "const", "pattern", "format"} & found.keys():
         result["maxLength"] = min(_number(found.get("maxLength"), MAX_STRING), MAX_REPEATS)
         if "minLength" in found:
@@ -191,7 +191,7 @@ def bounded(schema: Any) -> Any:
     return result
 
 
-def _bounded_value(key: str, value: Any) -> Any:
+def _bound_value(key: str, value: Any) -> Any:
     """Bound the value under a schema's keyword; plain data is unchanged, maps of names are entered."""
     if key in {"const", "enum", "default", "examples"}:
         return value
@@ -204,18 +204,18 @@ def _number(value: object, default: int) -> int:
     return value if isinstance(value, int) and value >= 0 else default
 
 
-def _decoded(tool: ToolSchema) -> Schema:
+def _decode(tool: ToolSchema) -> Schema:
     return msgspec.json.decode(tool.schema or "{}", type=dict[str, Any])
 
 
-def _required(schema: Schema) -> Schema:
+def _required_only(schema: Schema) -> Schema:
     """Return the schema of the arguments with required properties only (rule 2)."""
     properties = cast("Schema", schema.get("properties") or {})
     names = [name for name in cast("list[str]", schema.get("required") or []) if name in properties]
-    return _closed({"properties": {name: properties[name] for name in names}, "required": names})
+    return _close({"properties": {name: properties[name] for name in names}, "required": names})
 
 
-def _closed(schema: Schema) -> Schema:
+def _close(schema: Schema) -> Schema:
     return {
         "type": "object",
         "properties": schema.get("properties") or {},
@@ -234,7 +234,7 @@ def _is_string(schema: object) -> bool:
     return isinstance(schema, dict) and cast("Schema", schema).get("type") == "string"
 
 
-def _grounded(schema: Schema, paths: list[str]) -> Schema:
+def _restrict_path(schema: Schema, paths: list[str]) -> Schema:
     if not paths or not _lone_path(schema):
         return schema
     return schema | {"properties": schema["properties"] | {"path": {"enum": paths}}}
@@ -255,16 +255,16 @@ def _local(schema: Any, prefix: str) -> Any:
 
 
 def _shape(**properties: Schema) -> Schema:
-    return _closed({"properties": properties, "required": list(properties)})
+    return _close({"properties": properties, "required": list(properties)})
 
 
 def _example(tool: ToolSchema, *, optional: bool) -> str:
-    schema = _decoded(tool)
-    names = (_closed(schema) if optional else _required(schema))["properties"]
+    schema = _decode(tool)
+    names = (_close(schema) if optional else _required_only(schema))["properties"]
     return _json({"tool": tool.name, "arguments": {name: f"<{name}>" for name in names}})
 
 
-def _spoken(call: MessageCall) -> str:
+def _format_call(call: MessageCall) -> str:
     """Format a call for the transcript: `read_file(index.md)`."""
     return f"{call.name}({', '.join(_values(call.arguments))})"
 

@@ -73,7 +73,7 @@ class LocalAnswer:
         if isinstance(found, ModelError):
             raise found
         if isinstance(found, Exception):
-            raise _translated(found) from found
+            raise _convert_error(found) from found
         return found
 
     def stop(self) -> None:
@@ -113,16 +113,16 @@ class LocalServer:
 
     def _work(self, body: dict[str, Any], answer: LocalAnswer) -> None:
         try:
-            server = self._started()
+            server = self._ensure_server()
             if not answer.unwanted:
-                server.handle_chat_completions(body, partial(_taken, answer))
+                server.handle_chat_completions(body, partial(_pass_on, answer))
             answer.put(None)
         except Exception as error:  # every failure of the native code is passed to the reader
             answer.put(error)
         finally:
             self._answers.discard(answer)
 
-    def _started(self) -> Any:
+    def _ensure_server(self) -> Any:
         with self._lock:
             if self._server is None:
                 self._server = _server(self._path, self._context, self._threads)
@@ -150,7 +150,7 @@ def _server(path: Path, context: int, threads: int) -> Any:
         raise ModelError(FailureClass.OTHER, problem) from error
 
 
-def _taken(answer: LocalAnswer, chunk: Any) -> bool:
+def _pass_on(answer: LocalAnswer, chunk: Any) -> bool:
     """Pass on a chunk of the server's stream; return True to stop the stream.
 
     It must not raise: native code would lose the exception.
@@ -191,7 +191,7 @@ def _failure(error: dict[str, Any]) -> ModelError:
     return ModelError(kind, str(error.get("message") or "no reason given"), status=error.get("code"))
 
 
-def _translated(error: Exception) -> ModelError:
+def _convert_error(error: Exception) -> ModelError:
     # llama.cpp raises a ValueError with the place for a schema that it cannot convert to a grammar.
     kind = FailureClass.BAD_REQUEST if isinstance(error, ValueError) else FailureClass.OTHER
     return ModelError(kind, f"llama.cpp: {error}")

@@ -110,7 +110,7 @@ class PydanticAIModel:
             raise
         # The library parses untrusted data and does not raise its own errors for everything unexpected.
         except Exception as error:
-            failed = failed_here(error) or self._failed(error, answer)
+            failed = failed_here(error) or self._convert_failure(error, answer)
             raise failed from (None if tells(error, self._endpoint.secret) else error)
         yield reply
 
@@ -154,7 +154,7 @@ class PydanticAIModel:
                 return cost
         return None
 
-    def _failed(self, error: Exception, answer: VendorAnswer) -> ModelError:
+    def _convert_failure(self, error: Exception, answer: VendorAnswer) -> ModelError:
         around = Circumstances(
             opened=answer.opened,
             partial=answer.text,

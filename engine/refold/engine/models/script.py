@@ -101,7 +101,7 @@ class ScriptedModel:
     def __init__(self, script: Sequence[Line], *, name: str = "scripted", context: int | None = None) -> None:
         example = "[call('add', a=1), say('done')]"
         self._script = [
-            each if callable(each) else _spoken(each, f"script[{place}]")
+            each if callable(each) else _check_line(each, f"script[{place}]")
             for place, each in enumerate(check_list(script, "script", example))
         ]
         self.requests: list[ModelRequest] = []
@@ -119,7 +119,9 @@ class ScriptedModel:
             )
         line = self._script[len(self.requests) - 1]
         spoken = (
-            line if not callable(line) else _spoken(line(request), f"{describe_value(line)} of the script")
+            line
+            if not callable(line)
+            else _check_line(line(request), f"{describe_value(line)} of the script")
         )
         if isinstance(spoken, ModelError):
             if spoken.partial_text:
@@ -139,7 +141,7 @@ class ScriptedModel:
         """Do nothing."""
 
 
-def _spoken(line: object, place: str) -> Reply | ModelError:
+def _check_line(line: object, place: str) -> Reply | ModelError:
     if isinstance(line, Reply | ModelError):
         return line
     way_out = f"write say({line!r})" if isinstance(line, str) else ""
@@ -208,7 +210,7 @@ class RecordedModel:
         """
         if used:
             return "; all recorded ones were used"
-        nearest = max(self._requests, key=lambda each: _alike(each, request), default=None)
+        nearest = max(self._requests, key=lambda each: _similarity(each, request), default=None)
         return "" if nearest is None else f": {_difference(nearest, request)}"
 
     async def aclose(self) -> None:
@@ -218,12 +220,14 @@ class RecordedModel:
         return sent_hash(request, self.name, 0)
 
 
-def _alike(recorded: ModelRequest, request: ModelRequest) -> tuple[int, bool]:
+def _similarity(recorded: ModelRequest, request: ModelRequest) -> tuple[int, bool]:
     """Return the number of equal messages from the start, and whether both have the same number."""
-    return _same(recorded.messages, request.messages), len(recorded.messages) == len(request.messages)
+    return _common_prefix(recorded.messages, request.messages), len(recorded.messages) == len(
+        request.messages
+    )
 
 
-def _same(was: Sequence[object], now: Sequence[object]) -> int:
+def _common_prefix(was: Sequence[object], now: Sequence[object]) -> int:
     """Return the number of equal items from the start."""
     pairs = enumerate(zip(was, now, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(was), len(now)))
@@ -235,14 +239,14 @@ def _difference(recorded: ModelRequest, request: ModelRequest) -> str:
         return f"its tools differ from the recorded ones: {', '.join(other)}"
     if recorded.settings != request.settings or recorded.max_output != request.max_output:
         return "its settings differ from the recorded ones"
-    place = _same(recorded.messages, request.messages)
+    place = _common_prefix(recorded.messages, request.messages)
     if place == min(len(recorded.messages), len(request.messages)):
         return f"the recorded one has {len(recorded.messages)}"
     was, now = recorded.messages[place], request.messages[place]
     named = f"message {place + 1} ({now.role})"
     if (was.role, was.text) == (now.role, now.text):
         return f"{named} has other calls, or other provider data, than recorded"
-    begin = max(0, _same(was.text, now.text) - _BEFORE)
+    begin = max(0, _common_prefix(was.text, now.text) - _BEFORE)
     return f"{named} was {_part(was, begin)} and is {_part(now, begin)}"
 
 

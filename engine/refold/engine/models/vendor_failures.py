@@ -73,7 +73,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 def translate(error: Exception, around: Circumstances) -> ModelError:
     """Convert `error` to a `ModelError`. Pure; never raises, and the secret is never in the message."""
     status = _status(error)
-    text = _without(around.secret, _said(error))
+    text = _mask(around.secret, _message_of(error))
     failure = _class(error, status, text, opened=around.opened)
     if failure in (FailureClass.AUTH, FailureClass.QUOTA):
         check = "the key in" if failure is FailureClass.AUTH else "the account of the key in"
@@ -114,15 +114,15 @@ def retry_after(headers: Mapping[str, str], now: int) -> int | None:
     precedence because it is more precise; `retry-after` is in seconds or an HTTP date (RFC 9110, 10.2.3),
     where a past date means 0.
     """
-    wait = _scaled(headers.get("retry-after-ms"), NANO // 1000)
+    wait = _scale(headers.get("retry-after-ms"), NANO // 1000)
     if wait is None:
-        wait = _scaled(headers.get("retry-after"), NANO)
+        wait = _scale(headers.get("retry-after"), NANO)
     if wait is None:
-        wait = _until(headers.get("retry-after"), now)
+        wait = _wait_until(headers.get("retry-after"), now)
     return None if wait is None else min(max(wait, 0), LONGEST_WAIT)
 
 
-def _scaled(value: str | None, unit: int) -> int | None:
+def _scale(value: str | None, unit: int) -> int | None:
     try:
         number = Decimal((value or "").strip())
     except InvalidOperation:
@@ -132,7 +132,7 @@ def _scaled(value: str | None, unit: int) -> int | None:
     return LONGEST_WAIT if number > LONGEST_WAIT else int(number * unit)
 
 
-def _until(value: str | None, now: int) -> int | None:
+def _wait_until(value: str | None, now: int) -> int | None:
     try:
         return int(parsedate_to_datetime(value or "").timestamp()) * NANO - now
     except (ValueError, TypeError, OverflowError, OSError):
@@ -157,11 +157,11 @@ def _status(error: Exception) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return the provider's message after its code, or the library's message."""
     body = getattr(error, "body", None)
     inner = _inner(body)
-    said = inner.get("message") or (body if isinstance(body, str) else "") or _dumped(inner) or str(error)
+    said = inner.get("message") or (body if isinstance(body, str) else "") or _dump(inner) or str(error)
     code = getattr(error, "provider_error_code", None) or getattr(error, "provider_error_type", None)
     whole = f"{code}: {said}" if code and code != str(_status(error)) else str(said)
     return clean(whole.strip() or type(error).__name__)[:_LONGEST_MESSAGE]
@@ -178,11 +178,11 @@ def _inner(body: object) -> dict[str, Any]:
     return cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
 
 
-def _dumped(value: dict[str, Any]) -> str:
+def _dump(value: dict[str, Any]) -> str:
     return json.dumps(value, default=str) if value else ""
 
 
-def _without(secret: str, text: str) -> str:
+def _mask(secret: str, text: str) -> str:
     return text.replace(secret, "[key]") if secret else text
 
 

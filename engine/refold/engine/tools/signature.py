@@ -283,14 +283,14 @@ def _schema(
     except TypeError as error:  # each parameter alone was valid, so two of them conflict
         raise WrongUse(f"tool {tool}: JSON cannot carry its types together: {error}") from error
     kept: set[str] = set()
-    schema = _inlined(top, definitions, (), kept)
+    schema = _inline(top, definitions, (), kept)
     for name, described in schema["properties"].items():
         if name in documented:
             described.setdefault("description", documented[name])
         if defaults[name] is not msgspec.NODEFAULT:
             described["default"] = _plain(defaults[name])
     if kept:
-        schema["$defs"] = _kept(definitions, kept)
+        schema["$defs"] = _named_definitions(definitions, kept)
     return msgspec.json.encode(schema).decode()
 
 
@@ -305,8 +305,8 @@ def _components(kind: Any) -> tuple[Schema, Schema]:
     def hook(model: type) -> Schema:
         schema, kept = schema_of_model(model, _REFERENCE + "{model}"), set[str]()
         definitions = schema.pop("$defs", {})
-        laid: Schema = _inlined(schema, definitions, (), kept)
-        for name, definition in _kept(definitions, kept).items():
+        laid: Schema = _inline(schema, definitions, (), kept)
+        for name, definition in _named_definitions(definitions, kept).items():
             if theirs.setdefault(name, definition) != definition:
                 raise TypeError(f"two recursive models are named {name}")
         return laid
@@ -324,21 +324,21 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_model, order="deterministic"))
 
 
-def _kept(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
+def _named_definitions(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
     """Return the definitions that must stay named. Inlining one may add to `kept`."""
     laid: Schema = {}
     while missing := sorted(kept - laid.keys()):
         for name in missing:
-            laid[name] = _inlined({"$ref": _REFERENCE + name}, definitions, (), kept)
+            laid[name] = _inline({"$ref": _REFERENCE + name}, definitions, (), kept)
     return {name: laid[name] for name in sorted(laid)}
 
 
-def _inlined(node: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]) -> Any:
+def _inline(node: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]) -> Any:
     """Replace references by their definitions. A recursive reference stays, and its name is added to
     `kept`.
     """
     if isinstance(node, list):
-        return [_inlined(each, definitions, within, kept) for each in cast("list[object]", node)]
+        return [_inline(each, definitions, within, kept) for each in cast("list[object]", node)]
     if not isinstance(node, dict):
         return node
     schema = cast("dict[str, object]", node)
@@ -352,7 +352,7 @@ def _inlined(node: object, definitions: Mapping[str, Schema], within: tuple[str,
         kept.add(name)
         return schema
     named = _without(definitions[name], "title")  # a class name is of no use to the model
-    return _inlined(named, definitions, (*within, name), kept) | _without(schema, "$ref")
+    return _inline(named, definitions, (*within, name), kept) | _without(schema, "$ref")
 
 
 def _without(schema: Mapping[str, object], key: str) -> Schema:
@@ -365,7 +365,7 @@ def _part(
     """Inline references in the value of a schema's key: schemas by name, one or several schemas, or data."""
     if key == "properties":
         named = cast("dict[str, object]", value)
-        return {name: _inlined(each, definitions, within, kept) for name, each in named.items()}
+        return {name: _inline(each, definitions, within, kept) for name, each in named.items()}
     if key in {"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties", "propertyNames"}:
-        return _inlined(value, definitions, within, kept)
+        return _inline(value, definitions, within, kept)
     return value
