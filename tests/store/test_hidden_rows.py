@@ -6,7 +6,7 @@ import pytest
 
 from refold.reducers.errors import DamagedLog
 from refold.store import DamagedStore, SqliteStore, schema
-from refold.store.rows import unread
+from refold.store.rows import missing_events
 from refold.store.testing import events
 from support.edited import edited
 
@@ -76,4 +76,4 @@ async def test_what_a_reader_is_told_of_a_changed_log(filled: Path, statement: s
 @pytest.mark.parametrize(("last", "words"), [(17, "event 17 of run r"), (19, "events 17 to 19 of run r")])
 def test_which_events_cannot_be_read(last: int, words: str) -> None:
     """One is named by its number, several by the first and the last."""
-    assert str(unread("runs.db", "r", 17, last)).startswith(f"runs.db: {words} cannot be read")
+    assert str(missing_events("runs.db", "r", 17, last)).startswith(f"runs.db: {words} cannot be read")

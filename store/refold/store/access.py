@@ -15,7 +15,7 @@ from typing import Literal
 from refold.store import schema, wal
 from refold.store.connection import PagedConnection, direct, one
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
-from refold.store.rows import SqlRow, translated
+from refold.store.rows import SqlRow, translate_errors
 
 _STEPS = 1_000
 _MOST_LOOKS = 50
@@ -128,7 +128,7 @@ def look(path: Path, *, readonly: bool) -> None:
             problem = "the file is empty, and its -wal is not: copy both, and find out what emptied the file"
             raise DamagedStore(str(path), problem)
         if size or (readonly and size is not None):
-            with translated(str(path)):
+            with translate_errors(str(path)):
                 _probe(path, readonly=readonly)
         # The first commit would overwrite what follows the damage. Readers call `Store.check` instead.
         if not readonly and (problem := wal.wal_problem(path)):

@@ -21,7 +21,7 @@ from refold.store.connection import direct, event_page, row_page
 from refold.store.files import written_beside
 from refold.store.opening import open_store
 from refold.store.protocol import FileProblem, Origin, Record, Store, Stored, UnknownRun
-from refold.store.rows import translated
+from refold.store.rows import translate_errors
 from refold.store.verify_bundle import Bundle, BundleLine, PackedRun
 
 OUR_VERIFIER = "identical to this version's"
@@ -146,7 +146,7 @@ class Scan:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         look(path, readonly=True)
-        with translated(self._path):
+        with translate_errors(self._path):
             self._connection = direct(path, "mode=ro")
             self._connection.execute("PRAGMA query_only = ON")
 
@@ -158,7 +158,7 @@ class Scan:
 
     def lineage(self, run: str) -> Sequence[Origin]:
         """See `Store.lineage`."""
-        with translated(self._path):
+        with translate_errors(self._path):
             return tables.origins(self._connection, run)
 
     def records(self, run: str) -> Iterator[Stored]:
@@ -166,7 +166,7 @@ class Scan:
 
         Raises as `Store.read`, and `UnknownRun` for a run without events.
         """
-        with translated(self._path):
+        with translate_errors(self._path):
             spans = tables.spans(self._connection, run)
         if not spans:
             raise UnknownRun(run)
@@ -180,13 +180,13 @@ class Scan:
 
     def _own(self, run: str, after: int, last: int) -> Iterator[Sequence[Stored]]:
         while after < last:
-            with translated(self._path):
+            with translate_errors(self._path):
                 page = event_page(self._connection, run, schema.EVENTS, (after, last))
-            after = rows.reached(self._path, run, page, after, last)
+            after = rows.last_key(self._path, run, page, after, last)
             yield rows.to_events(self._path, run, page)
 
     def _page(self, sql: str, *keys: int) -> list[rows.SqlRow]:
-        with translated(self._path):
+        with translate_errors(self._path):
             return row_page(self._connection, sql, keys)
 
 

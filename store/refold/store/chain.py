@@ -123,7 +123,7 @@ def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
     ]
 
 
-def unbroken(events: Sequence[Stored], previous: Head) -> int:
+def count_intact(events: Sequence[Stored], previous: Head) -> int:
     """Return how many of the first events after `previous` are intact: see `check`."""
     # `check` in one loop, for speed: every event that is read passes here.
     seq, last, begin, run, now, stamp = previous.seq, previous.hash, b"", None, None, b""
@@ -225,7 +225,7 @@ class Checker:
         Raises `DamagedLog` if that is the first of them or came before them.
         """
         self.go_on()
-        whole = unbroken(events, self._head)
+        whole = count_intact(events, self._head)
         self._head = events[whole - 1] if whole else self._head
         if whole < len(events):
             self._problem = changed(events[whole], self._head)
@@ -257,7 +257,7 @@ class CheckedPages(AsyncIterator[Sequence[Stored]]):
         return self._checker.held(page) if page else await anext(self)
 
 
-def held_apart(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequence[Stored]:
+def check_each(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequence[Stored]:
     """Check single events of a log, given the hashes of the events before them. Raises `DamagedLog`."""
     for stored in events:
         before = stored.seq - 1

@@ -212,7 +212,7 @@ def origin_of(first: int, kind: str, body: bytes) -> Origin | None:
     return Origin(run=said.parent, seq=said.parent_seq, hash=hashed) if there else None
 
 
-def traced(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
+def trace_lineage(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
     """Return the fork points of the ancestors of `run`, oldest first; empty if it is not a fork.
 
     `own` looks up a run's own log and returns None if it has no events. Raises `DamagedLog` for a lineage
@@ -270,7 +270,7 @@ def check_link(run: str, origin: Origin, hashed: object) -> None:
         raise DamagedLog(run, origin.seq + 1, f"{_describe(origin)}, which {has}")
 
 
-def inherited(run: str, seq: int, owner: str) -> WrongUse:
+def inherited_error(run: str, seq: int, owner: str) -> WrongUse:
     """Return the error for erasing, through a fork, an event of its ancestor `owner`."""
     return WrongUse(f"event {seq} of run {run} belongs to run {owner}, of which it is a fork: erase it there")
 

@@ -31,7 +31,7 @@ from refold.store.connection import PagedConnection
 from refold.store.group_commit import AppendRequest, Known, Outcome, commit, commit_unhindered
 from refold.store.protocol import Head, Lease, Record
 from refold.store.readable import Readable
-from refold.store.rows import translated
+from refold.store.rows import translate_errors
 from refold.store.thread import Connection, seen_through
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Database(Readable):
         """Open the file, creating it if it does not exist. Raises `NotAStore` before any change."""
         with anyio.CancelScope(shield=True):  # half-open connections could not be closed
             await asyncio.to_thread(look, path, readonly=readonly)
-            with translated(str(path)):
+            with translate_errors(str(path)):
                 return await cls._open(path, durability, readonly=readonly)
         raise AssertionError  # for the type checkers: nothing cancels a shielded scope
 
@@ -84,12 +84,12 @@ class Database(Readable):
         When it raises, cancellation included, no work is still in progress.
         """
         self.check_file()
-        with translated(self.path, writing=True):
+        with translate_errors(self.path, writing=True):
             try:
                 return await self.writer.run(function, *args)
             except asyncio.CancelledError:
                 # The function still runs in its thread. Afterwards, the file shows its outcome.
-                await self.writer.reached()
+                await self.writer.wait_submitted()
                 raise
 
     async def erase(
@@ -97,7 +97,7 @@ class Database(Readable):
     ) -> Head:
         """See `Store.erase`. After cancellation the rows are erased, but copies may remain in page gaps."""
         head, marks = await self.write(readable.erase, run, expected_seq, lease, seqs, notice)
-        with translated(self.path):
+        with translate_errors(self.path):
             found = await asyncio.to_thread(readable.residue_stands, self.path, marks)
         if found:
             await self.write(readable.rewrite)
@@ -105,7 +105,7 @@ class Database(Readable):
 
     async def close(self) -> None:
         """Close both connections, the writer last: the last one to close cleans up the journal."""
-        with anyio.CancelScope(shield=True), translated(self.path):
+        with anyio.CancelScope(shield=True), translate_errors(self.path):
             try:
                 await super().close()
             finally:
@@ -235,7 +235,7 @@ class Committer:
             outcomes = await self.database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
             # The commit still runs in its thread.
-            await self.database.writer.reached()
+            await self.database.writer.wait_submitted()
             raise
         except Exception as error:
             outcomes = [error] * len(group)

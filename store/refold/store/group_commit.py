@@ -154,7 +154,7 @@ def _find_fork(connection: PagedConnection, append: AppendRequest, place: RunPla
     if place.token != append.lease.token:
         return place
     try:
-        head = tables.begun(connection, append.run, append.records[0], append.expected_seq)
+        head = tables.find_origin(connection, append.run, append.records[0], append.expected_seq)
     except RefoldError as error:
         return error
     return place if head is None else place._replace(head=head)

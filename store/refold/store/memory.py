@@ -19,9 +19,9 @@ from refold.store.checks import (
     Pages,
     check_erase,
     check_origin,
-    inherited,
+    inherited_error,
     origin_of,
-    traced,
+    trace_lineage,
 )
 from refold.store.protocol import (
     Claim,
@@ -107,7 +107,7 @@ class _Tables:
     def whole(self, run: str) -> list[Stored]:
         """Return the run's complete log from event 1."""
         own, before = self.logs.get(run, []), list[Stored]()
-        for origin in traced(run, self.own):
+        for origin in trace_lineage(run, self.own):
             before += self.logs[origin.run][: origin.seq - len(before)]
         return [*before, *own] if before else own
 
@@ -135,7 +135,7 @@ class _Tables:
         log = self.logs.get(origin.run, [])
         there = bool(log) and log[0].seq <= origin.seq <= log[-1].seq
         hashed = log[origin.seq - log[0].seq].hash if there else None
-        check_origin(run, origin, hashed, len(traced(origin.run, self.own)) + 1)
+        check_origin(run, origin, hashed, len(trace_lineage(origin.run, self.own)) + 1)
         return origin
 
 
@@ -220,7 +220,7 @@ class MemoryStore(BaseStore):
         return [stored for stored in (await self._turn()).whole(run) if stored.kind in kinds]
 
     async def _lineage(self, run: str) -> Sequence[Origin]:
-        return traced(run, (await self._turn()).own)
+        return trace_lineage(run, (await self._turn()).own)
 
     async def _erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
@@ -230,7 +230,7 @@ class MemoryStore(BaseStore):
         tables.check_append(run, expected_seq, lease)
         for seq in seqs:
             if 0 < seq <= len(log) and log[seq - 1].run != run:
-                raise inherited(run, seq, log[seq - 1].run)
+                raise inherited_error(run, seq, log[seq - 1].run)
             check_erase(run, len(log), seq, log[seq - 1].content_digest if 0 < seq <= len(log) else None)
         own = tables.logs[run]
         for seq in seqs:

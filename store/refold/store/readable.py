@@ -18,7 +18,7 @@ from refold.reducers.errors import WrongUse
 from refold.store import rows, schema, tables
 from refold.store.access import look, open_reader
 from refold.store.base import check_sealed
-from refold.store.checks import check_erase, inherited
+from refold.store.checks import check_erase, inherited_error
 from refold.store.connection import PagedConnection, direct, transaction
 from refold.store.group_commit import insert, refused_append
 from refold.store.protocol import (
@@ -30,7 +30,7 @@ from refold.store.protocol import (
     Snapshot,
     StoreUnavailable,
 )
-from refold.store.rows import FAILED, RunPlace, SqlRow, translated
+from refold.store.rows import FAILED, RunPlace, SqlRow, translate_errors
 from refold.store.tables import find
 
 T = TypeVar("T")
@@ -61,9 +61,9 @@ class Readable:
     def open_here(cls, path: Path) -> Self:
         """Open an existing file, and read it in the caller's thread, blocking its event loop."""
         look(path, readonly=True)
-        with translated(str(path)):
+        with translate_errors(str(path)):
             return cls(str(path), _Here(open_reader(path)))
-        raise AssertionError  # for the type checkers: `translated` suppresses no error
+        raise AssertionError  # for the type checkers: `translate_errors` suppresses no error
 
     def unwritable(self) -> WrongUse:
         """Return the error for a write to a store opened read-only."""
@@ -85,12 +85,12 @@ class Readable:
     async def read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """Run a function on the reading connection, without waiting for writers."""
         self.check_file()
-        with translated(self.path):
+        with translate_errors(self.path):
             return await self._reader.run(function, *args)
 
     async def close(self) -> None:
         """Close the reading connection."""
-        with translated(self.path):
+        with translate_errors(self.path):
             await self._reader.close()
 
 
@@ -215,7 +215,7 @@ def _erase(connection: PagedConnection, run: str, place: RunPlace, seq: int) -> 
     there = 0 < seq <= place.head.seq
     row: SqlRow | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
     if there and row is None and (owner := tables.owner(connection, run, seq)) != run:
-        raise inherited(run, seq, owner)
+        raise inherited_error(run, seq, owner)
     check_erase(run, place.head.seq, seq, row[1] if row else None)
     assert row is not None
     connection.execute(schema.ERASE, (key,))

@@ -51,7 +51,7 @@ FAILED = (sqlite3.Error, UnicodeDecodeError)
 """What a statement raises when SQLite fails. Its message may quote damaged bytes of the file."""
 
 
-class translated:  # noqa: N801 - it reads as a word: `with translated(path):`
+class translate_errors:  # noqa: N801 - used like a function: `with translate_errors(path):`
     """Convert SQLite's errors to our own, with the cause chained.
 
     `writing`: whether the outcome of a commit may be unknown. A class instead of a generator because it wraps
@@ -225,20 +225,20 @@ def out_of_order(path: str) -> DamagedStore:
     return DamagedStore(path, f"rows are out of order: {RECOVER}")
 
 
-def unread(path: str, run: str, first: int, last: int) -> DamagedStore:
+def missing_events(path: str, run: str, first: int, last: int) -> DamagedStore:
     """Return the error for events that belong to a run's log and that a query does not return."""
     which = f"event {first}" if first == last else f"events {first} to {last}"
     return DamagedStore(path, f"{which} of run {run} cannot be read: the file is damaged; {RECOVER}")
 
 
-def reached(path: str, run: str, page: Sequence[SqlRow], after: int, last: int) -> int:
+def last_key(path: str, run: str, page: Sequence[SqlRow], after: int, last: int) -> int:
     """Return the key of the page's last row. The page was read after key `after` and up to `last`, which is
     in the log.
 
     Raises `DamagedStore` if the page is empty or its keys do not ascend.
     """
     if not page:
-        raise unread(path, run, (after & schema.SEQ_MASK) + 1, last & schema.SEQ_MASK)
+        raise missing_events(path, run, (after & schema.SEQ_MASK) + 1, last & schema.SEQ_MASK)
     for row in page:
         if row[0] <= after:
             raise out_of_order(path)
@@ -254,7 +254,7 @@ def check_end(path: str, run: str, last: int, end: Sequence[SqlRow]) -> None:
     follows it.
     """
     if [key for key, *_ in end[:1]] != [last]:
-        raise unread(path, run, last & schema.SEQ_MASK, last & schema.SEQ_MASK)
+        raise missing_events(path, run, last & schema.SEQ_MASK, last & schema.SEQ_MASK)
     for (key, *_), (following, *_) in pairwise(end):
         if following <= key:
             raise out_of_order(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 from refold.reducers.errors import WrongUse
 from refold.store import readable, rows, schema, tables, wal
 from refold.store.base import BaseStore, Claims
-from refold.store.chain import START, CheckedPages, held_apart
+from refold.store.chain import START, CheckedPages, check_each
 from refold.store.checks import (
     LogPart,
     Pages,
@@ -119,7 +119,7 @@ class SqliteStore(BaseStore):
                 owner, low, last = left.pop(0)
                 if low < last:
                     page = await self._read(event_page, owner, schema.EVENTS, (low, last))
-                    left.insert(0, (owner, rows.reached(self._path, owner, page, low, last), last))
+                    left.insert(0, (owner, rows.last_key(self._path, owner, page, low, last), last))
                     return rows.to_events(self._path, owner, page)
             if end:
                 found = await self._read(row_page, schema.END, (end,))
@@ -136,7 +136,7 @@ class SqliteStore(BaseStore):
             if wanted:
                 found = await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(sorted(wanted)))
                 if lost := wanted.difference(event.seq for event in found):
-                    raise rows.unread(self._path, part.run, min(lost), min(lost))
+                    raise rows.missing_events(self._path, part.run, min(lost), min(lost))
                 events += found
         return await self._check_single(spans, events) if checked else events
 
@@ -268,7 +268,7 @@ class SqliteStore(BaseStore):
     async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
         events = list[Stored]()
         while page := await self._read(event_page, run, sql, (after, *which)):
-            after = rows.reached(self._path, run, page, after, after)
+            after = rows.last_key(self._path, run, page, after, after)
             events += rows.to_events(self._path, run, page)
         return events
 
@@ -282,14 +282,14 @@ class SqliteStore(BaseStore):
     async def _check_single(
         self, spans: Sequence[tuple[LogPart, int]], events: Sequence[Stored]
     ) -> Sequence[Stored]:
-        """Check single events of a log with these parts: see `held_apart`."""
+        """Check single events of a log with these parts: see `check_each`."""
         before = {event.seq - 1 for event in events}
         keys = [low + seq for part, low in spans for seq in before if part.after < seq <= part.upto]
         hashes, after, asked = dict[int, bytes](), -1, json.dumps(keys)
         while page := await self._read(row_page, schema.HASHES, (after, asked)):
-            after = rows.reached(self._path, "", page, after, after)
+            after = rows.last_key(self._path, "", page, after, after)
             hashes |= {key & schema.SEQ_MASK: hash_ for key, _, hash_ in page if isinstance(hash_, bytes)}
-        return held_apart(events, hashes)
+        return check_each(events, hashes)
 
     async def _write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._writer.database.write(function, *args))

@@ -132,7 +132,7 @@ def find(connection: PagedConnection, run: str) -> RunPlace | None:
 
 def origins(connection: PagedConnection, run: str) -> list[Origin]:
     """See `Store.lineage`."""
-    found = checks.traced(run, partial(_own, connection))
+    found = checks.trace_lineage(run, partial(_own, connection))
     for origin in found:
         key = _low(connection, origin.run) + origin.seq
         row = connection.execute(schema.DIGEST, (key,)).fetchone()
@@ -155,7 +155,7 @@ def spans(connection: PagedConnection, run: str) -> list[tuple[LogPart, int]]:
     return [(part, _low(connection, part.run)) for part in parts]
 
 
-def begun(connection: PagedConnection, run: str, first: Record, expected_seq: int) -> Head | None:
+def find_origin(connection: PagedConnection, run: str, first: Record, expected_seq: int) -> Head | None:
     """Return the event that a new run continues if `first` makes it a fork there, else None.
 
     Raises `WrongUse`.

@@ -18,7 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from refold.engine.models import local_server, weights
-from refold.engine.models.local_dialect import answer_schema, offered, transcript
+from refold.engine.models.local_dialect import answer_schema, offered_tools, transcript
 from refold.engine.models.local_server import LocalServer, Piece
 from refold.engine.models.protocol import CallDelta, Delta, ModelError, ModelRequest, Reply, TextDelta
 from refold.reducers.errors import WrongUse
@@ -281,7 +281,7 @@ def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
 def _prompt(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
     """Return the messages and, with tools, the format that constrains the response."""
     try:
-        tools = offered(request.messages, request.tools)
+        tools = offered_tools(request.messages, request.tools)
         if not tools:
             return {"messages": transcript(request.messages)}
         messages = transcript(request.messages, request.tools, optional=optional)

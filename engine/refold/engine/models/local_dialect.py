@@ -105,12 +105,12 @@ def manual(tools: Sequence[ToolSchema], *, optional: bool = False) -> str:
     )
 
 
-def offered(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
+def offered_tools(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
     """Return the tools that are not withheld (rule 4)."""
     current = exchanges(messages)[-1]
-    barred = repeated(current)
-    named = bool(wanted(current))
-    spent = named and not unread(current)
+    barred = repeated_tools(current)
+    named = bool(wanted_paths(current))
+    spent = named and not unread_paths(current)
     return tuple(
         tool
         for tool in tools
@@ -125,21 +125,21 @@ def answer_schema(
 
     Raises `msgspec.DecodeError` for a tool schema that is not a JSON object.
     """
-    paths = unread(exchanges(messages)[-1]) or paths_seen(messages)
+    paths = unread_paths(exchanges(messages)[-1]) or find_paths(messages)
     shapes: list[Schema] = []
     definitions: Schema = {}
     for number, tool in enumerate(tools):
         prefix = f"t{number}_"
         schema = _local(_decode(tool), prefix)
         arguments = _restrict_path(_required_only(schema) if not optional else _close(schema), paths)
-        shapes.append(_shape(tool={"const": tool.name}, arguments=bounded(arguments)))
+        shapes.append(_shape(tool={"const": tool.name}, arguments=bound_schema(arguments)))
         own = cast("Schema", schema.get("$defs") or {})
-        definitions |= {prefix + name: bounded(value) for name, value in own.items()}
+        definitions |= {prefix + name: bound_schema(value) for name, value in own.items()}
     shapes.append(_shape(answer={"type": "string"}))
     return {"oneOf": shapes, "$defs": definitions} if definitions else {"oneOf": shapes}
 
 
-def repeated(exchange: Exchange) -> frozenset[str]:
+def repeated_tools(exchange: Exchange) -> frozenset[str]:
     """Return the tools that were called in this exchange without arguments, or twice with equal ones."""
     seen: set[tuple[str, str]] = set()
     found: set[str] = set()
@@ -151,20 +151,20 @@ def repeated(exchange: Exchange) -> frozenset[str]:
     return frozenset(found)
 
 
-def wanted(exchange: Exchange) -> list[str]:
+def wanted_paths(exchange: Exchange) -> list[str]:
     """Return the paths in this exchange's results that the user named, in full or by their last parts."""
     named = _paths(exchange.texts)
     shown = _paths(output for _, output in exchange.results)
     return [path for path in shown if any(f"/{path}".endswith(f"/{name}") for name in named)]
 
 
-def unread(exchange: Exchange) -> list[str]:
+def unread_paths(exchange: Exchange) -> list[str]:
     """Return the wanted paths that are not arguments of this exchange's calls."""
     given = {value for call, _ in exchange.results for value in _values(call.arguments)}
-    return [path for path in wanted(exchange) if path not in given]
+    return [path for path in wanted_paths(exchange) if path not in given]
 
 
-def paths_seen(messages: Iterable[Message]) -> list[str]:
+def find_paths(messages: Iterable[Message]) -> list[str]:
     """Return words of results and user texts that could be paths, latest message first, each once."""
     return _paths(reversed([message.text for message in messages if message.role in {Role.USER, Role.TOOL}]))
 
@@ -174,10 +174,10 @@ def _paths(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(words))[:MAX_PATHS]
 
 
-def bounded(schema: Any) -> Any:
+def bound_schema(schema: Any) -> Any:
     """Return the schema with every string bounded and every object closed, within the grammar's limits."""
     if isinstance(schema, list):
-        return [bounded(item) for item in cast("list[object]", schema)]
+        return [bound_schema(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
     found = cast("Schema", schema)
@@ -196,8 +196,8 @@ def _bound_value(key: str, value: Any) -> Any:
     if key in {"const", "enum", "default", "examples"}:
         return value
     if key in {"properties", "$defs"} and isinstance(value, dict):
-        return {name: bounded(inner) for name, inner in cast("Schema", value).items()}
-    return bounded(value)
+        return {name: bound_schema(inner) for name, inner in cast("Schema", value).items()}
+    return bound_schema(value)
 
 
 def _number(value: object, default: int) -> int:

@@ -21,8 +21,8 @@ import msgspec
 from refold.engine.arguments import seconds
 from refold.engine.models.prices import context_window, cost_nanousd, is_priced, price_of
 from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply
-from refold.engine.models.vendor_failures import Circumstances, failed_here, tells, translate
-from refold.engine.models.vendor_stream import VendorAnswer, to_history, uncounted
+from refold.engine.models.vendor_failures import Circumstances, exposes, find_model_error, translate
+from refold.engine.models.vendor_stream import VendorAnswer, is_uncounted, to_history
 from refold.engine.models.vendors import OTHERS, VENDORS, Endpoint, provider_endpoint, vendor_endpoint
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import FailureClass
@@ -110,8 +110,8 @@ class PydanticAIModel:
             raise
         # The library parses untrusted data and does not raise its own errors for everything unexpected.
         except Exception as error:
-            failed = failed_here(error) or self._convert_failure(error, answer)
-            raise failed from (None if tells(error, self._endpoint.secret) else error)
+            failed = find_model_error(error) or self._convert_failure(error, answer)
+            raise failed from (None if exposes(error, self._endpoint.secret) else error)
         yield reply
 
     async def aclose(self) -> None:
@@ -145,7 +145,7 @@ class PydanticAIModel:
         usage, details = response.usage, response.provider_details
         if self._price is not None:
             return self._price.cost_nanousd(usage.input_tokens, usage.output_tokens)
-        if uncounted(usage):
+        if is_uncounted(usage):
             return None
         asked = self._model.model_name
         for model in dict.fromkeys((response.model_name, asked)):

@@ -95,7 +95,7 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
     )
 
 
-def tells(error: BaseException, secret: str) -> bool:
+def exposes(error: BaseException, secret: str) -> bool:
     """Return whether an exception, or one in its chain, would print the secret."""
     seen: list[BaseException] = []
     link: BaseException | None = error
@@ -189,7 +189,7 @@ def _mask(secret: str, text: str) -> str:
 _OF_THE_BODY = frozenset({"content-encoding", "content-length", "content-type", "transfer-encoding"})
 
 
-def reading_whole_answers(client: type[Any]) -> type[Any]:
+def streaming_client_class(client: type[Any]) -> type[Any]:
     """Return a subclass of an httpx client class that converts a response in one document to a stream."""
 
     class Client(client):  # type: ignore[misc]
@@ -229,7 +229,7 @@ def as_stream(content: bytes) -> bytes:
     return _event({**about, "choices": pieces}) + _event(counted) + b"data: [DONE]\n\n"
 
 
-def failed_here(error: BaseException) -> ModelError | None:
+def find_model_error(error: BaseException) -> ModelError | None:
     """Return the `ModelError` in the chain of a library's error; None without one."""
     link: BaseException | None = error
     for _ in range(10):

@@ -309,7 +309,7 @@ class VendorAnswer:
         return ReasoningDelta(self._thoughts[-1])
 
 
-def uncounted(usage: "RequestUsage") -> bool:
+def is_uncounted(usage: "RequestUsage") -> bool:
     """Return whether the server sent no token counts. Some send 0 instead, which no real request has."""
     return bool(usage.unmeasured_requests) or not (usage.input_tokens or usage.output_tokens)
 
@@ -348,7 +348,7 @@ def _stop(response: "StreamedResponse", calls: bool, *, capped: bool) -> StopRea
 
 
 def _usage(usage: "RequestUsage") -> Usage | None:
-    if uncounted(usage):
+    if is_uncounted(usage):
         return None
     thought = getattr(usage, "output_reasoning_tokens", None) or usage.details.get("reasoning_tokens", 0)
     return Usage(

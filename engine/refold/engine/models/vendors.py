@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from refold.engine.models.vendor_failures import reading_whole_answers
+from refold.engine.models.vendor_failures import streaming_client_class
 from refold.reducers.errors import WrongUse, brief
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def _client(
     if http_client is None:
         import httpx2
 
-        made = reading_whole_answers(load(f"{vendor.client.partition(':')[0]}:DefaultAsyncHttpxClient"))
+        made = streaming_client_class(load(f"{vendor.client.partition(':')[0]}:DefaultAsyncHttpxClient"))
         extra = {"http_client": made(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))}
     return sdk(api_key=key, base_url=base_url, max_retries=0, **extra)
 
