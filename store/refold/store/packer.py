@@ -36,16 +36,16 @@ from refold.store.verify_bundle import (
 
 README = """This is a bundle of runs of LLM agents, recorded by refold.
 
-manifest.json   which runs, how many events each has, and the SHA-256 of every file here
-runs/*.jsonl    a run each, an event a line: `body` and `content` are JSON text, as they were recorded; one that begins
-                with run_forked goes on from an event of another run here, which it names
-seals.json      if it is there: a signature over the log of heads of the store, and proofs that these runs are in it
-verify.py       checks all of it: python verify.py BUNDLE --key FILE.pub
-                Python 3.9 or newer is enough. If you do not trust who sent you this, take verify.py from
-                refold's own sources, and the public key from somewhere else than here.
+manifest.json   the runs, the number of events in each, and the SHA-256 of every file in this bundle
+runs/*.jsonl    one run per file, one event per line; `body` and `content` are JSON text as recorded. A run that
+                begins with run_forked continues the run in this bundle that it names
+seals.json      optional: a signed checkpoint over the store's log of heads, and proofs that it covers these runs
+verify.py       verifies the bundle: python verify.py BUNDLE --key FILE.pub
+                It needs Python 3.9 or newer. If you do not trust the sender of this bundle, take verify.py from
+                refold's sources, and the public key from another source.
 
-Content that is null beside a digest was erased, and a later event of kind content_erased says by whom
-and why. The chain of hashes holds without it.
+If `content` is null and there is a digest, the payload was erased. A later event of kind content_erased names
+the author and the reason. The hash chain remains valid.
 """
 
 WHOLE = "only intact logs can be packed"
