@@ -26,7 +26,7 @@ EDITED = 3
 call.
 """
 
-STANDING = "it is not what was recorded"
+STANDING = "it is damaged"
 AT = f"key & {SEQ_MASK}"
 OF = f"key >> 32 IN (SELECT number FROM run WHERE id <> '{OTHER}')"
 

@@ -323,7 +323,7 @@ def test_a_fork_whose_model_cannot_be_had(refold: Refold, store: Path, plain: st
     [
         pytest.param("it.py", "expected test_NAME.py", id="no test"),
         pytest.param("test_it.txt", "expected test_NAME.py", id="no Python"),
-        pytest.param("test_there.py", "is there already", id="there already"),
+        pytest.param("test_there.py", "exists and is not overwritten", id="there already"),
         pytest.param("no/it.py", "create it first", id="no folder"),
     ],
 )

@@ -186,7 +186,7 @@ def test_nothing_is_made_by_looking(command: list[str], refold: Refold, tmp_path
     """A store that is named and not there is an error, and is not there afterwards."""
     ran = refold(*command, "--store", tmp_path / "none.db")
     assert (2, "") == (ran.code, ran.out)
-    assert "none.db: there is no such file" in ran.err
+    assert "none.db: the file does not exist" in ran.err
     assert [] == list(tmp_path.iterdir())
 
 
@@ -205,7 +205,7 @@ def test_a_file_that_is_no_store(refold: Refold, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("REFOLD_STORE", str(tmp_path / "x"))
     ran = refold("ls")
     assert 2 == ran.code
-    assert "is no SQLite database" in ran.err
+    assert "is not an SQLite database" in ran.err
     assert "REFOLD_STORE" in ran.err
 
 

@@ -157,7 +157,7 @@ def test_what_could_not_be_looked_at_is_named(
     monkeypatch.setattr(place, gone)
     ran = asked(refold, question, many)
     assert 4 == ran.code
-    assert "no such file" in ran.out + ran.err
+    assert "the file does not exist" in ran.out + ran.err
 
 
 def test_of_statistics_it_stands_in_the_document(

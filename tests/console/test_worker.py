@@ -225,7 +225,7 @@ def test_nothing_to_do(refold: Refold, store: Path) -> None:
     """
     ran = refold("worker", "--until-idle", "--store", store)
     assert (2, "") == (ran.code, ran.out)
-    assert "there is no such file" in ran.err
+    assert "the file does not exist" in ran.err
     empty(store)
     ran = refold("worker", "--until-idle", "--store", store)
     assert (0, "") == (ran.code, ran.out)

@@ -212,7 +212,7 @@ def test_it_looks_at_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that only grew, or that lost units and grew, is not gone through."""
     scenario = Scenario({"history": [{"do": "tail", "last": 4}], "limits": [{"type": "step", "value": None}]})
     conversation = Conversation()
-    monkeypatch.setattr(Conversation, "_anew", None)
+    monkeypatch.setattr(Conversation, "_rebuild", None)
     for _ in range(9):
         agree(conversation, scenario.state, said_in(scenario.log))
         scenario.step("look", "look")

@@ -85,13 +85,13 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: of([say("hi")]), r"model: .*; write a script as ScriptedModel\(\[\.\.\.\]\)", id="a script as a model"),
         pytest.param(lambda: of(ScriptedModel), r"got the class ScriptedModel; create an instance", id="a class as a model"),
         pytest.param(lambda: of("Say hello."), "model 'Say hello.': expected provider:model", id="the task as a model"),
-        pytest.param(lambda: scripted(["hello"]), r"script\[0\]: expected an answer, .* got 'hello'; write say\('hello'\)", id="a text in a script"),
+        pytest.param(lambda: scripted(["hello"]), r"script\[0\]: expected a response, .* got 'hello'; write say\('hello'\)", id="a text in a script"),
         pytest.param(lambda: scripted("hello"), "script: expected a list", id="a text as a script"),
         pytest.param(lambda: scripted(say("hello")), "script: .* got a Reply", id="one answer as a script"),
         pytest.param(lambda: scripted(None), "script: .* got None", id="no script"),
         pytest.param(lambda: any_say(3), "say: expected text, got 3", id="an answer of a number"),
         pytest.param(lambda: any_calls("look"), r"calls\[0\]: expected a tool's name and its arguments", id="a call without arguments"),
-        pytest.param(lambda: any_calls(("look", {"path": {1}})), r"calls\[0\]: the arguments of look are not what JSON", id="arguments that are no JSON"),
+        pytest.param(lambda: any_calls(("look", {"path": {1}})), r"calls\[0\]: expected arguments of look that JSON", id="arguments that are no JSON"),
         pytest.param(lambda: agent().run_sync(cast("str", 3)), "task: expected text, got 3", id="a number as a task"),
         pytest.param(lambda: agent().start(cast("str", None)), "task: expected text, got None", id="no task"),
         pytest.param(lambda: agent().start("x", messages=cast("Any", "y")), "messages: expected a list", id="a text as messages"),
@@ -106,16 +106,16 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: agent(tools=[3]), r"tools\[0\]: expected a tool or a function, got 3", id="a number as a tool"),
         pytest.param(lambda: agent(tools=[look("a")]), r"tools\[0\]: .*; pass the function itself", id="what a function returned"),
         pytest.param(lambda: agent(tools=[agent(name="a")]), r"tools\[0\]: .* got an Agent; .* handoffs=", id="an agent as a tool"),
-        pytest.param(lambda: agent(tools=[lambda: 1]), "a lambda has none: write a function with def", id="a lambda"),
+        pytest.param(lambda: agent(tools=[lambda: 1]), "a lambda has no name: write a function with def", id="a lambda"),
         pytest.param(lambda: agent(tools=[functools.partial(look, "a")]), "got a partial; write a function", id="a partial"),
         pytest.param(lambda: tool(Desk), r"got the class Desk; .* tool\(Desk\(\.\.\.\)\.method\)", id="a class"),
-        pytest.param(lambda: tool(Desk.look), r"of a method, decorate the bound one", id="a method of no object"),
-        pytest.param(lambda: tool(steps), "is a generator, .*: collect what it yields", id="an async generator"),
-        pytest.param(lambda: any_tool("look"), r"got 'look'; a name is given as @tool\(name='look'\)", id="a name as a function"),
+        pytest.param(lambda: tool(Desk.look), r"for a method, decorate the bound one", id="a method of no object"),
+        pytest.param(lambda: tool(steps), "is a generator, .*: collect the values", id="an async generator"),
+        pytest.param(lambda: any_tool("look"), r"got 'look'; for a name, use @tool\(name='look'\)", id="a name as a function"),
         pytest.param(lambda: any_tool(tool(look)), "it is a tool already", id="a tool of a tool"),
         pytest.param(lambda: any_tool(name=3)(look), "tool 3: a name has 1 to 64 letters", id="a number as a name"),
         pytest.param(lambda: any_tool(timeout="5")(look), "timeout: expected seconds above 0, or None for the run's own, got '5'", id="a text as a time"),
-        pytest.param(lambda: any_tool(retries=3), "there is no option 'retries'; known are name", id="an option that there is not"),
+        pytest.param(lambda: any_tool(retries=3), "unknown option 'retries'; known are name", id="an option that there is not"),
         pytest.param(lambda: any_tool(redact=3)(look), "redact: expected a function, got 3", id="no function to redact"),
         pytest.param(lambda: any_tool(reconcile=3)(look), "reconcile: expected a function, got 3", id="no function to reconcile"),
         pytest.param(lambda: tool(returning(dict[tuple[int, int], int])), r"returns dict\[tuple\[int, int\], int\], .*; return a list of pairs", id="keys that are tuples"),
@@ -123,8 +123,8 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: tool(returning(set[int | str])), r"returns set\[int \| str\], .*; return a list", id="a set without an order"),
         pytest.param(lambda: tool(returning(Loose)), "returns Loose, .*the model Loose has no JSON Schema", id="a model that cannot be written"),
         pytest.param(lambda: tool(taking(Loose)), "parameter it: .*the model Loose has no JSON Schema", id="a model that cannot be read"),
-        pytest.param(lambda: tool(taking(dict[tuple[int, int], int])), "parameter it: .*; take a list of pairs", id="an argument with keys that are tuples"),
-        pytest.param(lambda: tool(taking(Desk)), "parameter it: .* Desk is none that JSON knows; take text", id="an argument of a class"),
+        pytest.param(lambda: tool(taking(dict[tuple[int, int], int])), "parameter it: .*; use a list of pairs", id="an argument with keys that are tuples"),
+        pytest.param(lambda: tool(taking(Desk)), "parameter it: .* Desk is not a JSON type; use text", id="an argument of a class"),
         pytest.param(
             lambda: agent(policy="gaurdrails"), "gaurdrails: no file or preset .*'guardrails'", id="a preset misspelt"
         ),
@@ -177,6 +177,6 @@ def test_a_function_in_a_script_that_says_text() -> None:
         return "hello"
 
     with pytest.raises(
-        WrongUse, match=r"the function answer of the script: expected an answer, .* write say\('hello'\)"
+        WrongUse, match=r"the function answer of the script: expected a response, .* write say\('hello'\)"
     ):
         Agent(ScriptedModel([answer])).run_sync("x")

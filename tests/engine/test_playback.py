@@ -203,9 +203,9 @@ async def test_a_request_that_was_never_made_is_a_missing_fact() -> None:
             {"system": "Be kind."}, "message 1 .system. was 'Be brief.' and is 'Be kind.'", id="a prompt"
         ),
         pytest.param(
-            {"tools": [look, act]}, "its tools are others than were recorded: hang", id="a tool less"
+            {"tools": [look, act]}, "its tools differ from the recorded ones: hang", id="a tool less"
         ),
-        pytest.param({"settings": {"temperature": 1}}, "its settings are others", id="a setting"),
+        pytest.param({"settings": {"temperature": 1}}, "its settings differ", id="a setting"),
     ],
 )
 async def test_what_is_unlike_the_recorded_is_named(changes: dict[str, Any], told: str) -> None:

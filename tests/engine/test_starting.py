@@ -257,7 +257,7 @@ async def test_a_script_that_is_too_long_says_so() -> None:
     """Lines that nobody asked for are an error when the test asks."""
     model = ScriptedModel([say("Done."), say("Never.")])
     await Agent(model=model).start("Do it.").result()
-    with pytest.raises(WrongUse, match="1 of 2 lines of the script were never asked for"):
+    with pytest.raises(WrongUse, match="1 of 2 lines of the script were not used"):
         model.done()
 
 

@@ -171,7 +171,7 @@ async def test_a_stream_is_finished_when_the_engine_fails() -> None:
     """
     store = MemoryStore()
     run, seen = Agent(model=ScriptedModel([]), store=store).start("Do it."), list[Update]()
-    with pytest.raises(ScriptError, match="asked for number 1"):
+    with pytest.raises(ScriptError, match="request 1 needs another"):
         await watch(run, seen)
     assert_each_stream_finished_once(seen)
     with pytest.raises(ScriptError):

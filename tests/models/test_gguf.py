@@ -27,15 +27,15 @@ def test_a_whole_gguf_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    pytest.param(b"", "it is no GGUF file", id="empty"),
-    pytest.param(b"PK\x03\x04 a zip", "it is no GGUF file: it begins with b'PK", id="another format"),
+    pytest.param(b"", "it is not a GGUF file", id="empty"),
+    pytest.param(b"PK\x03\x04 a zip", "it is not a GGUF file: it begins with b'PK", id="another format"),
     pytest.param(b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "GGUF version 1", id="an obsolete version"),
     pytest.param(b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "GGUF version 50331648", id="big-endian"),
-    pytest.param(b"GGUF\x03", "cut short", id="cut in the version"),
-    pytest.param(b"GGUF" + struct.pack("<I", 3), "cut short", id="cut after the version"),
-    pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 2**63, 0), "cut short or damaged", id="more tensors than bytes"),
-    pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 0, 2**63), "cut short or damaged", id="more pairs than bytes"),
-    pytest.param(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**62) + bytes(20), "cut short", id="a key without end"),
+    pytest.param(b"GGUF\x03", "truncated", id="cut in the version"),
+    pytest.param(b"GGUF" + struct.pack("<I", 3), "truncated", id="cut after the version"),
+    pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 2**63, 0), "truncated or damaged", id="more tensors than bytes"),
+    pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 0, 2**63), "truncated or damaged", id="more pairs than bytes"),
+    pytest.param(b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**62) + bytes(20), "truncated", id="a key without end"),
     pytest.param(b"GGUF" + struct.pack("<IQQQI", 3, 0, 1, 0, 99) + bytes(20), "type 99", id="an unknown type"),
 ])  # fmt: skip
 def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -50,7 +50,7 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, message: str
 def test_a_truncated_gguf_is_refused(tmp_path: Path) -> None:
     """A file without the last byte of its last tensor is refused."""
     with pytest.raises(
-        local_server.BadWeights, match=r"cut short or damaged: 159 bytes, where it speaks of 160"
+        local_server.BadWeights, match=r"truncated or damaged: it has 159 bytes and needs 160"
     ):
         local_server.check_weights(small_gguf(tmp_path / "x.gguf", size=63))
 

@@ -16,9 +16,9 @@ from support.messages import LIST, READ, called, tool, user
 
 
 @pytest.mark.parametrize(("asked", "message"), [
-    pytest.param("smollm9-9b", "no model 'smollm9-9b': known are smollm2-135m", id="an unknown name"),
+    pytest.param("smollm9-9b", "unknown model 'smollm9-9b': known are smollm2-135m", id="an unknown name"),
     pytest.param("smollm2-135m", "fetch it with `refold model fetch`", id="not fetched"),
-    pytest.param("nowhere.gguf", r"nowhere\.gguf: there is no such file", id="a path that is not there"),
+    pytest.param("nowhere.gguf", r"nowhere\.gguf: the file does not exist", id="a path that is not there"),
     pytest.param("/", "/: it is not a file", id="a directory"),
 ])  # fmt: skip
 def test_a_model_that_is_not_there(
@@ -147,10 +147,10 @@ async def test_after_a_cancelled_answer_comes_the_next(model: local.LocalModel) 
 @pytest.mark.parametrize(("text", "tools", "sampling", "failure", "message"), [
     pytest.param("word " * 2000, (), {}, FailureClass.CONTEXT_OVERFLOW, "exceeds the available context", id="too long"),
     pytest.param("x", (), {"temperature": '"hot"'}, FailureClass.BAD_REQUEST, r"\$.temperature", id="a bad setting"),
-    pytest.param("x", (), {"top_k": "4"}, FailureClass.BAD_REQUEST, "top_k.*it takes temperature", id="an unknown one"),
+    pytest.param("x", (), {"top_k": "4"}, FailureClass.BAD_REQUEST, "top_k.*values: temperature", id="an unknown one"),
     pytest.param(
         "x", (ToolSchema(name="t", description="", schema="[]"),), {},
-        FailureClass.BAD_REQUEST, "a tool's schema is no JSON object", id="a schema that is none",
+        FailureClass.BAD_REQUEST, "a tool's schema is not a JSON object", id="a schema that is none",
     ),
 ])  # fmt: skip
 async def test_requests_that_cannot_be_answered(

@@ -75,7 +75,7 @@ ASKED = user("Read b.md.") + called("list", "{}", "a.md\nb.md")
 ])  # fmt: skip
 def test_offered(messages: list[Message], names: str) -> None:
     """One row a rule; the id says the rule."""
-    assert names.split() == [one.name for one in local_dialect.offered(messages, [LIST, READ, WRITE])]
+    assert names.split() == [one.name for one in local_dialect.offered_tools(messages, [LIST, READ, WRITE])]
 
 
 @pytest.mark.parametrize(("messages", "path"), [
@@ -135,4 +135,4 @@ def test_definitions_of_two_tools_do_not_collide() -> None:
 ])  # fmt: skip
 def test_bounded(schema: dict[str, object], expected: dict[str, object]) -> None:
     """One row a rule; the id says the rule."""
-    assert expected == local_dialect.bounded(schema)
+    assert expected == local_dialect.bound_schema(schema)

@@ -208,9 +208,9 @@ async def test_chat_request(server: Server) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"temprature": "1"}, "'temprature' is not known"),
-        ({"anthropic_speed": '"fast"'}, "not known"),
-        ({"openai_conversation_id": '"auto"'}, "not known"),
+        ({"temprature": "1"}, "unknown setting 'temprature'"),
+        ({"anthropic_speed": '"fast"'}, "unknown setting"),
+        ({"openai_conversation_id": '"auto"'}, "unknown setting"),
         ({"temperature": "warm"}, "'temperature': expected JSON"),
     ],
 )

@@ -17,7 +17,7 @@ from refold.engine.models.protocol import (
     TextDelta,
 )
 from refold.engine.models.pydantic_ai import PydanticAIModel
-from refold.engine.models.vendor_failures import LONGEST_WAIT, Circumstances, retry_after, tells, translate
+from refold.engine.models.vendor_failures import LONGEST_WAIT, Circumstances, exposes, retry_after, translate
 from refold.reducers.vocabulary import FailureClass
 from support.wire import (
     COUNTS,
@@ -379,6 +379,6 @@ def test_a_key_in_a_cause_is_noticed() -> None:
     """A secret anywhere along an exception's causes is found, also where they run in a circle."""
     inner, outer = ValueError(f"key {SECRET}"), RuntimeError("no")
     outer.__cause__, inner.__cause__ = inner, outer
-    assert tells(outer, SECRET)
-    assert not tells(outer, "other")
-    assert not tells(outer, "")
+    assert exposes(outer, SECRET)
+    assert not exposes(outer, "other")
+    assert not exposes(outer, "")

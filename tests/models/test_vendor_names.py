@@ -138,7 +138,7 @@ def test_an_older_variable_is_refused(prefix: str, monkeypatch: pytest.MonkeyPat
     start = VENDORS[prefix].variable.removesuffix("_API_KEY")
     monkeypatch.delenv(f"{start}_BASE_URL", raising=False)
     monkeypatch.setenv(f"{start}_API_BASE", "http://127.0.0.1:9/v1")
-    with pytest.raises(WrongUse, match=rf"{start}_API_BASE is set, and is not read; .* {start}_BASE_URL"):
+    with pytest.raises(WrongUse, match=rf"{start}_API_BASE is set, but it is not read; .* {start}_BASE_URL"):
         PydanticAIModel(f"{prefix}:m", api_key="k")
 
 

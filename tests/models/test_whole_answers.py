@@ -111,7 +111,9 @@ async def test_a_whole_run_against_a_server_that_does_not_stream(server: Server)
 async def test_a_document_that_is_no_chat_completion(name: str, body: str, server: Server) -> None:
     """The failure says that the server did not stream, and is not tried again."""
     server.script = status(200, body)
-    with pytest.raises(ModelError, match="the server did not stream: it answered application/json") as caught:
+    with pytest.raises(
+        ModelError, match="the server did not stream: its response is application/json"
+    ) as caught:
         await asked(server, name)
     assert FailureClass.BAD_REQUEST is caught.value.failure
     assert 1 == len(server.requests)

@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of every transaction of appends, from here on, whether it was the event loop's thread that wrote it."""
-    seen, loop, written = list[bool](), threading.get_ident(), group_commit._written
+    seen, loop, written = list[bool](), threading.get_ident(), group_commit._write_group
 
     def write(connection: PagedConnection, group: Any, known: group_commit.Known) -> Any:
         seen.append(threading.get_ident() == loop)
         return written(connection, group, known)
 
-    monkeypatch.setattr(group_commit, "_written", write)
+    monkeypatch.setattr(group_commit, "_write_group", write)
     return seen
 
 
@@ -85,7 +85,7 @@ async def test_a_long_append(store: SqliteStore, here: list[bool]) -> None:
 async def test_a_thread_that_is_at_work(store: SqliteStore, here: list[bool]) -> None:
     """While the connection's thread has it, nothing is written beside it."""
     (lease,), gate = await leased(store), threading.Event()
-    held = asyncio.create_task(store._writing.database.write(lambda _: gate.wait()))
+    held = asyncio.create_task(store._writer.database.write(lambda _: gate.wait()))
     await asyncio.sleep(0)
     append = asyncio.create_task(store.append(lease.run, 0, lease, records(1)))
     for _ in range(5):

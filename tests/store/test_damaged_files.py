@@ -78,7 +78,7 @@ ENDLESS = "WITH RECURSIVE n (key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) 
 async def test_a_changed_schema(filled: Path, statements: list[str], differs: str, readonly: bool) -> None:
     """Tables, views and indexes other than a store's are `DamagedStore` on opening, which names the first."""
     by_hand(filled, *statements)
-    with pytest.raises(DamagedStore, match=f"{differs} is not as the store makes it"):
+    with pytest.raises(DamagedStore, match=f"{differs} differs from a store's"):
         await SqliteStore.open(filled, readonly=readonly)
 
 
@@ -98,7 +98,7 @@ async def test_changed_triggers(filled: Path, statement: str, differs: str) -> N
     edit.
     """
     by_hand(filled, statement)
-    with pytest.raises(DamagedStore, match=f"{differs} is not as the store makes it"):
+    with pytest.raises(DamagedStore, match=f"{differs} differs from a store's"):
         await SqliteStore.open(filled)
     async with await SqliteStore.open(filled, readonly=True) as store:
         assert [] == await problems(store, "r")
@@ -176,7 +176,7 @@ async def test_an_event_before_the_first(filled: Path) -> None:
     by_hand(filled, "PRAGMA ignore_check_constraints = ON", FORGED)
     async with await SqliteStore.open(filled, readonly=True) as store:
         found = await problems(store, "r")
-    assert "0: event 0 is no event: events are numbered from 1" == found[0]
+    assert "0: event 0 is not valid: events are numbered from 1" == found[0]
 
 
 async def test_a_run_of_nothing_but_an_event_before_the_first(filled: Path) -> None:
@@ -273,7 +273,7 @@ async def test_an_append_that_is_silently_dropped(filled: Path) -> None:
         by_hand(
             filled, "CREATE TRIGGER more BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END", "SELECT 1"
         )
-        with pytest.raises(DamagedStore, match="drop what is written"):
+        with pytest.raises(DamagedStore, match="drop written rows"):
             await append(store, "r", records(1))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from refold.reducers.errors import DamagedLog
 from refold.store import DamagedStore, SqliteStore, schema
-from refold.store.rows import unread
+from refold.store.rows import missing_events
 from refold.store.testing import events
 from support.edited import edited
 
@@ -21,7 +21,7 @@ LAST = f"(SELECT max(key) FROM event) & {schema.SEQ_MASK}"
     [
         pytest.param(
             ["DELETE FROM event WHERE key = (SELECT min(key) FROM event)"],
-            "event 2 of run number 1 begins the log of its run",
+            "event 2 of run number 1 is the first event of its run",
             id="the first event is gone",
         ),
         pytest.param(
@@ -29,7 +29,7 @@ LAST = f"(SELECT max(key) FROM event) & {schema.SEQ_MASK}"
                 f"INSERT INTO snapshot SELECT key >> 32, {LAST}, hash, '1', '{{}}' FROM event ORDER BY key DESC LIMIT 1",
                 "DELETE FROM event WHERE key = (SELECT max(key) FROM event)",
             ],
-            "event 6 of run number 1 has a snapshot, and is not there",
+            "event 6 of run number 1 has a snapshot, but is missing",
             id="the last event is gone, and its snapshot is there",
         ),
         pytest.param(["DELETE FROM run"], "event 1 of run number 1 belongs to no run", id="the run is gone"),
@@ -52,7 +52,7 @@ async def test_rows_that_no_store_leaves(filled: Path, statements: list[str], pr
     [
         pytest.param(
             "UPDATE event SET body = body || ' ' WHERE key & 15 = 4",
-            "event 4: it is not what was recorded: ",
+            "event 4: it is damaged: ",
             id="edited",
         ),
         pytest.param(
@@ -70,10 +70,10 @@ async def test_what_a_reader_is_told_of_a_changed_log(filled: Path, statement: s
     async with await SqliteStore.open(filled, readonly=True) as store:
         with pytest.raises(DamagedLog, match=problem) as caught:
             await events(store, "r")
-    assert ("it is not what was recorded" in str(caught.value)) is ("UPDATE" in statement)
+    assert ("it is damaged" in str(caught.value)) is ("UPDATE" in statement)
 
 
 @pytest.mark.parametrize(("last", "words"), [(17, "event 17 of run r"), (19, "events 17 to 19 of run r")])
 def test_which_events_cannot_be_read(last: int, words: str) -> None:
     """One is named by its number, several by the first and the last."""
-    assert str(unread("runs.db", "r", 17, last)).startswith(f"runs.db: {words} cannot be read")
+    assert str(missing_events("runs.db", "r", 17, last)).startswith(f"runs.db: {words} cannot be read")

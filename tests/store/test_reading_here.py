@@ -64,7 +64,7 @@ def test_reading_here_needs_no_event_loop(filled: Path) -> None:
 
     async def read_here() -> list[object]:
         async with SqliteStore.open_here(filled) as store:
-            with pytest.raises(WrongUse, match="read only"):
+            with pytest.raises(WrongUse, match="read-only"):
                 await store.wake("r")
             return await told(store)
 

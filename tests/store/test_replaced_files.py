@@ -39,7 +39,7 @@ async def test_one_file_has_one_name(tmp_path: Path) -> None:
     async with await SqliteStore.open(path) as store:
         await append(store, "r", records(2))
     os.link(path, tmp_path / "other.db")
-    with pytest.raises(NotAStore, match="has more than one name"):
+    with pytest.raises(NotAStore, match="has several names"):
         await SqliteStore.open(tmp_path / "other.db")
     async with await SqliteStore.open(path, readonly=True) as store:
         assert (await store.head("r")).seq == 2

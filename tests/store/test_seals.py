@@ -115,7 +115,7 @@ class Rewritten(MemoryStore):
     [
         pytest.param("deleted", "the store has no such run", id="deleted"),
         pytest.param("cut", "its log ends at event 1", id="cut off"),
-        pytest.param("recomputed", "that event has the hash", id="the whole chain recomputed"),
+        pytest.param("recomputed", "the event has the hash", id="the whole chain recomputed"),
     ],
 )
 async def test_a_run_that_lost_what_was_sealed_is_left_out(edit: str, problem: str) -> None:
@@ -154,13 +154,13 @@ async def test_a_changed_log_of_heads_is_not_gone_on_with() -> None:
 
     async with Edited() as store:
         await append(store, "a", records(3))
-        with pytest.raises(DamagedSeals, match="1 entries, and 0 were last signed"):
+        with pytest.raises(DamagedSeals, match="1 entries, but the last seal covers 0"):
             await seal(store, signing_key(), now=1)
         await store.add_seal(
             [forged],
             Seal(size=1, at=1, root=bytes(32), key=signing_key().public, signature=bytes(64)),
         )
-        with pytest.raises(DamagedSeals, match="the first 1 entries are not those that were signed"):
+        with pytest.raises(DamagedSeals, match="the first 1 entries differ from those that were signed"):
             await seal(store, signing_key(), now=1)
 
 
@@ -207,7 +207,7 @@ def test_a_key_is_made_and_read(tmp_path: Path) -> None:
     assert public == read_public_key(public_path(path)) == read_signing_key(path).public
     for lost in (path, public_path(path)):
         lost.unlink()
-        with pytest.raises(BadKey, match="never written over"):
+        with pytest.raises(BadKey, match="never overwritten"):
             make_key(path)
         assert not lost.exists()
         lost.write_text("there again")
@@ -243,10 +243,10 @@ def other_private(kind: str) -> bytes:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        pytest.param(b"", "no private key in PEM", id="empty"),
-        pytest.param(b"\xff\x00PRIVATE KEY", "no private key in PEM", id="no PEM"),
+        pytest.param(b"", "not a private key in PEM", id="empty"),
+        pytest.param(b"\xff\x00PRIVATE KEY", "not a private key in PEM", id="no PEM"),
         pytest.param("locked", "is encrypted", id="encrypted"),
-        pytest.param("ec", "another kind", id="another algorithm"),
+        pytest.param("ec", "not an Ed25519 key", id="another algorithm"),
         pytest.param("public", "is a public key", id="the public one"),
         pytest.param(None, "cannot be read", id="no file"),
     ],

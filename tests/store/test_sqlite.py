@@ -107,9 +107,9 @@ async def test_readonly(filled: Path) -> None:
     before = filled.read_bytes()
     async with await SqliteStore.open(filled, readonly=True) as store:
         assert 6 == len(await events(store, "r"))
-        with pytest.raises(WrongUse, match="opened to be read only"):
+        with pytest.raises(WrongUse, match="open read-only"):
             await append(store, "r", records(1))
-        with pytest.raises(WrongUse, match="opened to be read only"):
+        with pytest.raises(WrongUse, match="open read-only"):
             await append(store, "new", records(1))
         assert before == filled.read_bytes()
         async with await SqliteStore.open(filled) as writer:
@@ -159,7 +159,7 @@ async def test_a_read_only_place(locked_away: Path) -> None:
     """Where nothing may be written, opening to write fails at once, and opening to read reads."""
     with pytest.raises(StoreUnavailable, match="read-only"):
         await SqliteStore.open(locked_away)
-    with pytest.raises(StoreUnavailable, match="cannot be opened or made"):
+    with pytest.raises(StoreUnavailable, match="cannot be opened or created"):
         await SqliteStore.open(locked_away.with_name("new.db"))
     async with await SqliteStore.open(locked_away, readonly=True) as store:
         assert 6 == len(await events(store, "r"))

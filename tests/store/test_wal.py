@@ -230,13 +230,11 @@ async def test_a_damaged_log_is_opened_by_readers_alone(left: Left, bit: int) ->
     damaged = flip(left.log, bit)
     left.lay(damaged)
     before = left.path.read_bytes()
-    with pytest.raises(
-        DamagedStore, match=r"-wal is (damaged|not what SQLite wrote).*Copy the file and its -wal"
-    ):
+    with pytest.raises(DamagedStore, match=r"-wal is damaged.*Copy the file and its -wal"):
         await SqliteStore.open(left.path)
     async with await SqliteStore.open(left.path, readonly=True) as store:
         assert (await store.head("r")).seq < APPENDS * 2
-        with pytest.raises(DamagedStore, match="events that were recorded are missing"):
+        with pytest.raises(DamagedStore, match="recorded events are missing"):
             await store.check()
     assert (before, damaged) == (left.path.read_bytes(), left.path.with_name("runs.db-wal").read_bytes())
 
@@ -286,7 +284,7 @@ async def test_a_log_that_was_removed(tmp_path: Path) -> None:
         shutil.copy(f"{path}-shm", f"{left.path}-shm")
     os.unlink(f"{left.path}-wal")
     with pytest.raises(
-        DamagedStore, match=r"its -wal was removed: \d+ of its \d+ frames were not in the file"
+        DamagedStore, match=r"its -wal was removed: .* \d+ of \d+ frames were not in the file"
     ):
         await SqliteStore.open(left.path)
     with closing(sqlite3.connect(left.path)) as shell:  # the way out that the error names

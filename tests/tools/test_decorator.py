@@ -147,7 +147,7 @@ class Thing:
         pytest.param(
             lambda: "",
             {"name": "f", "replay": "reconcilable"},
-            "tool f: has no reconcile: a tool is replay='reconcilable' together with a function reconcile=",
+            "tool f: has no reconcile: give both replay='reconcilable' and reconcile=",
             id="nobody to ask what happened",
         ),
         pytest.param(

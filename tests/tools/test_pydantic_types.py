@@ -118,7 +118,8 @@ def test_two_models_of_one_name_are_told_apart() -> None:
     )  # the same, and not the same
     look.__annotations__["one"] = Node
     with pytest.raises(
-        WrongUse, match=r"tool look: JSON cannot carry its types together: two models .* are called Node"
+        WrongUse,
+        match=r"tool look: JSON cannot carry its types together: two recursive models are named Node",
     ):
         tool(look)
 

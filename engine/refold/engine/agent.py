@@ -213,7 +213,7 @@ class Agent:
             fact = msgspec.structs.replace(fact, task=len(conversation) - 1)
         # Raises errors now rather than when the run begins.
         self._warn((*opening(composition.started(fact, conversation, b"", self.redactor)), *circles(self)))
-        return Run(fact.run, self._runtime(seed), anew(_started(fact, conversation, self.redactor)))
+        return Run(fact.run, self._runtime(seed), anew(_make_start(fact, conversation, self.redactor)))
 
     def resume(
         self, run_id: str, *, take_over: bool = False, store: Store | None = None, lease: float | None = None
@@ -350,7 +350,7 @@ class Agent:
             parent=origin_of(work),
         )
         conversation = [*self._system(), Message(role=Role.USER, text=task)]
-        return Run(run, runtime, anew(_started(fact, conversation, self.redactor)))
+        return Run(run, runtime, anew(_make_start(fact, conversation, self.redactor)))
 
     def _check(self, state: RunState) -> None:
         """Refuse a run that this agent would continue differently from how it was started."""
@@ -396,5 +396,5 @@ def _agent(given: object, place: str) -> Agent:
     return given
 
 
-def _started(fact: RunStarted, messages: Sequence[Message], redactor: Redactor) -> Maker:
+def _make_start(fact: RunStarted, messages: Sequence[Message], redactor: Redactor) -> Maker:
     return maker(fact, lambda _state, fact, salt: composition.started(fact, messages, salt, redactor))

@@ -106,27 +106,27 @@ class Delegation:
             return (tool_failed(work, ToolError.CANCELLED),)
         if not known and await _generation(store, work.state) >= GENERATIONS:
             return (tool_failed(work, ToolError.RAISED, problem=_too_deep(work.state)),)
-        result = await self._seen_through(None if known else task)
-        ended = () if known and await self._reported() else (await self._ended(result),)
+        result = await self._drive_to_end(None if known else task)
+        ended = () if known and await self._is_reported() else (await self._end(result),)
         return (*ended, self._result(result))
 
-    async def _seen_through(self, task: str | None) -> RunResult:
+    async def _drive_to_end(self, task: str | None) -> RunResult:
         """Drive the child to its end. A child that waits for an operator is set aside until the call ends."""
         result: RunResult | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
-            result = await self._had(task)
+            result = await self._drive_or_wait(task)
             if not result.state.terminal:
                 if not self._work.scope.cancel_called:
                     self._work.aside()
                 await self._cut.wait()
                 # An operator's engine may have written to it in the meantime: load it from its log again.
-                result = await self._driven(None, take_over=True)
+                result = await self._drive(None, take_over=True)
             tasks.cancel_scope.cancel()
         assert result is not None  # else the group has raised
         return result
 
-    async def _had(self, task: str | None) -> RunResult:
+    async def _drive_or_wait(self, task: str | None) -> RunResult:
         """Drive the child, and wait while another engine has it.
 
         The engine of the parent is entitled to the children, but takes them over by force only if it took
@@ -136,10 +136,10 @@ class Delegation:
         await self._tenure.confirm()
         while True:
             try:
-                return await self._driven(task)
+                return await self._drive(task)
             except Held as error:
                 if self._tenure.take_over or self._cut.is_set():  # a cancelled child is stopped even if held
-                    return await self._driven(None, take_over=True)
+                    return await self._drive(None, take_over=True)
                 wait = min(error.seconds, LOOK)
             except (LeaseLost, Overtaken):  # it was taken over, or ended
                 wait = 0.0
@@ -148,7 +148,7 @@ class Delegation:
             await anyio.sleep(0.05)
             task = None
 
-    async def _driven(self, task: str | None, *, take_over: bool = False) -> RunResult:
+    async def _drive(self, task: str | None, *, take_over: bool = False) -> RunResult:
         live = self._work.children
         child = live[self._run] = self._tool.child(self._work, task, take_over)
         self._work.audience.tell(Delegated(self._work.call.call, self._run))
@@ -180,7 +180,7 @@ class Delegation:
         problem = f"{ended} ({outcome.code}): {outcome.reason}{last}"
         return tool_failed(work, ToolError.RAISED, problem=work.redactor.text(problem))
 
-    async def _ended(self, result: RunResult) -> Maker:
+    async def _end(self, result: RunResult) -> Maker:
         head, spent = await self._work.journal.store.head(self._run), result.spent
         fact = ChildEnded(
             at=0,
@@ -196,7 +196,7 @@ class Delegation:
         )
         return maker(fact, lambda _state, fact, _salt: fact)
 
-    async def _reported(self) -> bool:
+    async def _is_reported(self) -> bool:
         """Return whether an earlier engine recorded the child's end but not yet the call's result."""
         state = self._work.state
         assert state.batch is not None

@@ -194,9 +194,11 @@ GROUP = "refold.guards"
 def installed_guards() -> Registry:
     """Return guards by kind: the built-in ones, and classes of the entry point group `refold.guards`."""
     found = dict(BUILTIN)
-    for point in _points(tuple((folder, _changed(folder)) for folder in sys.path)):
+    for point in _points(tuple((folder, _changed_at(folder)) for folder in sys.path)):
         if point.name in found:
-            raise WrongUse(f"the guard {point.name!r} of {point.value} has a name that is taken")
+            raise WrongUse(
+                f"the name of the guard {point.name!r} of {point.value} is already in use: rename it"
+            )
         found[point.name] = point.load()
     return found
 
@@ -207,7 +209,7 @@ def _points(folders: tuple[tuple[str, float], ...]) -> tuple[EntryPoint, ...]:  
     return tuple(entry_points(group=GROUP))
 
 
-def _changed(folder: str) -> float:
+def _changed_at(folder: str) -> float:
     """Return when the folder's entries last changed; 0 if there is no such folder."""
     try:
         return Path(folder or ".").stat().st_mtime

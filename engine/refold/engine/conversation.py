@@ -90,12 +90,12 @@ class Conversation:
         if chunks[:same] != self._chunks[:same]:
             same = 0
         old, new = _refs(self._chunks[same:]), _refs(chunks[same:])
-        if not self._grown(state, contents, same * CHUNK, old, new):
-            self._anew(state, contents, _refs(self._chunks), _refs(chunks))
+        if not self._grow(state, contents, same * CHUNK, old, new):
+            self._rebuild(state, contents, _refs(self._chunks), _refs(chunks))
         self._chunks = chunks
         return Messages(self._kept, request_only(state, contents))
 
-    def _grown(
+    def _grow(
         self,
         state: RunState,
         contents: Mapping[int, Event],
@@ -110,9 +110,9 @@ class Conversation:
             return False
         messages = [message_of(state, ref, contents) for ref in added]
         made, results = _calls(messages), _results(added)
-        if not _whole(made, results) or self._knows_any(made):
+        if not _is_consistent(made, results) or self._knows_any(made):
             return False
-        if begin < end and not self._left(old[begin:end], base + begin, base + end):
+        if begin < end and not self._remove(old[begin:end], base + begin, base + end):
             return False
         answered = set(results)
         for ref, message in zip(added, messages, strict=True):
@@ -124,7 +124,7 @@ class Conversation:
         hidden = (not ids.isdisjoint(calls) for ids in self._hidden.values())
         return not self._names.keys().isdisjoint(calls) or any(hidden)
 
-    def _left(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
+    def _remove(self, gone: Sequence[MessageRef], begin: int, end: int) -> bool:
         """Drop the messages from place `begin` to before `end`; False without changes unless whole units."""
         calls = _calls(self._kept.messages[begin:end])
         if set(_results(gone)) != set(calls):
@@ -136,7 +136,7 @@ class Conversation:
             self._hidden.pop(ref.number, None)
         return True
 
-    def _anew(
+    def _rebuild(
         self,
         state: RunState,
         contents: Mapping[int, Event],
@@ -161,7 +161,7 @@ class Conversation:
         except MissingContent:
             self._forget()
             raise
-        self._torn = not _whole(_calls(self._kept.messages), results)
+        self._torn = not _is_consistent(_calls(self._kept.messages), results)
 
     def _forget(self) -> None:
         self._chunks, self._kept, self._names, self._hidden = (), KeptMessages(), {}, {}
@@ -202,7 +202,7 @@ def _results(refs: Sequence[MessageRef]) -> list[str]:
     return [ref.call for ref in refs if ref.call is not None]
 
 
-def _whole(calls: list[str], results: list[str]) -> bool:
+def _is_consistent(calls: list[str], results: list[str]) -> bool:
     """Return whether ids are unique, and each result has its call."""
     known, answered = set(calls), set(results)
     return len(known) == len(calls) and len(answered) == len(results) and answered <= known

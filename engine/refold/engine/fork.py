@@ -112,15 +112,15 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             parent_seq=self.at,
             parent_hash=hashed.hex(),
             policy=self.policy,
-            model=_changed(opened.model, setup.model),
-            settings=_changed(opened.settings or setup.settings, setup.settings),
+            model=_change(opened.model, setup.model),
+            settings=_change(opened.settings or setup.settings, setup.settings),
             tools=opened.tools,
             seed=opened.seed,
             labels=opened.labels,
             versions=opened.versions,
             guards=versions_of(self.policy or state.policy, self.runtime.registry),
-            address=_changed(opened.address, setup.address),
-            price=_changed(opened.price, setup.price),
+            address=_change(opened.address, setup.address),
+            price=_change(opened.price, setup.price),
             context=opened.context or 0 if another else None,
             by=self.by if self.say or self.results else "",
             results=tuple(self.results),
@@ -143,7 +143,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         return maker(InputReceived(at=0, by=self.by), complete)
 
 
-def _changed(now: T, before: T) -> T | None:
+def _change(now: T, before: T) -> T | None:
     return None if now == before else now
 
 

@@ -141,7 +141,7 @@ class Journal:
         run, upto = await self._log()
         async for chunk in self.store.read(run, state.seq, upto):
             for stored in chunk:
-                state = self._folded(state, stored, registry)
+                state = self._fold(state, stored, registry)
         return state
 
     async def _log(self) -> tuple[str, int | None]:
@@ -212,7 +212,7 @@ class Journal:
         self.contents = {seq: events[seq] for seq in needed if seq in events and _says_something(events[seq])}
         return state
 
-    def _folded(self, state: RunState, stored: Stored, registry: Registry) -> RunState:
+    def _fold(self, state: RunState, stored: Stored, registry: Registry) -> RunState:
         event = event_of(stored)
         if stored.seq != state.seq + 1:
             raise DamagedLog(stored.run, stored.seq, f"event {state.seq + 1} is missing before it")

@@ -154,7 +154,7 @@ class Driver:
             drives = self._relief is relief
             if drives:
                 self._relief = None
-        self._queue.extend(_queued(facts, effect))
+        self._queue.extend(_queue_facts(facts, effect))
         if not drives:
             self._look()
         return drives
@@ -236,17 +236,17 @@ class Driver:
 
     async def _record(self, queued: Queued) -> None:
         """Decide what follows from one fact, append both atomically, then notify."""
-        if not self._awaited(queued):
+        if not self._is_awaited(queued):
             return
         if self._resumed is not None and not (self.introduced or queued.late):
             self.introduced = True
             await self._record(Queued(self._resumed))
-        before, events = await self._written(queued)
+        before, events = await self._write(queued)
         if self._audience:
             for seq, event in enumerate(events, before.seq + 1):
                 self._audience.tell(Recorded(seq, event))
 
-    async def _written(self, queued: Queued) -> tuple[RunState, Sequence[ev.Event]]:
+    async def _write(self, queued: Queued) -> tuple[RunState, Sequence[ev.Event]]:
         """Append a fact and its decisions.
 
         If the outcome of the write is unknown, the log is read again.
@@ -256,7 +256,7 @@ class Driver:
             before = self.state
             at = max(before.at, self._world.clock.stamp())
             salt = self._runtime.salts(before.seq + 1)
-            after, events = self._derived(before, queued.make(before, at, salt))
+            after, events = self._derive(before, queued.make(before, at, salt))
             try:
                 await self.journal.append(before, after, events, salt)
                 self.state = after
@@ -266,9 +266,7 @@ class Driver:
             if self.state == after:
                 return before, events
 
-    def _derived(
-        self, state: RunState, event: ev.Fact | ev.Annotation
-    ) -> tuple[RunState, Sequence[ev.Event]]:
+    def _derive(self, state: RunState, event: ev.Fact | ev.Annotation) -> tuple[RunState, Sequence[ev.Event]]:
         if isinstance(event, ev.Annotation):
             return evolve(state, event, self._runtime.registry), (event,)
         return advance(state, event, self._runtime.registry)
@@ -293,15 +291,15 @@ class Driver:
                 raise Overtaken(before.setup.run) from error
             return
 
-    def _awaited(self, queued: Queued) -> bool:
+    def _is_awaited(self, queued: Queued) -> bool:
         if queued.effect is None:
             return queued.late or not self.state.ended  # cancellations after the end have no effect
         held = queued.effect in self._in_flight
         if queued.ends:
             self._in_flight.end(queued.effect)
-        return held and not self._in_vain(queued.effect)
+        return held and not self._is_needless(queued.effect)
 
-    def _in_vain(self, effect: Effect) -> bool:
+    def _is_needless(self, effect: Effect) -> bool:
         # Two deadlines may pass at once, and the first may leave nothing for the second. An operator may
         # resolve a call just before its outcome is settled as unknown, or while its tool is asked.
         if isinstance(effect, RunTool):
@@ -310,7 +308,7 @@ class Driver:
 
     async def _serve(self, effect: Serving, state: RunState, held: Effect) -> None:
         """Serve an effect begun at `state`; its last fact ends `held`, the effect itself or its settling."""
-        self._queue.extend(_queued(await isolate(self._facts(effect, state, held)), held))
+        self._queue.extend(_queue_facts(await isolate(self._facts(effect, state, held)), held))
         self._look()
 
     async def _facts(self, effect: Serving, state: RunState, held: Effect) -> Sequence[Maker]:
@@ -342,7 +340,7 @@ class Driver:
             self.put(lambda state, at, salt: ev.ClockRead(at=at, due=effect.at), effect)  # noqa: ARG005
 
 
-def _queued(facts: Sequence[Maker], effect: Effect) -> list[Queued]:
+def _queue_facts(facts: Sequence[Maker], effect: Effect) -> list[Queued]:
     """Queue the facts of an effect; the last one ends it."""
     *others, last = facts
     return [*[Queued(make, effect, ends=False) for make in others], Queued(last, effect)]

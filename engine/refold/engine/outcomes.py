@@ -137,7 +137,7 @@ def in_doubt(call: str) -> Maker:
 def abandoned(request: int) -> Maker:
     """Return the end of a request without a task; it is not repeated, because the run is stopping."""
     fact = ev.ModelFailed(at=0, request=request, failure=FailureClass.CANCELLED)
-    return _failed(fact, "the run was stopped before the request was made again", "")
+    return _make_failed(fact, "the run was stopped before the request was made again", "")
 
 
 def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
@@ -160,7 +160,7 @@ def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
         adapter_version=reply.adapter_version,
         response_id=reply.response_id,
         duration=work.stopwatch(),
-        unknown=_unmetered(reply),
+        unknown=_missing_counts(reply),
     )
     return maker(fact, complete)
 
@@ -174,7 +174,7 @@ def summary_returned(work: Work, reply: Reply) -> Maker:
         cost_nanousd=reply.cost_nanousd,
         model=reply.model,
         duration=work.stopwatch(),
-        unknown=_unmetered(reply),
+        unknown=_missing_counts(reply),
     )
     return maker(fact, lambda state, fact, salt: composition.summarised(state, fact, reply.text, salt))
 
@@ -198,12 +198,12 @@ def model_failed(
         cost_nanousd=refused.cost_nanousd if refused else None,
         duration=work.stopwatch(),
     )
-    return _failed(fact, work.redactor.text(error.message), partial)
+    return _make_failed(fact, work.redactor.text(error.message), partial)
 
 
 def tool_succeeded(work: Work, output: str) -> Maker:
     """Return the result of a call that succeeded."""
-    return _returned(work, _result(work), output, None)
+    return _make_returned(work, _result(work), output, None)
 
 
 def tool_recorded(work: Work, fact: ev.ToolReturned) -> Maker:
@@ -212,7 +212,7 @@ def tool_recorded(work: Work, fact: ev.ToolReturned) -> Maker:
     output = work.redactor.text(said.output)
     sha256 = said.sha256 if output == said.output else ""  # a digest lets secrets be guessed
     again = replace(fact, call=work.call.call, duration=work.stopwatch())
-    return _returned(work, again, output, sha256)
+    return _make_returned(work, again, output, sha256)
 
 
 def tool_failed(work: Work, error: ToolError, **values: str | int) -> Maker:
@@ -240,14 +240,14 @@ def _result(work: Work, error: ToolError | None = None) -> ev.ToolReturned:
     return ev.ToolReturned(at=0, call=work.call.call, error=error, duration=work.stopwatch())
 
 
-def _returned(work: Work, fact: ev.ToolReturned, output: str, sha256: str | None) -> Maker:
+def _make_returned(work: Work, fact: ev.ToolReturned, output: str, sha256: str | None) -> Maker:
     return maker(
         fact,
         lambda state, fact, salt: composition.returned(state, fact, output, work.call.name, sha256, salt),
     )
 
 
-def _unmetered(reply: Reply) -> tuple[Unknown, ...]:
+def _missing_counts(reply: Reply) -> tuple[Unknown, ...]:
     """Return which of token count and price the response lacks."""
     lacks = {Unknown.UNCOUNTED: reply.usage is None, Unknown.UNPRICED: reply.cost_nanousd is None}
     return tuple(what for what, missing in lacks.items() if missing)
@@ -261,7 +261,7 @@ def _starts_over(work: Work, text: str) -> bool:
     return starts_over(words_in(work.journal.contents, state.parts), text)
 
 
-def _failed(fact: ev.ModelFailed, said: str, partial_text: str) -> Maker:
+def _make_failed(fact: ev.ModelFailed, said: str, partial_text: str) -> Maker:
     return maker(
         fact, lambda state, fact, salt: composition.failed(fact, said, partial_text, salt, state.policy)
     )

@@ -92,7 +92,7 @@ class Recording:
 
     def tools(self) -> RecordedTools:
         """Return mocks of the run's tools that respond from the log: for a test with a real model."""
-        return RecordedTools(self.run, self.opening.tools, self._asked(), self._results)
+        return RecordedTools(self.run, self.opening.tools, self._asked_arguments(), self._results)
 
     async def play(self, into: StoreSource) -> Run:
         """Play the run through the engine into another store; equal facts give an equal log, byte by byte.
@@ -147,7 +147,7 @@ class Recording:
             elif isinstance(event, ev.ModelResponded | ev.ModelFailed) and event.request in asked:
                 yield asked[event.request], event
 
-    def _asked(self) -> dict[str, str]:
+    def _asked_arguments(self) -> dict[str, str]:
         asked: dict[str, str] = {}
         for fact in self.facts:
             if isinstance(fact, ev.ModelResponded) and fact.content is not None:

@@ -42,7 +42,7 @@ def insert_nulls(data: dict[str, Any]) -> dict[str, Any]:
 def extract_nulls(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data for TOML, which has no null: null keys are removed, their paths listed in `null`."""
     paths: list[str] = []
-    plain: dict[str, Any] = _stripped(data, "", paths)
+    plain: dict[str, Any] = _strip_nulls(data, "", paths)
     return {KEY: paths, **plain} if paths else plain
 
 
@@ -63,15 +63,15 @@ def _put(data: Any, path: str) -> bool:
     return True
 
 
-def _stripped(value: Any, path: str, paths: list[str]) -> Any:
+def _strip_nulls(value: Any, path: str, paths: list[str]) -> Any:
     if isinstance(value, dict):
         plain = cast("dict[str, Any]", value)
         at = {key: f"{path}.{key}" if path else key for key in plain}
         paths += [at[key] for key, inner in plain.items() if inner is None]
-        return {key: _stripped(inner, at[key], paths) for key, inner in plain.items() if inner is not None}
+        return {key: _strip_nulls(inner, at[key], paths) for key, inner in plain.items() if inner is not None}
     if isinstance(value, list | tuple):
         listed = enumerate(_entries(value))
-        return [_stripped(inner, f"{path}[{place}]", paths) for place, inner in listed]
+        return [_strip_nulls(inner, f"{path}[{place}]", paths) for place, inner in listed]
     return value
 
 

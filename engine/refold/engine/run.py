@@ -96,7 +96,7 @@ class Run:
         Raises what stops an engine: `StoreUnavailable`, `Held` and `LeaseLost` (another engine has the run),
         `Damaged`, `WrongUse`. Events recorded before the error are on disk.
         """
-        await self._started().join()
+        await self._ensure_loop().join()
         if self._result is None:
             raise WrongUse(f"the engine of run {self.id} was stopped; continue: agent.resume({self.id!r})")
         return self._result
@@ -118,13 +118,13 @@ class Run:
         Begins the run if needed, and raises what `result()` would. Leaving the loop early does not stop the
         run.
         """
-        updates = Updates(self._started)
+        updates = Updates(self._ensure_loop)
         self._audience.add(updates)
         return updates
 
     def text(self) -> AsyncIterator[str]:
         """Return an iterator over the streamed text, with an empty line between responses; see `updates`."""
-        text = StreamedText(self._started)
+        text = StreamedText(self._ensure_loop)
         self._audience.add(text.updates)
         return text
 
@@ -213,7 +213,7 @@ class Run:
         self._put(recorded(fact))
 
     async def __aenter__(self) -> Self:
-        self._started()
+        self._ensure_loop()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -234,7 +234,7 @@ class Run:
         else:
             self._inbox.append(make)
 
-    def _started(self) -> Background:
+    def _ensure_loop(self) -> Background:
         if not self._runtime.driven:
             raise WrongUse(
                 f"run {self.id} was opened without model and tools and cannot be driven here; use detach()"
@@ -248,7 +248,7 @@ class Run:
         try:
             async with pace().joined():
                 while goes_on:
-                    async with self._engaged(self._resumed, self._runtime.lease) as loop:
+                    async with self._engage(self._make_resumption, self._runtime.lease) as loop:
                         await loop.drive()
                         journal = loop.journal
                         self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
@@ -263,7 +263,7 @@ class Run:
         goes_on = True
         try:
             while goes_on:
-                async with self._engaged(partial(self._resumed, unattended=True), BRIEF) as loop:
+                async with self._engage(partial(self._make_resumption, unattended=True), BRIEF) as loop:
                     await loop.leave()
                     # This loop only records; a later `result()` needs one that drives.
                     self._state, self._loop = self.state, None
@@ -277,7 +277,7 @@ class Run:
         self._state, self._loop, self._answered, self._result = self.state, None, None, None
 
     @asynccontextmanager
-    async def _engaged(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
+    async def _engage(self, resumed: Maker, lease: float) -> AsyncGenerator[Driver]:
         """Yield the loop, under a lease that is renewed until the block exits.
 
         If the engine stops before the end, other engines can take over the run.
@@ -290,7 +290,7 @@ class Run:
                 anyio.create_task_group() as tasks,
             ):
                 tasks.start_soon(tenure.keep)
-                loop = await self._taken_up(store, tenure, resumed)
+                loop = await self._take_up(store, tenure, resumed)
                 yield loop
                 await wake_parent(store, loop.state)
                 if loop.state.ended and any(tool.agent for tool in loop.state.setup.tools):
@@ -298,11 +298,11 @@ class Run:
                 tenure.due = loop.due
                 tasks.cancel_scope.cancel()
 
-    async def _taken_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Driver:
+    async def _take_up(self, store: Store, tenure: Tenure, resumed: Maker) -> Driver:
         """Load or continue the loop, and queue a new run's first fact or an old one's resumption."""
         runtime = self._runtime
         if self._loop is not None:
-            return await self._gone_on(self._loop, store, tenure)
+            return await self._continue(self._loop, store, tenure)
         journal, first = Journal(store, self.id, tenure), list[Maker]()
         if self._opening is not None:
             state, first = await self._opening(journal)
@@ -337,7 +337,7 @@ class Run:
         await journal.tenure.hold()
         return await journal.load(self._runtime.registry)
 
-    async def _gone_on(self, loop: Driver, store: Store, tenure: Tenure) -> Driver:
+    async def _continue(self, loop: Driver, store: Store, tenure: Tenure) -> Driver:
         """Continue the previous loop; another engine may have had the run while it waited."""
         loop.journal.store, loop.journal.tenure = store, tenure
         await tenure.hold()
@@ -348,7 +348,7 @@ class Run:
         self._hand_over(loop)
         return loop
 
-    def _resumed(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> ev.Fact:  # noqa: ARG002
+    def _make_resumption(self, state: RunState, at: int, salt: bytes, *, unattended: bool = False) -> ev.Fact:  # noqa: ARG002
         tools = self._runtime.world.tools
         return ev.RunResumed(
             at=at,

@@ -97,12 +97,12 @@ async def serve(work: Work) -> tuple[Maker, ...]:
     """Serve an effect and return its facts; the last one ends it."""
     match work.effect:
         case CallModel():
-            return (await _requested(work, work.effect),)
+            return (await _request(work, work.effect),)
         case RunTool():
             tool = long_tool(work.world.tools, work.state, work.effect)
-            return (await _called(work),) if tool is None else await tool.see_through(work)
+            return (await _call_tool(work),) if tool is None else await tool.see_through(work)
         case Reconcile():
-            return await _reconciled(work, work.effect)
+            return await _reconcile(work, work.effect)
 
 
 def long_tool(tools: Mapping[str, Tool], state: RunState, call: RunTool) -> LongTool | None:
@@ -113,17 +113,17 @@ def long_tool(tools: Mapping[str, Tool], state: RunState, call: RunTool) -> Long
     return tool if any(each.name == call.name and each.agent for each in state.setup.tools) else None
 
 
-async def _requested(work: Work, effect: CallModel) -> Maker:
+async def _request(work: Work, effect: CallModel) -> Maker:
     cancelled = True
     try:
-        made = await _answered(work, effect)
+        made = await _wait_for_response(work, effect)
         cancelled = work.scope.cancel_called
     finally:
         work.audience.tell(Finished(effect.seq, cancelled))
     return made
 
 
-async def _answered(work: Work, effect: CallModel) -> Maker:
+async def _wait_for_response(work: Work, effect: CallModel) -> Maker:
     wanted, world = asked_of(work.state, effect.seq).event, work.world
     conversation = work.journal.conversation
     request = conversation.request(wanted, work.state, work.journal.contents)
@@ -183,10 +183,10 @@ async def _reply(model: Model, request: ModelRequest, seen: Callable[[Delta], No
         raise ModelError(FailureClass.OTHER, describe_error(error)) from error
     if reply is None:
         raise ModelError(FailureClass.STREAM_BROKEN, "the stream closed without a Reply")
-    return _sound(reply)
+    return _check_reply(reply)
 
 
-async def _called(work: Work) -> Maker:
+async def _call_tool(work: Work) -> Maker:
     arguments, name = work.arguments, work.call.name
     offered = [tool.name for tool in work.state.setup.tools]
     tool = work.world.tools.get(name) if name in offered else None
@@ -215,16 +215,16 @@ async def _outcome(work: Work, tool: Tool, arguments: str) -> Maker:
     try:
         output = await tool.run(arguments, work.context)
     except BadArguments as error:
-        return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=_shown(work, tool, str(error)))
+        return tool_failed(work, ToolError.BAD_ARGUMENTS, problem=_redact_or_mark(work, tool, str(error)))
     except MissingFact:
         raise
     except BaseException as error:  # the model receives the tool's error, and the run continues
         if not is_foreign(error):
             raise
-        return tool_failed(work, ToolError.RAISED, problem=_shown(work, tool, describe_error(error)))
+        return tool_failed(work, ToolError.RAISED, problem=_redact_or_mark(work, tool, describe_error(error)))
     if isinstance(output, ToolReturned):
         return tool_recorded(work, output)
-    shown = _hidden(work, tool, output)
+    shown = _redact(work, tool, output)
     if shown is None:
         return tool_failed(work, ToolError.RAISED, problem=UNHIDDEN)
     return tool_succeeded(work, shown)
@@ -235,13 +235,13 @@ def _listener(work: Work, tool: Tool) -> Late:
     enter = inlet()
 
     def listen(result: object, error: BaseException | None) -> None:
-        said = _shown(work, tool, as_text(result) if error is None else describe_error(error))
+        said = _redact_or_mark(work, tool, as_text(result) if error is None else describe_error(error))
         enter(partial(work.late, tool_late(work, said, None if error is None else ToolError.RAISED)))
 
     return listen
 
 
-async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
+async def _reconcile(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
     """Return the tool's answer about a call in doubt and, if the call happened, its result."""
     tool = work.world.tools.get(effect.name)
     found: Reconciled = CannotTell(note="the tool gave no answer in time")
@@ -258,15 +258,17 @@ async def _reconciled(work: Work, effect: Reconcile) -> tuple[Maker, ...]:
         except RuntimeError as error:
             await leave(work.scope, error)
             found = CannotTell(note=LEFT_OPEN)
-    fact = doubt_resolved(effect, found, found.note if tool is None else _shown(work, tool, found.note))
+    fact = doubt_resolved(
+        effect, found, found.note if tool is None else _redact_or_mark(work, tool, found.note)
+    )
     if tool is None or not isinstance(found, Happened):
         # A tool that reported the call as happened may not revise that: the call must not run again.
         return (in_doubt(effect.call) if happened(work.state, effect.call) else fact,)
-    output = _hidden(work, tool, found.output)
+    output = _redact(work, tool, found.output)
     return (fact, in_doubt(effect.call) if output is None else tool_succeeded(work, output))
 
 
-def _hidden(work: Work, tool: Tool, text: object) -> str | None:
+def _redact(work: Work, tool: Tool, text: object) -> str | None:
     """Redact the text by the tool's function and the run's; None if that fails or it is not text."""
     if not isinstance(text, str):
         return None
@@ -279,12 +281,12 @@ def _hidden(work: Work, tool: Tool, text: object) -> str | None:
     return work.redactor.text(shown) if type(shown) is str else None
 
 
-def _shown(work: Work, tool: Tool, text: str) -> str:
-    shown = _hidden(work, tool, text)
+def _redact_or_mark(work: Work, tool: Tool, text: str) -> str:
+    shown = _redact(work, tool, text)
     return UNHIDDEN if shown is None else shown
 
 
-def _sound(reply: Reply) -> Reply:
+def _check_reply(reply: Reply) -> Reply:
     """Check the types of the reply's values: what is recorded must stay readable."""
     try:
         return msgspec.convert(msgspec.to_builtins(reply), Reply)

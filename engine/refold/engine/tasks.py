@@ -40,7 +40,7 @@ class Background:
         self._error: BaseException | None = None
         self._task = _spawn(self._run)
         if isinstance(self._task, asyncio.Task):
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._on_end)
 
     @property
     def over(self) -> bool:
@@ -62,7 +62,7 @@ class Background:
         self._scope.cancel()
         await seen_through(self._over.wait, self._over.is_set)
 
-    def _ended(self, _: "asyncio.Task[None]") -> None:
+    def _on_end(self, _: "asyncio.Task[None]") -> None:
         if not self.over:  # cancelled before it began
             self._error = asyncio.CancelledError()
             self._over.set()
@@ -99,11 +99,11 @@ def inlet() -> Callable[[Callable[[], object]], None]:
         import trio
 
         token = trio.lowlevel.current_trio_token()
-        return partial(_called, trio.RunFinishedError, token.run_sync_soon)
-    return partial(_called, RuntimeError, loop.call_soon_threadsafe)
+        return partial(_schedule, trio.RunFinishedError, token.run_sync_soon)
+    return partial(_schedule, RuntimeError, loop.call_soon_threadsafe)
 
 
-def _called(
+def _schedule(
     gone: type[Exception], soon: Callable[[Callable[[], object]], object], function: Callable[[], object]
 ) -> None:
     with suppress(gone):
@@ -267,7 +267,7 @@ async def leave(scope: anyio.CancelScope, error: RuntimeError) -> None:
         raise error
     task = _asyncio_task()
     if task is None:
-        _let_go_of_nurseries()
+        _drop_nurseries()
     else:
         _leave_all(scope, task)
     await checkpoint()
@@ -292,7 +292,7 @@ def _leave_all(scope: anyio.CancelScope, task: "asyncio.Task[Any]") -> None:
     scope.__exit__(None, None, None)
 
 
-def _let_go_of_nurseries() -> None:
+def _drop_nurseries() -> None:
     """Remove nurseries that trio abandoned with their scopes but still counts as children."""
     import trio
 

@@ -152,7 +152,7 @@ class Tenure:
         """
         if self._lease is None:
             self._asked = True
-            self._lease = await self._taken()
+            self._lease = await self._take()
             self._by_force = False
         return self._lease
 
@@ -162,7 +162,7 @@ class Tenure:
         Raises `LeaseLost` if another engine has the run.
         """
         lease = await self.hold()
-        if self._left() <= 0:  # the process was suspended, or the machine slept
+        if self._seconds_left() <= 0:  # the process was suspended, or the machine slept
             await self._renew(lease)
         return lease
 
@@ -174,13 +174,13 @@ class Tenure:
         while True:
             await anyio.sleep(min(LOOK, self.seconds / 3))
             lease = self._lease
-            if lease is not None and not await self._kept(lease) and self._lease is lease:
+            if lease is not None and not await self._keep_or_check(lease) and self._lease is lease:
                 raise LeaseLapsed(self._run, self.seconds)
 
     async def confirm(self) -> None:
         """Check in the store that the lease is still ours. Raises `LeaseLost`."""
         if self._lease is not None:
-            await self._seen(self._lease)
+            await self._check_claim(self._lease)
 
     async def up_to_date(self) -> None:
         """Take the lease anew, which marks earlier wake-ups of the run as done."""
@@ -202,7 +202,7 @@ class Tenure:
 
         async def give_back() -> None:
             with CancelScope(deadline=until), suppress(RefoldError):
-                lease = self._lease or await self._unanswered()
+                lease = self._lease or await self._find_unanswered()
                 self._lease = None
                 if lease is not None:
                     await self.store.release(lease, after)
@@ -210,7 +210,7 @@ class Tenure:
 
         await seen_through(give_back, lambda: tried.is_set() or current_time() >= until)
 
-    async def _taken(self) -> Lease:
+    async def _take(self) -> Lease:
         over: int | None = None
         begun, pause = current_time(), 0.02
         while True:
@@ -228,40 +228,40 @@ class Tenure:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, LOOK)
 
-    async def _unanswered(self) -> Lease | None:
+    async def _find_unanswered(self) -> Lease | None:
         """Return the lease that was granted while the request for it was cancelled."""
         claim = await self.store.claim(self._run)
         if claim is None or claim.holder != self._holder:
             return None
         return Lease(run=self._run, token=claim.token)
 
-    async def _kept(self, lease: Lease) -> bool:
+    async def _keep_or_check(self, lease: Lease) -> bool:
         """Renew the lease after a third of its time, else check it. Return False if it expired.
 
         Raises `LeaseLost`.
         """
-        left = self._left()
+        left = self._seconds_left()
         with move_on_after(max(left, _LAST_WORD)):
             try:
-                await (self._seen(lease) if left > 2 * self.seconds / 3 else self._renew(lease))
+                await (self._check_claim(lease) if left > 2 * self.seconds / 3 else self._renew(lease))
             except StoreUnavailable:
                 pass
             except LeaseLost:
                 if self._lease is lease:  # otherwise it was released meanwhile
                     raise
-        return self._left() > 0
+        return self._seconds_left() > 0
 
     async def _renew(self, lease: Lease) -> None:
         began = _clocks()
         await self.store.renew(lease, self.seconds)
         self._since = began
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         """Return the seconds for which the lease is certainly valid."""
         loop, machine = _clocks()
         return self.seconds - max(loop - self._since[0], machine - self._since[1])
 
-    async def _seen(self, lease: Lease) -> None:
+    async def _check_claim(self, lease: Lease) -> None:
         claim = await self.store.claim(self._run)
         if claim is None or claim.token != lease.token:
             raise LeaseLost(lease.run, lease.token, claim.token if claim else 0)

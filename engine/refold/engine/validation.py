@@ -154,7 +154,7 @@ def make_tools(given: Iterable[Tool | Callable[..., object]]) -> tuple[list[Tool
             made.append(tool(each))
             plain += [made[-1].name] if _first_time(each) else []
         else:
-            raise wrong_value(f"tools[{place}]", "a tool or a function", each, _of_no_tool(each))
+            raise wrong_value(f"tools[{place}]", "a tool or a function", each, _advise(each))
     warning = (
         f"tools without @tool: {', '.join(plain)}. A call of them is never repeated; after a crash its outcome is "
         "unknown (in doubt) until an operator resolves it. Declare what may be repeated: "
@@ -174,7 +174,7 @@ def _first_time(function: Callable[..., object]) -> bool:
     return new
 
 
-def _of_no_tool(given: object) -> str:
+def _advise(given: object) -> str:
     """Return what to write in place of something that is not a tool."""
     if callable(getattr(given, "as_tool", None)):
         return "pass an agent as handoffs=[agent], or as the tool agent.as_tool()"

@@ -116,7 +116,7 @@ class Worker:
             tasks.start_soon(self._search, store)
             while True:
                 self._free = anyio.Event()
-                wanted = await self._wanted(store)
+                wanted = await self._list_wanted(store)
                 for run in wanted:
                     self._driving.add(run)
                     tasks.start_soon(self._drive, store, run)
@@ -154,7 +154,7 @@ class Worker:
         state = await Journal(store, run, Tenure(store, run, BRIEF)).load(self._registry)
         return is_lost(state, time.time_ns()) and await store.claim(run) is None
 
-    async def _wanted(self, store: Store) -> list[str]:
+    async def _list_wanted(self, store: Store) -> list[str]:
         room, now = self._at_once - len(self._driving), anyio.current_time()
         self._passed_by = {run: until for run, until in self._passed_by.items() if until > now}
         known = {*self._driving, *self._passed_by}
@@ -164,7 +164,7 @@ class Worker:
 
     async def _drive(self, store: Store, run: str) -> None:
         try:
-            await self._driven(store, run)
+            await self._drive_run(store, run)
         except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
             self._tell(Failed(run, str(error), lost=True))
         except Exception as error:  # an error in one run must not stop the others
@@ -174,7 +174,7 @@ class Worker:
             self._driving.discard(run)
             self._free.set()
 
-    async def _driven(self, store: Store, run: str) -> None:
+    async def _drive_run(self, store: Store, run: str) -> None:
         if await source_of(store, run):
             # Imported runs are never driven; an interrupted import leaves them listed.
             self._passed_by[run] = math.inf
@@ -225,7 +225,7 @@ def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
     It cannot be driven, because it has no model and no tools. `registry` has its guards, by default the
     installed ones. Guards take part in decisions that follow an answer, so a missing guard raises `WrongUse`.
     """
-    runtime = _nowhere(store, registry or installed_guards(), refuse_blind)
+    runtime = _runtime_without_model(store, registry or installed_guards(), refuse_blind)
     return Run(run, msgspec.structs.replace(runtime, driven=False), None)
 
 
@@ -246,13 +246,13 @@ async def halt(
         for child in () if state.ended else open_children(state):
             if (await store.head(child)).seq:
                 await halt(store, child, reason, by=by, registry=registry)
-        halted = Run(run, _nowhere(store, registry, _anything), None, take_over=True)
+        halted = Run(run, _runtime_without_model(store, registry, _accept_any), None, take_over=True)
         if not state.ended:
             halted.cancel(reason, by=by)
         return await halted.result()
 
 
-def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:
+def _runtime_without_model(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:
     return Runtime(
         world=World(model=ScriptedModel([]), tools={}, clock=SystemClock(), redactor=redactor_of()),
         store=store,
@@ -262,5 +262,5 @@ def _nowhere(store: Store, registry: Registry, check: Callable[[RunState], None]
     )
 
 
-def _anything(state: RunState) -> None:
+def _accept_any(state: RunState) -> None:
     """Accept any run: neither its model nor its tools are used."""

@@ -1,8 +1,8 @@
-"""Opening the file: whose it is, whether it may be written, and whether its schema is the store's.
+"""Opening the file: checks of which program made it, whether it is writable, and its schema.
 
-A database's schema is code: a view may stand for a table and have no end. So a file is asked by PRAGMA
-statements, whose names cannot be redefined, then for the text of its schema, and for nothing else until that
-is the text that we wrote.
+A database's schema is code: a view may replace a table and never end. So the file is first queried with
+PRAGMA statements, whose names cannot be redefined, then for the text of its schema. No other query runs until
+that text is the one that we wrote.
 """
 
 import os
@@ -15,21 +15,22 @@ from typing import Literal
 from refold.store import schema, wal
 from refold.store.connection import PagedConnection, direct, one
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
-from refold.store.rows import SqlRow, translated
+from refold.store.rows import SqlRow, translate_errors
 
 _STEPS = 1_000
 _MOST_LOOKS = 50
-"""As many steps of SQLite's machine as a schema of some thousand objects takes to read, in lots of `_STEPS`.
+"""Steps of SQLite's virtual machine that reading a schema of some thousand objects takes, in units of
+`_STEPS`.
 """
 _MOST_BYTES = 20_000
-"""Of one object's text: ours have less than 2,000."""
+"""Maximum bytes of one object's SQL text: ours have less than 2,000."""
 
-# What SQLite says of a schema beyond these bounds.
+# SQLite's error codes for a schema beyond these bounds.
 _BEYOND = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG)
 
 
 def bound_schema(connection: sqlite3.Connection) -> None:
-    """Hold a connection, which is to read a schema and no more, to what the schema of a store can need."""
+    """Limit a connection that only reads a schema to the steps and sizes that a store's schema needs."""
     looks = iter(range(_MOST_LOOKS))
     connection.set_progress_handler(lambda: next(looks, None) is None, _STEPS)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
@@ -37,7 +38,7 @@ def bound_schema(connection: sqlite3.Connection) -> None:
 
 
 def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
-    """Whether nothing is in the file yet. Raises `NotAStore` for what is no store of this schema."""
+    """Return whether the database is empty. Raises `NotAStore` if it is not a store of this schema."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) == (0, 0) and not _has_anything(connection):
@@ -48,31 +49,30 @@ def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
     if 0 < version < schema.VERSION:
         raise NotAStore(str(path), "was made by an unreleased version of refold: start a new store")
     if version != schema.VERSION:
-        problem = (
-            f"has schema {version}, this refold knows {schema.VERSION}: a newer one wrote it; install that"
-        )
+        problem = f"has schema {version}, and this refold supports {schema.VERSION}: a newer one wrote it; install that"
         raise NotAStore(str(path), problem)
     return False
 
 
 def check_shape(path: Path, connection: sqlite3.Connection, *, to_read: bool = False) -> None:
-    """Raise `DamagedStore` if tables, views, indexes or triggers are others than the store makes.
+    """Raise `DamagedStore` if tables, views, indexes or triggers differ from those that a store creates.
 
-    Who only reads fires no trigger, and shall still find what was edited after a trigger was taken out.
+    With `to_read`, triggers are ignored: reading fires none, and a reader must still be able to examine a
+    file that was edited after a trigger was removed.
     """
     made = _objects()
     try:
-        # One more than can be right is enough to know, however many there are.
+        # More rows than a valid schema has; the rest need not be read.
         found = connection.execute(schema.OBJECTS).fetchmany(2 * len(made) + 2)
     except sqlite3.Error as error:
         if _primary(error) not in _BEYOND:
             raise
-        problem = "its schema is larger than that of a store: it was changed"
+        problem = "its schema is larger than a store's: the schema was changed"
         raise DamagedStore(str(path), problem) from error
     differing = [row for row in made if row not in found] + [row for row in found if row not in made]
     for kind, name, *_ in differing:
         if not (to_read and kind == b"trigger"):
-            problem = f"{_shown(kind)} {_shown(name)!r} is not as the store makes it: the schema was changed"
+            problem = f"{_display(kind)} {_display(name)!r} differs from a store's: the schema was changed"
             raise DamagedStore(str(path), problem)
 
 
@@ -87,7 +87,7 @@ def _has_anything(connection: sqlite3.Connection) -> bool:
 
 @cache
 def _objects() -> tuple[SqlRow, ...]:
-    """What is in the schema of a store."""
+    """Return the objects of a store's schema."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.text_factory = bytes
         for statement in schema.TABLES:
@@ -100,7 +100,7 @@ def _primary(error: sqlite3.Error) -> int:
     return code & 0xFF  # the upper bits are detail
 
 
-def _shown(value: object) -> str:
+def _display(value: object) -> str:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
@@ -108,7 +108,7 @@ Durability = Literal["fsync", "process"]
 
 SYNCHRONOUS: dict[Durability, str] = {"fsync": "FULL", "process": "NORMAL"}
 
-# Bytes: what is shorter is as good as empty to SQLite.
+# Bytes. SQLite treats a shorter file as empty.
 _HEADER = 100
 
 # STRICT tables came with 3.37.
@@ -116,60 +116,59 @@ _OLDEST_SQLITE = (3, 37, 0)
 
 
 def look(path: Path, *, readonly: bool) -> None:
-    """Look at the file before SQLite opens it for good.
+    """Check the file before SQLite opens it.
 
     Raises `NotAStore`, `StoreUnavailable`, `DamagedStore`.
     """
     try:
         _check_place(path, readonly=readonly)
-        # An empty file is as good as none: SQLite makes a database of it, and deletes a -wal that is beside
-        # it.
+        # SQLite makes a database of an empty file, and deletes a -wal beside it.
         size = _size(path)
         if size is not None and size < _HEADER and _holds(path, "-wal"):
-            problem = "the file is empty, and its -wal is not: copy both, and find out who emptied it"
+            problem = "the file is empty, and its -wal is not: copy both, and find out what emptied the file"
             raise DamagedStore(str(path), problem)
         if size or (readonly and size is not None):
-            with translated(str(path)):
+            with translate_errors(str(path)):
                 _probe(path, readonly=readonly)
-        # The first commit would overwrite what is behind the damage. Who only reads asks for `Store.check`.
+        # The first commit would overwrite what follows the damage. Readers call `Store.check` instead.
         if not readonly and (problem := wal.wal_problem(path)):
             raise DamagedStore(str(path), problem)
     except OSError as error:
-        raise StoreUnavailable(str(path), f"cannot be looked at: {error}") from error
+        raise StoreUnavailable(str(path), f"cannot be checked: {error}") from error
 
 
 def open_writer(path: Path, durability: Durability) -> PagedConnection:
-    """The connection that writes; makes the store if there is none."""
+    """Open the writing connection; create the store if it does not exist."""
     connection = direct(path, "mode=rwc")
     try:
-        _prepared(connection, path, durability)
+        _configure(connection, path, durability)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _prepared(connection: PagedConnection, path: Path, durability: Durability) -> None:
-    # A file from elsewhere may define functions, views and triggers: they get no more than their data.
+def _configure(connection: PagedConnection, path: Path, durability: Durability) -> None:
+    # Functions that the schema of a foreign file names must not have side effects.
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
-    # Only macOS knows a difference between a flush and a flush that reaches the disk.
+    # Only on macOS does a plain flush not reach the disk.
     connection.execute(f"PRAGMA fullfsync = {int(durability == 'fsync')}")
-    # What is taken away is overwritten: an erased text, and what a snapshot says of one.
+    # Overwrite deleted bytes: erased texts, and snapshots that contain them.
     connection.execute("PRAGMA secure_delete = ON").close()
     _use_wal(path, connection)
-    _made(path, connection)
+    _create_tables(path, connection)
 
 
 def open_reader(path: Path) -> PagedConnection:
-    """A connection that cannot write, and makes no file but SQLite's own `-shm` and `-wal`."""
+    """Open a connection that cannot write and creates no file except SQLite's own `-shm` and `-wal`."""
     try:
         return _reader(path, "mode=ro")
     except sqlite3.OperationalError as error:
         cannot_write = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
         if not cannot_write or _has_journal(path):
             raise
-        # Where not even the journal's index can be made, and no journal is, the file itself is all there is.
+        # The journal's index cannot be created, and there is no journal: the file has all the data.
         return _reader(path, "mode=ro&immutable=1")
 
 
@@ -188,39 +187,40 @@ def _check_place(path: Path, *, readonly: bool) -> None:
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         had = sqlite3.sqlite_version
         raise StoreUnavailable(
-            str(path), f"needs SQLite 3.37 or newer, this Python has {had}: use another Python"
+            str(path), f"needs SQLite 3.37 or newer, and this Python has {had}: use another Python"
         )
     if path.is_dir():
         raise NotAStore(str(path), "is a directory; name a file in it")
     if path.exists() and not path.is_file():
-        raise NotAStore(str(path), "is no regular file; name another")
+        raise NotAStore(str(path), "is not a regular file; name another")
     if not path.parent.is_dir():
-        raise NotAStore(str(path), f"there is no folder {path.parent}; make it, or name another file")
+        raise NotAStore(
+            str(path), f"the folder {path.parent} does not exist; create it, or name another file"
+        )
     if not readonly:
         _check_writable(path)
     elif not path.exists():
-        raise NotAStore(str(path), "there is no such file")
+        raise NotAStore(str(path), "the file does not exist")
 
 
 def _check_writable(path: Path) -> None:
-    # SQLite would open it all the same, and fail at the first append.
+    # SQLite would open it and fail at the first append.
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(
-            str(path), "the file is read-only: make it writable, or copy it to where you may write"
+            str(path), "the file is read-only: make it writable, or copy it to a writable folder"
         )
-    # SQLite names its journal and its locks after the path: under two names it would be two stores in one
-    # file.
+    # SQLite names its journal after the path: a file with two names would get two journals.
     if (status := _status(path)) is not None and status.st_nlink > 1:
         raise NotAStore(
-            str(path), "has more than one name (hard links), and each would have a log of its own: keep one"
+            str(path), "has several names (hard links), and each would get another journal: keep one name"
         )
 
 
 def _probe(path: Path, *, readonly: bool) -> None:
-    """See who made the file, and touch nothing. Raises `NotAStore` or `sqlite3.Error`.
+    """Check which program made the file without changing anything. Raises `NotAStore` or `sqlite3.Error`.
 
-    `immutable` keeps SQLite from making its journal files beside another program's database. It would
-    overlook a journal that holds what the file lacks yet; so not where there is one.
+    `immutable` prevents SQLite from creating journal files beside another program's database. It also
+    ignores an existing journal, so it is not used if there is one.
     """
     immutable = "" if _has_journal(path) else "&immutable=1"
     with closing(direct(path, f"mode=ro{immutable}")) as connection:
@@ -232,19 +232,21 @@ def _probe(path: Path, *, readonly: bool) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
-            # A power cut while the file was being made. Opening it for writing rolls that back, and looks
-            # again.
+            # A power cut interrupted the creation of the file. Opening it for writing rolls that back and
+            # checks again.
             if readonly:
-                raise StoreUnavailable(str(path), "was left half-made: open it once for writing") from error
+                raise StoreUnavailable(
+                    str(path), "its creation was interrupted: open it once for writing"
+                ) from error
             return
     if readonly and empty:
         if problem := wal.wal_problem(path):
             raise DamagedStore(str(path), problem)
-        raise NotAStore(str(path), "is an empty database, no store yet")
+        raise NotAStore(str(path), "is an empty database, not a store")
 
 
 def _has_journal(path: Path) -> bool:
-    """Whether a journal holds anything that the file may lack."""
+    """Return whether a journal may hold data that is not in the file yet."""
     return _holds(path, "-wal") or _holds(path, "-journal")
 
 
@@ -253,9 +255,9 @@ def _holds(path: Path, suffix: str) -> bool:
 
 
 def _size(path: Path) -> int | None:
-    """Bytes of a file, None if there is none.
+    """Return the size of a file in bytes; None if there is no file.
 
-    It is asked once: another process may make or remove the file meanwhile.
+    One `stat` call answers both, because another process may create or remove the file meanwhile.
     """
     status = _status(path)
     return None if status is None else status.st_size
@@ -272,14 +274,14 @@ def _use_wal(path: Path, connection: PagedConnection) -> None:
     (mode,) = one(connection, "PRAGMA journal_mode = WAL")
     if mode != b"wal":
         problem = (
-            f"cannot keep a write-ahead log here (SQLite stays with {mode.decode()}): use a local file system"
+            f"does not support a write-ahead log here (SQLite uses {mode.decode()}): use a local file system"
         )
         raise StoreUnavailable(str(path), problem)
 
 
-def _made(path: Path, connection: PagedConnection) -> None:
-    # The lock comes first: another process may be making the same file, and a file that cannot be written
-    # should say so now, not in the middle of a run.
+def _create_tables(path: Path, connection: PagedConnection) -> None:
+    # Take the lock first: another process may be creating the same file, and a file that cannot be written
+    # should fail now instead of in the middle of a run.
     connection.execute("BEGIN IMMEDIATE")
     if is_empty(path, connection):
         for statement in schema.TABLES:

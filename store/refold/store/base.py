@@ -1,13 +1,12 @@
-"""What all our stores share: refusals before a log is looked at, and the rules of leases.
+"""Base of all our stores: checks of arguments, and the rules of leases.
 
-A store is a `BaseStore` with hooks: each public method checks its arguments once, for every store, and then
-calls the hook of the same name with an underscore. Leases are rules over a `Claims`, the store's table of
-them inside one transaction, so that memory and SQLite cannot come to differ in who may take a run.
+A store is a `BaseStore` with hooks: each public method checks its arguments once for every store, then calls
+the hook of the same name with an underscore. The lease rules work on a `Claims`, the store's table of claims
+inside one transaction, so that memory and SQLite agree on who may take a run.
 
-Time is the store's own: every process that shares a file reads the clock of the machine that has it. A lease
-is good until an instant of that clock. One that ends further away than it was ever given for was written
-before the clock was set back, and would bar the run for as long as that: it is cut to its own length at the
-next look.
+Time is the store's own clock, which all processes that share a file read. A lease is valid until an instant
+of that clock. If a lease ends later than its length from now, the clock was set back after it was written.
+The next read cuts it to its length, so that it does not block the run for longer.
 """
 
 from abc import ABC, abstractmethod
@@ -47,34 +46,34 @@ Args = TypeVarTuple("Args")
 
 
 class Claims(Protocol):
-    """The claims of a store, inside one transaction. Lengths are milliseconds."""
+    """The claims of a store inside one transaction. Lengths are milliseconds."""
 
     def token(self, run: str) -> int:
-        """The token of the run's last lease; 0 if it was never leased."""
+        """Return the token of the run's last lease; 0 if it was never leased."""
         ...
 
     def has_events(self, run: str) -> bool:
-        """Whether the run has an event of its own."""
+        """Return whether the run has an event of its own."""
         ...
 
     def claim(self, run: str) -> Claim | None:
-        """The run's claim, cut to its own length if it ends further away."""
+        """Return the run's claim, cut to its own length if it ends later."""
         ...
 
     def woken(self, run: str) -> bool:
-        """Whether the run was woken while an engine had it."""
+        """Return whether the run was woken while an engine had it."""
         ...
 
     def fence(self, run: str) -> int:
-        """Give the run a greater token, and return it: every lease before it is lost. The run may be new."""
+        """Give the run a greater token and return it: all earlier leases are lost. The run may be new."""
         ...
 
     def set_claim(self, run: str, holder: str, length: int) -> None:
-        """Claim the run for so long from now; `holder` "": it is free, and due then."""
+        """Claim the run for `length` from now; with `holder` "" it is free, and due then."""
         ...
 
     def renew_claim(self, run: str, length: int) -> None:
-        """Have the claim that is there end so long from now."""
+        """Set the end of the existing claim to `length` from now."""
         ...
 
     def drop_claim(self, run: str) -> None:
@@ -82,23 +81,23 @@ class Claims(Protocol):
         ...
 
     def wake(self, run: str) -> None:
-        """Make a free run due now; mark one that is held as woken."""
+        """Make a free run due now; mark a leased one as woken."""
         ...
 
 
 def take_lease(claims: Claims, run: str, holder: str, length: int, over: int | None) -> Lease | Held:
-    """Take the run for `length` ms. Returns `Held` if an engine has it; nothing was changed then."""
+    """Take the run for `length` ms. Returns `Held`, and changes nothing, if an engine has it."""
     held = claims.claim(run)
     if held and held.holder and held.seconds > 0 and held.token != over:
         return Held(run, held.holder, held.token, held.seconds)
     token = claims.fence(run)
-    # The engine that takes the run reads all of its log: what it was woken for before is answered by that.
+    # The engine that takes the run reads its complete log, so an earlier wake needs no further answer.
     claims.set_claim(run, holder, length)
     return Lease(run=run, token=token)
 
 
 def renew_lease(claims: Claims, lease: Lease, length: int) -> LeaseLost | None:
-    """Have the lease for `length` ms from now. Returns `LeaseLost` if it is not the run's any more."""
+    """Extend the lease to `length` ms from now. Returns `LeaseLost` if it is no longer the run's lease."""
     token = claims.token(lease.run)
     if lease.token != token or not token:
         return LeaseLost(lease.run, lease.token, token)
@@ -107,9 +106,7 @@ def renew_lease(claims: Claims, lease: Lease, length: int) -> LeaseLost | None:
 
 
 def release_lease(claims: Claims, lease: Lease, after: int | None) -> None:
-    """Let go of the run, to be taken up in `after` ms; None: when it is woken. A lost lease changes
-    nothing.
-    """
+    """Release the run, to be due in `after` ms; None: when it is woken. A lost lease changes nothing."""
     token = claims.token(lease.run)
     if lease.token != token or not token:
         return
@@ -122,22 +119,22 @@ def release_lease(claims: Claims, lease: Lease, after: int | None) -> None:
 
 
 def wake_run(claims: Claims, run: str) -> None:
-    """Have the run taken up as soon as it is free. Raises `UnknownRun`."""
+    """Make the run due as soon as it is free. Raises `UnknownRun`."""
     if not claims.has_events(run):
         raise UnknownRun(run)
     claims.wake(run)
 
 
 def refusal(run: str, token: int, seq: int, expected_seq: int, lease: Lease) -> StoreError | None:
-    """Why a run with this token, whose last event is `seq`, takes no append there; None if it does."""
-    # The lease first: an engine that lost it should stop, not read again.
+    """Return why a run with this token and last event `seq` refuses the append; None if it accepts it."""
+    # The lease first: an engine that lost it should stop instead of reading again.
     if token != lease.token:
         return LeaseLost(run, lease.token, token)
     return None if seq == expected_seq else Conflict(run, expected_seq, seq)
 
 
 def check_sealed(size: int, heads: Sequence[SealedHead], seal: Seal) -> None:
-    """Raise `SealedElsewhere` unless the entries go on from a log of heads that has `size` of them."""
+    """Raise `SealedElsewhere` unless the entries continue a log of heads of `size` entries."""
     expected = seal.size - len(heads)
     if size != expected:
         raise SealedElsewhere(expected, size)
@@ -265,11 +262,11 @@ class BaseStore(ABC):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    # The hooks. Arguments were checked; each is one transaction, and raises as the method whose name it has.
+    # The hooks. Arguments are checked already. Each is one transaction and raises as its public method.
 
     @abstractmethod
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
-        """Run a rule of leases in a transaction that writes."""
+        """Run a lease rule in a write transaction."""
 
     @abstractmethod
     async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head: ...

@@ -1,10 +1,7 @@
-"""Bundles as stores, and scans of whole logs without an event loop.
+"""Reading of bundles, unpacking into a store, and scans of complete logs without an event loop.
 
-A bundle is read once, from its front to its end, in bounded memory: a line of a run is held whole, and the
-lists of members and proofs, all of which have bounds in `verify_bundle`; nothing else is.
-
-It reads files that were looked at before: that they are stores, unchanged in their schema, is seen when the
-store itself is opened. Nothing is ever written.
+A bundle is read once from start to end in bounded memory: one line of a run and the lists of members and
+proofs, all bounded in `verify_bundle`. Except for `unpack`, nothing is written.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -24,15 +21,15 @@ from refold.store.connection import direct, event_page, row_page
 from refold.store.files import written_beside
 from refold.store.opening import open_store
 from refold.store.protocol import FileProblem, Origin, Record, Store, Stored, UnknownRun
-from refold.store.rows import translated
+from refold.store.rows import translate_errors
 from refold.store.verify_bundle import Bundle, BundleLine, PackedRun
 
-OUR_VERIFIER = "this version's, to the byte"
-UNKNOWN_VERIFIER = "UNKNOWN TO THIS VERSION: do not run it, it may be forged; a newer refold tells"
+OUR_VERIFIER = "identical to this version's"
+UNKNOWN_VERIFIER = "UNKNOWN TO THIS VERSION: do not run it, it may be forged; a newer refold may know it"
 
 
 class DamagedBundle(FileProblem, Damaged):
-    """A bundle that is not what was packed."""
+    """A bundle that differs from what was packed."""
 
 
 class NotABundle(FileProblem, WrongUse):
@@ -40,11 +37,11 @@ class NotABundle(FileProblem, WrongUse):
 
 
 class UnjudgedBundle(FileProblem, CannotJudge):
-    """A bundle of a newer version, or one without a seal that was to be held against a key."""
+    """A bundle of a newer version, or one without a seal although a key was given."""
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was unpacked, and where."""
+    """Result of `unpack`: the path of the store, and the number of runs and events."""
 
     path: str
     runs: int
@@ -52,7 +49,7 @@ class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file begins as a bundle does; what is no file, or cannot be read, does not."""
+    """Return whether a file begins like a bundle; False for what is missing or cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(2) == b"PK"
@@ -62,7 +59,7 @@ def is_bundle(path: Path) -> bool:
 
 @contextmanager
 def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
-    """An open bundle. Here and inside, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle`,
+    """Open a bundle. On entry and in its block, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle` or
     `WorldFailed`.
     """
     with in_our_words(path), path.open("rb") as file:
@@ -71,9 +68,7 @@ def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
 
 @contextmanager
 def in_our_words(path: Path) -> Generator[None]:
-    """Raises what `reading` does for what the verifier raises: for who reads a bundle's lines later,
-    elsewhere.
-    """
+    """Convert the verifier's errors to those of `reading`, for code that reads a bundle's lines elsewhere."""
     try:
         yield
     except verify_bundle.BundleChanged as error:
@@ -83,28 +78,28 @@ def in_our_words(path: Path) -> Generator[None]:
     except verify_bundle.Unjudged as error:
         raise UnjudgedBundle(str(path), str(error)) from error
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotABundle(str(path), "there is no such file") from error
+        raise NotABundle(str(path), "the file does not exist") from error
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def verifier_of(bundle: Bundle) -> str:
-    """Whose the verifier is that travels in a bundle, once all of it was checked: as people are told."""
+    """Return text that says whether the bundle's own verifier is ours. Call it after the complete check."""
     ours = sha256(Path(verify_bundle.__file__).read_bytes()).digest()
     return OUR_VERIFIER if bundle.verifier == ours else UNKNOWN_VERIFIER
 
 
 def stored_of(run: PackedRun, line: BundleLine) -> Stored:
-    """A line of a run as the store has its event."""
+    """Convert a line of a run to a stored event."""
     return Stored(run=run.id, **line._asdict())
 
 
 async def unpack(path: Path, target: Path) -> Unpacked:
-    """Make a store of a bundle's runs, event for event and hash for hash. Nothing is at `target` unless all
-    went well.
+    """Create a store at `target` with a bundle's runs; events and hashes are unchanged. A failure leaves no
+    file.
 
-    The seal stays in the bundle: it is over a log of heads that the bundle has not. Raises as `reading`, and
-    `WrongUse` where `target` is there already.
+    The seal is not copied: it covers a log of heads that the bundle does not contain. Raises as `reading`,
+    and `WrongUse` if `target` exists.
     """
     with written_beside(target) as partial, reading(path) as bundle:
         async with await open_store(partial) as store:
@@ -128,7 +123,7 @@ async def _unpack_run(store: Store, bundle: Bundle, run: PackedRun, path: Path) 
 
 
 def _batches(lines: Iterator[BundleLine]) -> Iterator[list[Record]]:
-    """The lines as records, as many as a chunk of a store holds."""
+    """Group the lines into lists of records, each as large as a chunk of a store."""
     batch, size = list[Record](), 0
     for line in lines:
         batch.append(_record(line))
@@ -146,12 +141,12 @@ def _record(line: BundleLine) -> Record:
 
 
 class Scan:
-    """A store's file, open for reading."""
+    """A store's file, checked and open for reading."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         look(path, readonly=True)
-        with translated(self._path):
+        with translate_errors(self._path):
             self._connection = direct(path, "mode=ro")
             self._connection.execute("PRAGMA query_only = ON")
 
@@ -163,15 +158,15 @@ class Scan:
 
     def lineage(self, run: str) -> Sequence[Origin]:
         """See `Store.lineage`."""
-        with translated(self._path):
+        with translate_errors(self._path):
             return tables.origins(self._connection, run)
 
     def records(self, run: str) -> Iterator[Stored]:
-        """The run's whole log in order, of a fork with what came before it.
+        """Yield the run's complete log in order; for a fork this includes its prefix.
 
         Raises as `Store.read`, and `UnknownRun` for a run without events.
         """
-        with translated(self._path):
+        with translate_errors(self._path):
             spans = tables.spans(self._connection, run)
         if not spans:
             raise UnknownRun(run)
@@ -185,21 +180,21 @@ class Scan:
 
     def _own(self, run: str, after: int, last: int) -> Iterator[Sequence[Stored]]:
         while after < last:
-            with translated(self._path):
+            with translate_errors(self._path):
                 page = event_page(self._connection, run, schema.EVENTS, (after, last))
-            after = rows.reached(self._path, run, page, after, last)
+            after = rows.last_key(self._path, run, page, after, last)
             yield rows.to_events(self._path, run, page)
 
     def _page(self, sql: str, *keys: int) -> list[rows.SqlRow]:
-        with translated(self._path):
+        with translate_errors(self._path):
             return row_page(self._connection, sql, keys)
 
 
 def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:
-    """These runs of a store's file, or all runs of a bundle, each with its log; a log is to be read before
+    """Yield these runs of a store's file, or all runs of a bundle, each with its log. Read each log before
     the next.
 
-    Raises as `Scan`, or as `refold.store.bundles.reading`; so do the logs.
+    This and the logs raise as `Scan` or `reading`.
     """
     if not is_bundle(path):
         with Scan(path) as scan:
@@ -208,16 +203,16 @@ def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterato
         return
     with reading(path) as bundle:
         for packed in bundle.runs:
-            yield packed.id, _packed(path, bundle, packed)
+            yield packed.id, _read_packed(path, bundle, packed)
         bundle.check_rest()
 
 
-def _packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
-    """The log of a bundle's run, each event checked; of a fork with what came before it, which
-    `bundle.behind` checks not.
+def _read_packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
+    """Yield the checked log of a bundle's run; for a fork this includes its prefix, which `bundle.behind`
+    does not check.
     """
     checker = Checker()
-    with in_our_words(path):  # whoever reads the log raises there what is wrong with it
+    with in_our_words(path):  # errors are raised where the log is read
         for owner, upto, line in bundle.behind(run):
             if line.seq <= upto:
                 yield from checker.held([stored_of(owner, line)])

@@ -1,6 +1,6 @@
-"""The hash chain: what makes an edit of a stored event visible.
+"""The hash chain, which makes edits of stored events evident.
 
-Every event carries a hash over itself and the hash before it:
+Every event has a hash over itself and the hash before it:
 
     hash   = sha256(previous || header || sha256(body) || digest)
     header = framed("sha256") || framed(run) || framed(seq) || framed(at) || framed(kind)
@@ -8,22 +8,21 @@ Every event carries a hash over itself and the hash before it:
     framed(x) = the length of x in bytes, in decimal, then ":", then x
 
 `||` joins bytes. Text is UTF-8, integers are decimal without leading zeros, hashes are their 32 raw bytes,
-and salt, body and content are the bytes as stored. Before a run's first event stands `GENESIS`, 32 zero
-bytes: the header names the run, so that two runs that start alike have other hashes all the same.
+and salt, body and content are the bytes as stored. The hash before a run's first event is `GENESIS`, 32 zero
+bytes. The header names the run, so two runs with equal events have different hashes.
 
-Framing makes every input readable in one way only: no byte can move from one field into the next and leave
-the hash as it was. An event without content hashes 32 bytes less than one with empty content, so those two
-differ.
+Framing makes the input unambiguous: no byte can move from one field to the next without changing the hash. An
+event without content hashes 32 bytes less than one with empty content, so these two differ.
 
-The digest of the content is stored beside it. Erasing takes content and salt away and leaves the digest, and
-the chain still holds. Without the salt, a short erased text cannot be found by hashing guesses.
+The digest of the content is stored beside it. Erasing removes content and salt and leaves the digest, so the
+chain remains valid. Without the salt, a short erased text cannot be found by hashing guesses.
 
-A chain without a key shows accidents and careless edits. Who can write the file can compute it anew, and no
-chain shows that its tail was cut off: that takes heads kept elsewhere.
+A chain without a key proves the absence of accidents and careless edits only. A writer of the file can
+compute the chain again, and no chain shows that events were removed at the end: that requires signed or
+separately stored heads.
 
-Who reads edited words believes them. So a store gives the events of a log up to the first that is not what
-was recorded, and then raises; who judges logs himself asks for them with `checked=False`. This shows what a
-chain shows: no log that was computed anew, and no tail that was cut off.
+A store yields the events of a log up to the first damaged one and then raises, because readers would trust
+edited text. Code that verifies logs itself reads with `checked=False`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -35,15 +34,15 @@ from refold.store.protocol import Head, Record, Stored
 
 ALGORITHM = "sha256"
 DIGEST = 32
-"""The bytes of a digest, and of a hash."""
+"""Length in bytes of a digest or hash."""
 GENESIS = bytes(DIGEST)
 """The hash before the first event of every run."""
 START = Head(seq=0, hash=GENESIS)
-"""Where every run begins that is no fork."""
+"""The head of a run without events, before event 1."""
 
 
 def header(run: str, seq: int, at: int, kind: str) -> bytes:
-    """The bytes of an event's header, algorithm included, as they are hashed."""
+    """Return the bytes of an event's header as they are hashed, including the algorithm."""
     return b"%b%b%b%b%b" % (_ALGORITHM, _framed(run), _framed_number(seq), _framed_number(at), _framed(kind))
 
 
@@ -52,7 +51,7 @@ def _framed_number(number: int) -> bytes:
     return b"%d:%b" % (len(data), data)
 
 
-@lru_cache(maxsize=1024)  # the same few ids and kinds, over and over
+@lru_cache(maxsize=1024)  # few different ids and kinds
 def _framed(text: str) -> bytes:
     data = text.encode()
     return b"%d:%b" % (len(data), data)
@@ -62,25 +61,25 @@ _ALGORITHM = _framed(ALGORITHM)
 
 
 def digest(salt: bytes, content: bytes) -> bytes:
-    """The 32 bytes that stand for a content, and go on standing for it when it is erased."""
+    """Return the digest of a content, 32 bytes, which stays when the content is erased."""
     return sha256(b"%d:%b%b" % (len(salt), salt, content)).digest()
 
 
 def link(previous: bytes, head: bytes, body: bytes, content_digest: bytes | None) -> bytes:
-    """The hash of the event after `previous`; `head` is what `header` gave. Always 32 bytes."""
+    """Return the hash, 32 bytes, of the event after `previous`; `head` is the result of `header`."""
     return sha256(previous + head + sha256(body).digest() + (content_digest or b"")).digest()
 
 
 Link = tuple[int, int, str, bytes, bytes | None, bytes | None, bytes, bytes | None]
-"""Place, instant, kind, hash, content digest, salt, body and content of an event that joins a log."""
+"""Place, time, kind, hash, content digest, salt, body and content of an event to be appended."""
 
 
 def links(run: str, head: Head, records: Sequence[Record], before: int = 0) -> list[Link]:
-    """The records as the events that follow `head`. The place of an event is its number, and `before` more.
+    """Number and chain the records as events after `head`. The place of an event is its number plus `before`.
 
     A salt without content is dropped.
     """
-    # What `digest`, `header` and `link` say, in one pass: all that is written comes through here.
+    # `digest`, `header` and `link` in one loop, for speed: every written event passes here.
     previous, begin = head.hash, _ALGORITHM + _framed(run)
     made: list[Link] = []
     seq, now, stamp = head.seq, None, b""
@@ -107,9 +106,7 @@ def links(run: str, head: Head, records: Sequence[Record], before: int = 0) -> l
 
 
 def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
-    """The records as the events that follow `head`, numbered and chained. A salt without content is
-    dropped.
-    """
+    """Number and chain the records as events after `head`. A salt without content is dropped."""
     return [
         Stored(
             run=run,
@@ -126,11 +123,9 @@ def extend(run: str, head: Head, records: Sequence[Record]) -> list[Stored]:
     ]
 
 
-def unbroken(events: Sequence[Stored], previous: Head) -> int:
-    """How many of these events, the first of which stands after `previous`, have nothing wrong with them: see
-    `check`.
-    """
-    # What `check` says, in one pass: all that is read comes through here.
+def count_intact(events: Sequence[Stored], previous: Head) -> int:
+    """Return how many of the first events after `previous` are intact: see `check`."""
+    # `check` in one loop, for speed: every event that is read passes here.
     seq, last, begin, run, now, stamp = previous.seq, previous.hash, b"", None, None, b""
     for place, event in enumerate(events):
         seq += 1
@@ -163,77 +158,74 @@ def unbroken(events: Sequence[Stored], previous: Head) -> int:
 
 
 def check(stored: Stored, previous: Head) -> str | None:
-    """What is wrong with an event that stands after `previous`, in one sentence; None if nothing is.
+    """Return what is wrong with an event after `previous`, in one sentence; None if it is intact.
 
-    The previous hash is taken on trust, so an event is blamed for its own bytes only: check a run in order,
-    going on from each event's *stored* hash. An erased content is no problem. Neither is a cut-off tail: no
-    chain can show one.
+    The previous hash is trusted, so a problem is always in the event's own bytes. To check a run, check its
+    events in order, each after the *stored* hash of the one before. Erased content is not a problem, and the
+    removal of events at the end cannot be detected.
     """
     return (
-        _misplaced(stored.seq, previous.seq)
-        or _changed_digest(stored)
-        or _changed_content(stored)
-        or _changed(stored, previous)
+        _position_problem(stored.seq, previous.seq)
+        or _digest_problem(stored)
+        or _payload_problem(stored)
+        or _hash_problem(stored, previous)
     )
 
 
-def _misplaced(seq: int, after: int) -> str | None:
+def _position_problem(seq: int, after: int) -> str | None:
     if seq < 1:
-        return f"event {seq} is no event: events are numbered from 1"
+        return f"event {seq} is not valid: events are numbered from 1"
     if seq == after + 1:
         return None
     if seq <= after:
-        return f"event {seq} stands after event {after}: doubled, or out of order"
+        return f"event {seq} follows event {after}: it is a duplicate or out of order"
     missing = f"event {after + 1} is" if seq == after + 2 else f"events {after + 1} to {seq - 1} are"
     return f"{missing} missing before it"
 
 
-def _changed_digest(stored: Stored) -> str | None:
-    # An empty one hashes like none: an event that never had content would pass for one whose content was
-    # erased.
+def _digest_problem(stored: Stored) -> str | None:
+    # An empty digest hashes like a missing one: an event recorded without content would pass for erased.
     size = DIGEST if stored.content_digest is None else len(stored.content_digest)
     return (
         None if size == DIGEST else f"its content digest is {size} bytes long, not {DIGEST}: it was changed"
     )
 
 
-def _changed_content(stored: Stored) -> str | None:
+def _payload_problem(stored: Stored) -> str | None:
     if stored.content is None:
-        return "it has a salt but no content" if stored.salt else None
+        return "it has a salt but no payload" if stored.salt else None
     if stored.content_digest is None:
-        return "it has content, but was recorded without: the content was added later"
+        return "it has a payload, but was recorded without one: the payload was added later"
     if digest(stored.salt, stored.content) != stored.content_digest:
-        return "its content or salt is not what the recorded digest says: one of the three was changed"
+        return "its payload, salt or digest was changed: the digest does not match"
     return None
 
 
-def _changed(stored: Stored, previous: Head) -> str | None:
+def _hash_problem(stored: Stored, previous: Head) -> str | None:
     head = header(stored.run, stored.seq, stored.at, stored.kind)
     derived = link(previous.hash, head, stored.body, stored.content_digest)
     if derived == stored.hash:
         return None
     return (
-        f"its hash is {stored.hash.hex()[:16] or 'empty'}, but {derived.hex()[:16]} follows from the event before it, "
-        "its header, body and content digest: one of these was changed"
+        f"its hash is {stored.hash.hex()[:16] or 'empty'}, expected {derived.hex()[:16]}: "
+        "its header, body, digest or the previous hash was changed"
     )
 
 
 class Checker:
-    """Is given the events of one log in order, those behind `head`, and gives them on as far as they are what
-    was recorded.
-    """
+    """Checks the events of one log after `head`, in order, and returns the intact ones."""
 
     def __init__(self, head: Head = START) -> None:
         self._head = head
         self._problem: DamagedLog | None = None
 
     def held(self, events: Sequence[Stored]) -> Sequence[Stored]:
-        """These events up to the first that is not what was recorded.
+        """Return these events up to the first damaged one.
 
-        Raises `DamagedLog` if that came before them, or first.
+        Raises `DamagedLog` if that is the first of them or came before them.
         """
         self.go_on()
-        whole = unbroken(events, self._head)
+        whole = count_intact(events, self._head)
         self._head = events[whole - 1] if whole else self._head
         if whole < len(events):
             self._problem = changed(events[whole], self._head)
@@ -242,19 +234,19 @@ class Checker:
         return events[:whole]
 
     def go_on(self) -> None:
-        """Raise `DamagedLog` where there was an event that is not what was recorded."""
+        """Raise `DamagedLog` if a damaged event was found."""
         if self._problem is not None:
             raise self._problem
 
 
 class CheckedPages(AsyncIterator[Sequence[Stored]]):
-    """The events behind event `after`, of pages that begin with that one: with its hash the next is
-    chained.
+    """Checked pages of events after event `after`. The source pages begin with that event, because its hash
+    is needed to check the next one.
     """
 
     def __init__(self, pages: AsyncIterator[Sequence[Stored]], after: int) -> None:
         self._pages, self._after = pages, max(after, 0)
-        # Without that event nothing shows what the next one was chained to: it is missing.
+        # If that event is missing, the next one cannot be checked: it is reported as following a gap.
         self._checker = Checker(Head(seq=self._after - 1, hash=b"") if self._after else START)
 
     async def __anext__(self) -> Sequence[Stored]:
@@ -265,10 +257,8 @@ class CheckedPages(AsyncIterator[Sequence[Stored]]):
         return self._checker.held(page) if page else await anext(self)
 
 
-def held_apart(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequence[Stored]:
-    """These events, from here and there in a log, with the hashes of those before them. Raises
-    `DamagedLog`.
-    """
+def check_each(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequence[Stored]:
+    """Check single events of a log, given the hashes of the events before them. Raises `DamagedLog`."""
     for stored in events:
         before = stored.seq - 1
         previous = Head(seq=before, hash=hashes.get(before, b"")) if before else START
@@ -278,12 +268,10 @@ def held_apart(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequenc
 
 
 def changed(stored: Stored, previous: Head) -> DamagedLog | None:
-    """That an event, which stands after `previous`, is not what was recorded, and what is wrong with it; None
-    if it is.
-    """
+    """Return the error for a damaged event after `previous`; None if it is intact."""
     problem = check(stored, previous)
     if problem is None:
         return None
     if stored.seq == previous.seq + 1:
-        problem = f"it is not what was recorded: {problem}; see `refold verify`"
+        problem = f"it is damaged: {problem}; see `refold verify`"
     return DamagedLog(stored.run, stored.seq, problem)

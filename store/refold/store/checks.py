@@ -1,12 +1,12 @@
-"""Rules that every store checks before it looks at a log, the lineage of forks, and pages of results.
+"""Checks of arguments that all stores share, the lineage of forks, and pages of results.
 
-A fork's log begins right behind an event of its parent's: its first event is number N + 1, names the parent,
-N and the hash of event N, and is chained to that hash. So what came before is stored once, and what verifies
-the fork verifies its prefix. Nothing else tells of the lineage: there is no table that could be lost, or
-could say otherwise.
+A fork's log begins right after an event of its parent: its first event is number N + 1, names the parent, N
+and the hash of event N, and is chained to that hash. So the prefix is stored once, and verifying the fork
+verifies its prefix. The lineage is recorded only in these events: there is no table that could be lost or
+could contradict them.
 
-The parent is the run that has event N in its own log. Hence each step of a lineage leads to a smaller number,
-and a lineage ends, whatever a forged log says.
+The parent is the run whose own log contains event N. So the event number falls with each step of a lineage,
+and even a forged lineage ends.
 """
 
 import re
@@ -22,9 +22,9 @@ from refold.store.protocol import Lease, Origin, Record, Seal, SealedHead
 from refold.store.verify_bundle import NEWEST
 
 MAX_SEQ = 2**32 - 1
-"""The most events of a run: a stored key has 32 bits for the event's number."""
+"""Maximum number of events in a run: a stored key has 32 bits for the event's number."""
 
-# Ids stand in lines and in messages: none may end the line, or tell a terminal what to do.
+# Ids are printed in lines and messages: line breaks and terminal control characters are not allowed.
 _UNNAMEABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 _MIN_AT, _MAX_AT = -(2**63), 2**63 - 1
@@ -32,7 +32,7 @@ _MAX_SECONDS = 1e9
 
 
 def check_append(run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> None:
-    """Refuse an append that no log can take. Raises `WrongUse`; nothing was written then."""
+    """Check the arguments of an append. Raises `WrongUse`."""
     check_run(run)
     if lease.run != run:
         raise WrongUse(f"run {run}: the lease is for run {lease.run!r}; take one with `lease({run!r})`")
@@ -48,55 +48,56 @@ def check_append(run: str, expected_seq: int, lease: Lease, records: Sequence[Re
 
 
 def check_erasure(run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record) -> None:
-    """Refuse an erasure that no log can take. Raises `WrongUse`."""
+    """Check the arguments of an erasure. Raises `WrongUse`."""
     check_append(run, expected_seq, lease, [notice])
     if not seqs:
-        raise WrongUse(f"run {run}: name the events whose content is to be erased")
+        raise WrongUse(f"run {run}: no events to erase; name at least one")
 
 
 def check_run(run: str) -> None:
-    """Refuse an id that cannot name a run. Raises `WrongUse`."""
+    """Check the id of a run. Raises `WrongUse`."""
     if not can_name(run):
         raise WrongUse(
-            f"run id {run!r}: expected text that is not empty and has no control character, line break or lone surrogate"
+            f"run id {run!r}: expected non-empty text without control characters, line breaks and lone surrogates"
         )
 
 
 def check_new_run(run: str) -> None:
-    """Refuse an id for a new run that no command could name: one that means another thing there. Raises
-    `WrongUse`.
+    """Check the id of a new run. Raises `WrongUse` if the commands would read it as something else.
 
-    A reader of a log takes any that `check_run` lets by: it may be older, or of another program.
+    Readers accept every id that passes `check_run`: the log may be older or written by another program.
     """
     odd = not run.isprintable() or any(map(str.isspace, run)) or "@" in run
     if not run or odd or run == NEWEST or run.startswith("-") or run.endswith(".zip"):
-        problem = "expected printable text without spaces and @, other than *, which neither begins with - nor ends in .zip"
-        raise WrongUse(f"run id {run!a}: {problem}: else no command could name it")
+        problem = (
+            "expected printable text without spaces and @, not *, not beginning with -, not ending in .zip"
+        )
+        raise WrongUse(f"run id {run!a}: {problem}; commands read other ids differently")
 
 
 def check_holder(holder: str) -> None:
-    """Refuse a name that no holder of a lease can have. Raises `WrongUse`."""
+    """Check the name of a lease's holder. Raises `WrongUse`."""
     if not can_name(holder):
-        raise WrongUse(f"holder {holder!r}: expected text that is not empty, on one line")
+        raise WrongUse(f"holder {holder!r}: expected one line of non-empty text")
 
 
 def milliseconds(seconds: float) -> int:
-    """A span of time as a store counts it, rounded up. Raises `WrongUse`."""
+    """Convert seconds to whole milliseconds, rounded up. Raises `WrongUse` if negative or too large."""
     if not 0 <= seconds <= _MAX_SECONDS:  # false for nan, too
         raise WrongUse(f"{seconds} seconds are not between 0 and {_MAX_SECONDS:.0f}")
     return ceil(seconds * 1000)
 
 
 def check_erase(run: str, head: int, seq: int, digest: bytes | None) -> None:
-    """Refuse to erase what cannot be: `head` is the number of the last event. Raises `WrongUse`."""
+    """Check that event `seq` exists and had content; `head` is the last event's number. Raises `WrongUse`."""
     if not 0 < seq <= head:
         raise WrongUse(f"run {run} has no event {seq}: its last is {head}")
     if digest is None:
-        raise WrongUse(f"event {seq} of run {run} never had content: there is nothing to erase")
+        raise WrongUse(f"event {seq} of run {run} was recorded without a payload: there is nothing to erase")
 
 
 def check_seal(heads: Sequence[SealedHead], seal: Seal) -> None:
-    """Refuse entries and a seal that no log of heads can take. Raises `WrongUse`."""
+    """Check a seal and its new entries of the log of heads. Raises `WrongUse`."""
     wanted = range(seal.size - len(heads) + 1, seal.size + 1)
     if [each.place for each in heads] != [*wanted] or wanted.start < 1:
         raise WrongUse(f"the places of the entries do not count up to the seal's size, {seal.size}")
@@ -111,20 +112,20 @@ def check_seal(heads: Sequence[SealedHead], seal: Seal) -> None:
 
 
 def can_name(run: str) -> bool:
-    """Whether a run may have this id."""
+    """Return whether a run may have this id."""
     return bool(run) and not _UNNAMEABLE.search(run) and _is_utf8(run)
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse the beginning of an id that no id can begin with. Raises `WrongUse`."""
+    """Check the prefix of a run's id. Raises `WrongUse`."""
     if prefix:
         check_run(prefix)
 
 
 def _problem(record: Record) -> str | None:
-    # A kind is an identifier, so that a damaged one (read back with escapes) never looks like a whole one.
+    # A kind is an identifier, so that a damaged one (read with escapes) cannot look valid.
     if not (record.kind.isascii() and record.kind.isidentifier()):
-        return "a kind is letters, digits and underscores"
+        return "a kind has letters, digits and underscores only"
     if not _MIN_AT <= record.at <= _MAX_AT:
         return f"at is {record.at}, beyond 64 bits"
     content = record.content or b""
@@ -138,12 +139,12 @@ def _problem(record: Record) -> str | None:
 
 def _digest_problem(record: Record, digest: bytes) -> str | None:
     if record.content is not None or record.salt:
-        return "the digest of an erased content stands beside a content or a salt"
+        return "it has both the digest of an erased payload and a payload or salt"
     return None if len(digest) == DIGEST else f"a digest is {DIGEST} bytes long, not {len(digest)}"
 
 
 def _text_problem(name: str, value: bytes) -> str | None:
-    # NUL would hide what follows from SQLite's text functions and from its shell. JSON text has none.
+    # NUL would hide the rest of the text from SQLite's text functions and its shell. JSON has no NUL.
     if 0 in value:
         return f"the {name} has a NUL byte at {value.index(0)}; JSON writes it as \\u0000"
     if value.isascii():
@@ -164,14 +165,14 @@ def _is_utf8(text: str) -> bool:
 
 
 FORKED = "run_forked"
-"""The kind of a fork's first event, the only one of which a store reads the body."""
+"""The kind of a fork's first event. A store reads only this event's body."""
 
 MOST_ANCESTORS = 64
-"""How many runs may stand behind a fork, each a fork of the one before it."""
+"""Maximum number of ancestors of a fork."""
 
 
 class OwnLog(NamedTuple):
-    """A run's own log: numbers of its first and last event, and of a fork where it goes on from."""
+    """A run's own log: numbers of its first and last event, and for a fork its origin."""
 
     first: int
     last: int
@@ -179,7 +180,7 @@ class OwnLog(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """A part of a log, read in the own log of `run`: the events with `after < seq <= upto`."""
+    """A part of a log, in the own log of `run`: the events with `after < seq <= upto`."""
 
     run: str
     after: int
@@ -196,9 +197,9 @@ _DECODER = msgspec.json.Decoder(_Forked)
 
 
 def origin_of(first: int, kind: str, body: bytes) -> Origin | None:
-    """Where a log goes on from whose first event is number `first`; None for one with a beginning of its own.
+    """Return the origin that the first event of a log, number `first`, names; None if it is not a fork.
 
-    None too for a body that no fork can have: a reader of the log will miss the events before it.
+    Also None for an invalid body; readers of the log then report the missing events.
     """
     if first <= 1 or kind != FORKED:
         return None
@@ -211,26 +212,26 @@ def origin_of(first: int, kind: str, body: bytes) -> Origin | None:
     return Origin(run=said.parent, seq=said.parent_seq, hash=hashed) if there else None
 
 
-def traced(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
-    """Where the runs before `run` were left, the oldest first; none for a run with a beginning of its own.
+def trace_lineage(run: str, own: Callable[[str], OwnLog | None]) -> list[Origin]:
+    """Return the fork points of the ancestors of `run`, oldest first; empty if it is not a fork.
 
-    `own` looks a run's own log up; None: it has no events. Raises `DamagedLog` for a lineage that leads
-    nowhere.
+    `own` looks up a run's own log and returns None if it has no events. Raises `DamagedLog` for a lineage
+    with a missing ancestor.
     """
     found, at = list[Origin](), own(run)
     while at is not None and at.origin is not None:
         origin, parent = at.origin, own(at.origin.run)
         if parent is None or not parent.first <= origin.seq <= parent.last:
-            raise DamagedLog(run, at.first, f"{_named(origin)}, which is not in this store")
+            raise DamagedLog(run, at.first, f"{_describe(origin)}, which is not in this store")
         if len(found) == MOST_ANCESTORS:
-            raise DamagedLog(run, at.first, f"more than {MOST_ANCESTORS} runs stand behind it")
+            raise DamagedLog(run, at.first, f"it has more than {MOST_ANCESTORS} ancestors")
         found.append(origin)
         at = parent
     return found[::-1]
 
 
 def pieces(run: str, last: int, lineage: Sequence[Origin]) -> list[LogPart]:
-    """The parts of the run's whole log in order, up to event `last`."""
+    """Return the parts of the run's complete log in order, up to event `last`."""
     found, after = list[LogPart](), 0
     for origin in lineage:
         found.append(LogPart(origin.run, after, origin.seq))
@@ -239,62 +240,60 @@ def pieces(run: str, last: int, lineage: Sequence[Origin]) -> list[LogPart]:
 
 
 def check_origin(run: str, origin: Origin, hashed: bytes | None, depth: int) -> None:
-    """Refuse a fork of what is not there. Raises `WrongUse`.
+    """Check the origin of a new fork. Raises `WrongUse`.
 
-    `hashed` is the hash of that event in the parent's own log, None if it has none; `depth` how many runs
-    would stand behind the fork.
+    `hashed` is the hash of that event in the parent's own log, None if it is missing; `depth` is the number
+    of ancestors that the fork would have.
     """
     if hashed is None:
-        raise WrongUse(f"run {run}: {_named(origin)}, which this store does not have in that run's own log")
+        raise WrongUse(
+            f"run {run}: {_describe(origin)}, which this store does not have in that run's own log"
+        )
     if hashed != origin.hash:
         raise WrongUse(
-            f"run {run}: {_named(origin)}, which has the hash {hashed.hex()} and not the one named"
+            f"run {run}: {_describe(origin)}, which has the hash {hashed.hex()}, not the one given"
         )
     if depth > MOST_ANCESTORS:
         raise WrongUse(
-            f"run {run}: {MOST_ANCESTORS} runs stand behind {origin.run} already; fork an earlier one"
+            f"run {run}: run {origin.run} has {MOST_ANCESTORS} ancestors already; fork an earlier run"
         )
 
 
 def check_link(run: str, origin: Origin, hashed: object) -> None:
-    """Raise `DamagedLog` unless the event that a fork goes on from has the hash that it says, and is
-    there.
-    """
+    """Raise `DamagedLog` unless the fork's origin exists and has the hash that the fork recorded."""
     if hashed != origin.hash:
         has = (
-            f"has the hash {hashed.hex()} and not the one named"
+            f"has the hash {hashed.hex()}, not the recorded one"
             if isinstance(hashed, bytes)
-            else "is not there"
+            else "is missing"
         )
-        raise DamagedLog(run, origin.seq + 1, f"{_named(origin)}, which {has}")
+        raise DamagedLog(run, origin.seq + 1, f"{_describe(origin)}, which {has}")
 
 
-def inherited(run: str, seq: int, owner: str) -> WrongUse:
-    """That an event of a fork is its parent's, who alone can have it erased."""
-    return WrongUse(
-        f"event {seq} of run {run} is one of run {owner}, which it was forked from: erase it there"
-    )
+def inherited_error(run: str, seq: int, owner: str) -> WrongUse:
+    """Return the error for erasing, through a fork, an event of its ancestor `owner`."""
+    return WrongUse(f"event {seq} of run {run} belongs to run {owner}, of which it is a fork: erase it there")
 
 
-def _named(origin: Origin) -> str:
-    return f"it goes on from event {origin.seq} of run {origin.run}"
+def _describe(origin: Origin) -> str:
+    return f"it is a fork after event {origin.seq} of run {origin.run}"
 
 
 ROWS = 512
-"""The most rows of a chunk."""
+"""Maximum rows of a chunk."""
 
 BYTES = 2**20
-"""The size in bytes at which a chunk ends. It may be larger by one row, for a row is never cut."""
+"""Size in bytes at which a chunk ends. It may be larger by one row, because rows are not split."""
 
 T = TypeVar("T")
 
 
 class Pages(Generic[T], AsyncIterator[Sequence[T]]):
-    """Chunks, from a function that gives the next one and an empty one at the end.
+    """Chunks from a function that returns the next one, or an empty one at the end.
 
-    No async generator, on purpose: a reader that stops half-way leaves nothing behind that an event loop
-    would have to finalise (trio warns when it has to), and between two chunks nothing is open, so a slow
-    reader keeps no writer from its checkpoints.
+    This is not an async generator, because the event loop would have to finalise a generator that a reader
+    leaves early (trio warns about that). Nothing is open between two chunks, so a slow reader does not block
+    checkpoints.
     """
 
     def __init__(self, following: Callable[[], Awaitable[Sequence[T]]]) -> None:

@@ -31,7 +31,7 @@ from refold.store.connection import PagedConnection
 from refold.store.group_commit import AppendRequest, Known, Outcome, commit, commit_unhindered
 from refold.store.protocol import Head, Lease, Record
 from refold.store.readable import Readable
-from refold.store.rows import translated
+from refold.store.rows import translate_errors
 from refold.store.thread import Connection, seen_through
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Database(Readable):
         """Open the file, creating it if it does not exist. Raises `NotAStore` before any change."""
         with anyio.CancelScope(shield=True):  # half-open connections could not be closed
             await asyncio.to_thread(look, path, readonly=readonly)
-            with translated(str(path)):
+            with translate_errors(str(path)):
                 return await cls._open(path, durability, readonly=readonly)
         raise AssertionError  # for the type checkers: nothing cancels a shielded scope
 
@@ -84,12 +84,12 @@ class Database(Readable):
         When it raises, cancellation included, no work is still in progress.
         """
         self.check_file()
-        with translated(self.path, writing=True):
+        with translate_errors(self.path, writing=True):
             try:
                 return await self.writer.run(function, *args)
             except asyncio.CancelledError:
                 # The function still runs in its thread. Afterwards, the file shows its outcome.
-                await self.writer.reached()
+                await self.writer.wait_submitted()
                 raise
 
     async def erase(
@@ -97,7 +97,7 @@ class Database(Readable):
     ) -> Head:
         """See `Store.erase`. After cancellation the rows are erased, but copies may remain in page gaps."""
         head, marks = await self.write(readable.erase, run, expected_seq, lease, seqs, notice)
-        with translated(self.path):
+        with translate_errors(self.path):
             found = await asyncio.to_thread(readable.residue_stands, self.path, marks)
         if found:
             await self.write(readable.rewrite)
@@ -105,7 +105,7 @@ class Database(Readable):
 
     async def close(self) -> None:
         """Close both connections, the writer last: the last one to close cleans up the journal."""
-        with anyio.CancelScope(shield=True), translated(self.path):
+        with anyio.CancelScope(shield=True), translate_errors(self.path):
             try:
                 await super().close()
             finally:
@@ -120,9 +120,12 @@ GROUP_BYTES = 2 * 2**20
 
 HERE_ROWS = 64
 HERE_BYTES = 2**16
-"""Maximum size of an append committed in the event loop's thread: some tenths of a millisecond."""
+"""Maximum rows and bytes of an append committed in the event loop's thread: some tenths of a millisecond."""
 HERE_IN_A_ROW = 256
-"""Commits in the event loop's thread before the connection's thread checkpoints an overlong journal."""
+"""Commits in the event loop's thread after which the next two are made in the connection's thread.
+
+The first of those makes a checkpoint if the journal has `CHECKPOINT_PAGES` pages; the second restarts it.
+"""
 
 
 class Append:
@@ -157,14 +160,14 @@ class Committer:
         try:
             if self.database.durability == "process":
                 await asyncio.sleep(0)  # let other ready appends join the group
-            if self._waiting and self._task is None and not self._committed_here():
+            if self._waiting and self._task is None and not self._commit_here():
                 self._task = asyncio.create_task(self._drain(), name="refold-store-commits")
             return await append.outcome
         except asyncio.CancelledError:
             await self._withdraw(append)
             raise
 
-    def _committed_here(self) -> bool:
+    def _commit_here(self) -> bool:
         """Commit a single short append in this thread; return False if it must go to the other thread."""
         writer, (append, *others) = self.database.writer, self._waiting
         if others or self.database.durability != "process" or not writer.idle:
@@ -202,7 +205,7 @@ class Committer:
 
     async def _drain(self) -> None:
         try:
-            while self._waiting and not self._committed_here():
+            while self._waiting and not self._commit_here():
                 await self._commit(self._take())
                 await asyncio.sleep(0)  # a caller that just got its result may append again
         finally:
@@ -232,7 +235,7 @@ class Committer:
             outcomes = await self.database.writer.run(commit, requests, self._known)
         except asyncio.CancelledError:
             # The commit still runs in its thread.
-            await self.database.writer.reached()
+            await self.database.writer.wait_submitted()
             raise
         except Exception as error:
             outcomes = [error] * len(group)

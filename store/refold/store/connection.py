@@ -73,15 +73,13 @@ class PagedConnection(sqlite3.Connection):
         self.path = ""
 
     def distrust(self, path: Path) -> None:
-        """Let functions that the file's schema may name do no harm, and no statement go on for ever."""
+        """Disable side effects of functions named in the file's schema, and end endless statements."""
         self.path = str(path)
         super().execute("PRAGMA trusted_schema = OFF").close()
-        self.set_progress_handler(lambda: self._goes_on(path), STEPS)
+        self.set_progress_handler(lambda: self._is_endless(path), STEPS)
 
     def hurry(self, *, hurried: bool) -> None:
-        """Whether statements from here on fail where they would wait for a lock, and commits leave
-        checkpoints to others.
-        """
+        """Set whether statements fail instead of waiting for a lock, and commits make no checkpoints."""
         if hurried != self._hurried:
             seconds, pages = (0, 0) if hurried else (BUSY_SECONDS, CHECKPOINT_PAGES)
             super().execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}").close()
@@ -103,7 +101,7 @@ class PagedConnection(sqlite3.Connection):
         cursor.close()
         return cursor
 
-    def _goes_on(self, path: Path) -> bool:
+    def _is_endless(self, path: Path) -> bool:
         """Return whether the statement has taken more steps than it can need."""
         self._looks += 1
         if self._looks <= LOOKS:

@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, and Ed25519 keys in PEM files.
+"""Atomic writing of files, and Ed25519 keys in PEM files.
 
-Signing needs `cryptography`, which is imported here and late. Checking a signature does not: see
-`verify_bundle`.
+Signing needs `cryptography`, which is imported in the functions that use it. Checking a signature does not:
+see `verify_bundle`.
 """
 
 import os
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-_TRAILS = ("", "-wal", "-shm", "-journal")  # what SQLite leaves beside its file when it is stopped half-way
+_TRAILS = ("", "-wal", "-shm", "-journal")  # files that an interrupted SQLite leaves beside its database
 
 
 @contextmanager
 def written_beside(path: Path, *, force: bool = False) -> Generator[Path]:
-    """A path to write at, which becomes `path` if all goes well; else nothing is left of it.
+    """Yield a temporary path that is renamed to `path` on success and deleted on failure.
 
-    Raises `WrongUse` where `path` is there already, at the beginning or at the end; with `force` only where
-    it is no file. Raises `WorldFailed` where it cannot be written.
+    Raises `WrongUse` if `path` exists on entry or at the end; with `force` only if it is not a regular file.
+    Raises `WorldFailed` if it cannot be written.
     """
     check_free(path, force=force)
-    # A name that cannot be guessed: a link that was put there would be followed.
+    # The name must not be guessable: an attacker's link with that name would be followed.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield partial
         if force:
             partial.replace(path)
         else:
-            _named(partial, path)
+            _put_in_place(partial, path)
     except OSError as error:
         raise WorldFailed(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
@@ -48,59 +48,60 @@ def written_beside(path: Path, *, force: bool = False) -> Generator[Path]:
 
 
 def check_free(path: Path, *, force: bool = False) -> None:
-    """Refuse a path that is taken. Raises `WrongUse`."""
+    """Raise `WrongUse` if something exists at `path` that may not be replaced."""
     if not os.path.lexists(path) or (force and path.is_file()):
         return
     raise (
-        WrongUse(f"{path}: is no file that could be written over: choose another name")
+        WrongUse(f"{path}: is not a regular file and cannot be overwritten: choose another name")
         if force
-        else _taken(path)
+        else _exists_error(path)
     )
 
 
-def _named(partial: Path, path: Path) -> None:
-    # A link never replaces a file that came meanwhile. Not every file system has them.
+def _put_in_place(partial: Path, path: Path) -> None:
+    # A link never replaces a file created meanwhile. Some file systems do not support links.
     try:
         path.hardlink_to(partial)
     except FileExistsError as error:
-        raise _taken(path) from error
+        raise _exists_error(path) from error
     except OSError:
         partial.rename(path)
 
 
-def _taken(path: Path) -> WrongUse:
+def _exists_error(path: Path) -> WrongUse:
     return WrongUse(
-        f"{path}: is there already, and is not written over: choose another name, or --force where there is one"
+        f"{path}: exists and is not overwritten: choose another name, or use --force if the command has it"
     )
 
 
-_MOST = 2**16  # bytes of a file that may be a key
+_MOST = 2**16  # maximum bytes of a key file
 
 
 class BadKey(FileProblem, WrongUse):
-    """A file that is no key for this, or that may not become one."""
+    """A file that is not a usable key, or a path where no key may be written."""
 
     def __str__(self) -> str:
         return f"key {self.path}: {self.problem}"
 
 
 class SigningKey:
-    """A private key. `public` are the 32 bytes of the one that goes with it."""
+    """A private key. `public` is its public key, 32 bytes."""
 
     def __init__(self, key: "Ed25519PrivateKey") -> None:
         self._key = key
         self.public = key.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """The signature, 64 bytes; always the same for a message."""
+        """Return the signature, 64 bytes. It is deterministic."""
         return self._key.sign(message)
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """The private key in a PEM file. Raises `BadKey`, and `WrongUse` where `cryptography` is not
-    installed.
+    """Read a private key from a PEM file.
+
+    Raises `BadKey`, or `WrongUse` if `cryptography` is not installed.
     """
-    _need()
+    _require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -110,20 +111,20 @@ def read_signing_key(path: Path) -> SigningKey:
         raise BadKey(str(path), "is a public key; signing needs the private one")
     try:
         key = load_pem_private_key(text, password=None)
-    except TypeError as error:  # what `cryptography` raises for a password that is missing
+    except TypeError as error:  # `cryptography` raises it for a missing password
         problem = (
-            "is encrypted, and no password can be typed here; `openssl pkey -in FILE -out PLAIN` decrypts it"
+            "is encrypted, and passwords are not supported; `openssl pkey -in FILE -out PLAIN` decrypts it"
         )
         raise BadKey(str(path), problem) from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadKey(str(path), "is no private key in PEM; `refold keygen FILE` makes one") from error
+        raise BadKey(str(path), "is not a private key in PEM; `refold keygen FILE` creates one") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise BadKey(str(path), "is a key of another kind than Ed25519; `refold keygen FILE` makes one")
+        raise BadKey(str(path), "is not an Ed25519 key; `refold keygen FILE` creates one")
     return SigningKey(key)
 
 
 def read_public_key(path: Path) -> bytes:
-    """The 32 bytes of the public key in a PEM file. Raises `BadKey`."""
+    """Read a public key, 32 bytes, from a PEM file. Raises `BadKey`."""
     try:
         return public_key(_read(path))
     except ValueError as error:
@@ -131,19 +132,18 @@ def read_public_key(path: Path) -> bytes:
 
 
 def make_key(path: Path) -> bytes:
-    """Write a new private key to `path`, for its owner's eyes only, and the public one beside it as
-    `path`.pub.
+    """Write a new private key to `path`, readable by its owner only, and the public key to `path`.pub.
 
-    Returns the public key, 32 bytes. Nothing is ever written over: raises `BadKey`.
+    Returns the public key, 32 bytes. Raises `BadKey` if one of the files exists.
     """
-    _need()
+    _require_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     public = public_path(path)
     for each in (path, public):
         if os.path.lexists(each):
-            raise BadKey(str(each), "is there already, and a key is never written over: choose another name")
+            raise BadKey(str(each), "exists, and keys are never overwritten: choose another name")
     key = Ed25519PrivateKey.generate()
     private_text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -157,13 +157,13 @@ def make_key(path: Path) -> bytes:
 
 
 def public_path(path: Path) -> Path:
-    """Where the public key lies that goes with a private one."""
+    """Return the path of the public key that belongs to a private key file."""
     return path.with_name(f"{path.name}.pub")
 
 
-def _need() -> None:
+def _require_cryptography() -> None:
     if find_spec("cryptography") is None:
-        raise WrongUse("signing needs `cryptography`, not installed here: pip install 'refold[seal]'")
+        raise WrongUse("signing needs `cryptography`, which is not installed: pip install 'refold[seal]'")
 
 
 def _read(path: Path) -> bytes:

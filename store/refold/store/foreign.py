@@ -1,9 +1,9 @@
-"""Tables of a database that another program made, read from its bytes and from nothing else.
+"""Reading of tables from the bytes of another program's SQLite database.
 
-Such a file is hostile until shown otherwise: its schema is code. So it is opened in memory, and only stored
-columns of plain tables are read, under an authorizer that allows nothing else: no view, virtual table or
-generated column is run. Nothing is written, neither to the file nor beside it; what its write-ahead log held
-is not in its bytes.
+The file is untrusted, and its schema is code. So it is opened in memory, and only stored columns of plain
+tables are read, under an authorizer that denies everything else: no view, virtual table or generated column
+is evaluated. Nothing is written, neither to the file nor beside it. Data that is only in its write-ahead log
+is not read.
 """
 
 import sqlite3
@@ -13,30 +13,33 @@ from contextlib import closing, contextmanager
 from refold.reducers.errors import Damaged
 
 MAGIC = b"SQLite format 3\x00"
-"""How every such file begins."""
+"""The first bytes of every SQLite database."""
 
 MOST_ROWS = 1_000_000
-"""Rows read of one table."""
+"""Maximum rows read from one table."""
 
 MOST_VALUE = 64 << 20
-"""Bytes of one value."""
+"""Maximum bytes of one value."""
 
 MOST_TEXT = 1 << 30
-"""Characters of all values of one table: rows of a forged file can share their pages, and be more than it."""
+"""Maximum characters of all values of one table. Rows of a forged file can share pages, so the file's size is
+not a bound.
+"""
 
 Value = int | float | str | None
 
-_VERSIONS = slice(18, 20)  # 2: in WAL mode, which a database in memory cannot be; the pages are the same
-_STEPS = (
-    100_000  # virtual machine instructions between two looks at the clock that there is not: the count below
-)
-_OF_SCHEMA = 300_000  # some 15,000 objects: they are parsed, and that takes longer the more there are
-_MOST_STEPS = 20_000  # so 2 * 10**9 instructions, some ten seconds: a table of a gigabyte is read in one
+# Header bytes that are 2 in WAL mode, which a database in memory does not support; the pages are the same.
+_VERSIONS = slice(18, 20)
+_STEPS = 100_000  # virtual machine instructions between two progress callbacks
+_OF_SCHEMA = 300_000  # maximum instructions for the schema, enough for some 15,000 objects
+# Maximum progress callbacks for the tables: 2 * 10**9 instructions, about ten seconds. A table of a gigabyte
+# takes one second.
+_MOST_STEPS = 20_000
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ})
 
 
 class BadDatabase(Damaged):
-    """Bytes that are no database, or a damaged or a hostile one. `problem` is one sentence."""
+    """Bytes that are not a database, or a damaged or malicious one. `problem` is one sentence."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -47,9 +50,9 @@ class BadDatabase(Damaged):
 
 
 class ForeignTable:
-    """One table: its name, its columns, its rows in the order they were written.
+    """One table: its name, its columns, and its rows in stored order.
 
-    `cut`: there are more than `MOST_ROWS`.
+    `cut`: the table has more than `MOST_ROWS` rows, and the rest was not read.
     """
 
     def __init__(
@@ -63,20 +66,20 @@ class ForeignTable:
 
 
 def tables(data: bytes) -> dict[str, ForeignTable]:
-    """All plain tables of a database, by name. Raises `BadDatabase`.
+    """Return all plain tables of a database, by name. Raises `BadDatabase`.
 
-    Blobs and texts that are no UTF-8 are read as text with U+FFFD in the place of what is none.
+    Blobs and texts are decoded as UTF-8, with U+FFFD for invalid bytes.
     """
     if not data.startswith(MAGIC):
-        raise BadDatabase("no SQLite database")
-    with _translated(), closing(sqlite3.connect(":memory:")) as connection:
+        raise BadDatabase("not an SQLite database")
+    with _translate_errors(), closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(_rollback(data))
         _bound(connection, _OF_SCHEMA // _STEPS)
-        _restrained(connection)
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # what is parsed now is not parsed again
+        _restrict(connection)
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # parses the schema within the bound
         _bound(connection, _MOST_STEPS)
         plain = {name: _columns(connection, name) for name in _names(connection)}
-        connection.set_authorizer(_authorized)
+        connection.set_authorizer(_authorize)
         return {name: _table(connection, name, columns) for name, columns in plain.items() if columns}
 
 
@@ -90,18 +93,18 @@ def _names(connection: sqlite3.Connection) -> list[str]:
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
-    """The columns that are stored; a generated one is an expression, which reading it would run."""
-    told = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
+    """Return the stored columns, without generated ones: reading those would evaluate an expression."""
+    told = connection.execute(f"PRAGMA table_xinfo({_quote(name)})").fetchall()
     return tuple(str(column[1]) for column in told if column[6] == 0)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _table(connection: sqlite3.Connection, name: str, columns: tuple[str, ...]) -> ForeignTable:
-    wanted = ", ".join(map(_quoted, columns))
-    cursor = connection.execute(f"SELECT {wanted} FROM {_quoted(name)} LIMIT {MOST_ROWS + 1}")  # noqa: S608 - quoted as identifiers
+    wanted = ", ".join(map(_quote, columns))
+    cursor = connection.execute(f"SELECT {wanted} FROM {_quote(name)} LIMIT {MOST_ROWS + 1}")  # noqa: S608 - quoted as identifiers
     rows: list[tuple[Value, ...]] = []
     size = 0
     for row in cursor:
@@ -124,7 +127,7 @@ def _virtual(sql: object) -> bool:
 
 
 def _rollback(data: bytes) -> bytes:
-    """The bytes without the mark of WAL mode."""
+    """Return the bytes with the header's WAL mode set to rollback mode."""
     changed = bytearray(data)
     changed[_VERSIONS] = b"\x01\x01"
     return bytes(changed)
@@ -134,11 +137,11 @@ def _text(stored: bytes) -> str:
     return stored.decode(errors="replace")
 
 
-def _authorized(action: int, *_where: str | None) -> int:
+def _authorize(action: int, *_where: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
 
-def _restrained(connection: sqlite3.Connection) -> None:
+def _restrict(connection: sqlite3.Connection) -> None:
     for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0"):
         connection.execute(f"PRAGMA {pragma}")
     connection.text_factory = _text
@@ -147,13 +150,13 @@ def _restrained(connection: sqlite3.Connection) -> None:
 
 
 def _bound(connection: sqlite3.Connection, looks: int) -> None:
-    """Let the connection take `looks` times `_STEPS` instructions from now on, and no more."""
+    """Limit the connection to `looks` times `_STEPS` instructions from now on."""
     left = iter(range(looks))
     connection.set_progress_handler(lambda: next(left, None) is None, _STEPS)
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, OverflowError, MemoryError) as error:

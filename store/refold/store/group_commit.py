@@ -1,9 +1,9 @@
-"""Appends, as they are written: a group of them in one transaction.
+"""Writing of a group of appends in one transaction.
 
-Each append is checked against its own run's head and token, inside the transaction. One that is not as
-expected is left out. If SQLite refuses the rest, it is rolled back and written again append by append, so
-that only the offender fails. A later append of the same run then fails by itself, for it expects a head that
-never came to be. The hashes are computed in there too, after a head that cannot move.
+Inside the transaction, each append is checked against its run's head and token, and one that does not match
+is left out. If SQLite refuses the rest, the transaction is rolled back and each append is written in its own,
+so that only the offending append fails. A later append of the same run then fails too, because it expects a
+head that does not exist. The hashes are also computed inside the transaction, where the head cannot change.
 """
 
 import sqlite3
@@ -26,13 +26,13 @@ from refold.store.rows import FAILED, RunPlace, SqlRow, translate
 from refold.store.tables import find
 
 Outcome = Head | BaseException
-"""The head after an append, or what it is to raise."""
+"""The head after an append, or the error that the append raises."""
 
 _MOST_KNOWN = 4096
 
 
 class AppendRequest(NamedTuple):
-    """What an append asks for."""
+    """The arguments of an append."""
 
     run: str
     expected_seq: int
@@ -41,20 +41,19 @@ class AppendRequest(NamedTuple):
 
 
 class Known:
-    """Where runs stood after the last group, for as long as the file was not changed since, by us or by
-    others.
+    """Cache of run places after the last group, valid until the file changes.
 
-    SQLite counts the rows that a connection changed, and gives the file another version when any other has
-    changed it. As long as both are as they were, a transaction that looked again would find the same.
+    SQLite counts the rows that a connection changed, and changes `data_version` when another connection
+    writes. While both are unchanged, a new transaction would read the same places.
     """
 
     def __init__(self) -> None:
         self._places: dict[str, RunPlace] = {}
         self._version = 0
-        self._after: tuple[int, int] | None = None  # of the file, and rows changed by us
+        self._after: tuple[int, int] | None = None  # data version, and rows changed by this connection
 
     def recall(self, connection: PagedConnection) -> dict[str, RunPlace]:
-        """Inside a transaction: the places that hold. They are forgotten unless `keep` follows."""
+        """Return the valid places, inside a transaction. They are dropped unless `keep` follows."""
         (self._version,) = connection.execute("PRAGMA data_version").fetchone()
         if self._after != (self._version, connection.total_changes) or len(self._places) > _MOST_KNOWN:
             self._places = {}
@@ -62,33 +61,30 @@ class Known:
         return self._places
 
     def keep(self, connection: PagedConnection) -> None:
-        """What `recall` gave, and was changed since, is committed."""
+        """Keep the places that `recall` returned: the changes to them are committed."""
         self._after = self._version, connection.total_changes
 
 
 def commit(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
-    """Write what can be written of the group, in one transaction. The outcome of each, in order."""
+    """Write all valid appends of the group in one transaction. Return the outcome of each, in order."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except FAILED as error:
         return [translate(connection.path, error) for _ in group]
-    return _written(connection, group, known)
+    return _write_group(connection, group, known)
 
 
 def commit_unhindered(connection: PagedConnection, append: AppendRequest, known: Known) -> Outcome | None:
-    """Write one append.
-
-    None, with nothing done, where the transaction cannot begin now: another program has the lock.
-    """
+    """Write one append. Return None, with nothing written, if another program holds the lock."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except FAILED:
         return None
-    return _written(connection, [append], known)[0]
+    return _write_group(connection, [append], known)[0]
 
 
-def _written(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
-    """What becomes of each, in the transaction that has begun. It is over then."""
+def _write_group(connection: PagedConnection, group: Sequence[AppendRequest], known: Known) -> list[Outcome]:
+    """Write the group in the open transaction and end it. Return the outcome of each append."""
     writing = False
     try:
         outcomes, events = _prepare(connection, group, known.recall(connection))
@@ -98,14 +94,14 @@ def _written(connection: PagedConnection, group: Sequence[AppendRequest], known:
         known.keep(connection)
     except (*FAILED, DamagedStore) as error:
         roll_back(connection)
-        return _failed(connection, group, error, known, writing=writing)
+        return _retry_each(connection, group, error, known, writing=writing)
     except BaseException:
         roll_back(connection)
         raise
     return outcomes
 
 
-def _failed(
+def _retry_each(
     connection: PagedConnection,
     group: Sequence[AppendRequest],
     error: sqlite3.Error | UnicodeDecodeError | DamagedStore,
@@ -126,12 +122,12 @@ def _failed(
 def _prepare(
     connection: PagedConnection, group: Sequence[AppendRequest], places: dict[str, RunPlace]
 ) -> tuple[list[Outcome], list[SqlRow]]:
-    """What will have become of each append once the rows are written, and the rows. Moves the places on."""
+    """Return each append's outcome once the rows are written, and the rows. Updates `places`."""
     outcomes, events = list[Outcome](), list[SqlRow]()
     for append in group:
         place: RunPlace | RefoldError | None = places.get(append.run) or _find(connection, append.run)
         if isinstance(place, RunPlace) and append.expected_seq and not place.head.seq:
-            place = _forked(connection, append, place)
+            place = _find_fork(connection, append, place)
         if isinstance(place, RefoldError):
             outcomes.append(place)
         elif refused := refused_append(append.run, place, append.expected_seq, append.lease):
@@ -149,25 +145,23 @@ def _prepare(
 def _find(connection: PagedConnection, run: str) -> RunPlace | DamagedStore | None:
     try:
         return find(connection, run)
-    except DamagedStore as error:  # that of one run is no reason for another's to fail
+    except DamagedStore as error:  # damage to one run must not fail appends of others
         return error
 
 
-def _forked(connection: PagedConnection, append: AppendRequest, place: RunPlace) -> RunPlace | RefoldError:
-    """The place of a run without events at which it is to begin as a fork; as it is, where that is not asked
-    for.
-    """
+def _find_fork(connection: PagedConnection, append: AppendRequest, place: RunPlace) -> RunPlace | RefoldError:
+    """Return the place at which a run without events begins as a fork; unchanged if it is not a fork."""
     if place.token != append.lease.token:
         return place
     try:
-        head = tables.begun(connection, append.run, append.records[0], append.expected_seq)
+        head = tables.find_origin(connection, append.run, append.records[0], append.expected_seq)
     except RefoldError as error:
         return error
     return place if head is None else place._replace(head=head)
 
 
 def refused_append(run: str, place: RunPlace | None, expected_seq: int, lease: Lease) -> StoreError | None:
-    """Why a run at this place takes no append there; None if it does."""
+    """Return why a run at this place refuses the append; None if it accepts it."""
     token, seq = (place.token, place.head.seq) if place else (0, 0)
     return refusal(run, token, seq, expected_seq, lease)
 

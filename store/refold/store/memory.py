@@ -19,9 +19,9 @@ from refold.store.checks import (
     Pages,
     check_erase,
     check_origin,
-    inherited,
+    inherited_error,
     origin_of,
-    traced,
+    trace_lineage,
 )
 from refold.store.protocol import (
     Claim,
@@ -105,29 +105,29 @@ class _Tables:
         return OwnLog(log[0].seq, log[-1].seq, origin_of(log[0].seq, log[0].kind, log[0].body))
 
     def whole(self, run: str) -> list[Stored]:
-        """The run's log from event 1. Of a run that is no fork it is the log itself."""
+        """Return the run's complete log from event 1."""
         own, before = self.logs.get(run, []), list[Stored]()
-        for origin in traced(run, self.own):
+        for origin in trace_lineage(run, self.own):
             before += self.logs[origin.run][: origin.seq - len(before)]
         return [*before, *own] if before else own
 
     def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
         """See `Store.append`."""
-        head = self._forked(run, expected_seq, lease, records[0]) or self.check_append(
+        head = self._find_fork(run, expected_seq, lease, records[0]) or self.check_append(
             run, expected_seq, lease
         )
         self.logs.setdefault(run, []).extend(extend(run, head, records))
         return self.head(run)
 
     def check_append(self, run: str, expected_seq: int, lease: Lease) -> Head:
-        """Where the run's log ends. Raises `Conflict` or `LeaseLost` if it takes no append there."""
+        """Return the run's head. Raises `Conflict` or `LeaseLost` if the append is refused."""
         head = self.head(run)
         if refused := refusal(run, self.token(run), head.seq, expected_seq, lease):
             raise refused
         return head
 
-    def _forked(self, run: str, expected_seq: int, lease: Lease, first: Record) -> Head | None:
-        """Where a run without events is to go on from, if this record begins it as a fork there."""
+    def _find_fork(self, run: str, expected_seq: int, lease: Lease, first: Record) -> Head | None:
+        """Return the event that a new run continues if `first` makes it a fork there, else None."""
         new = expected_seq and run not in self.logs and lease.token == self.token(run)
         origin = origin_of(expected_seq + 1, first.kind, first.body) if new else None
         if origin is None:
@@ -135,20 +135,20 @@ class _Tables:
         log = self.logs.get(origin.run, [])
         there = bool(log) and log[0].seq <= origin.seq <= log[-1].seq
         hashed = log[origin.seq - log[0].seq].hash if there else None
-        check_origin(run, origin, hashed, len(traced(origin.run, self.own)) + 1)
+        check_origin(run, origin, hashed, len(trace_lineage(origin.run, self.own)) + 1)
         return origin
 
 
 class MemoryStore(BaseStore):
-    """A real store that forgets everything at the end.
+    """A complete store without persistence.
 
-    Works on every event loop that anyio knows, without threads; belongs to the loop's thread. Every method
-    lets other tasks run first, as a store on disk would, so that races show in tests. `now` is its clock, in
-    seconds: what leases are counted by.
+    Works on every event loop that anyio supports, without threads; belongs to the loop's thread. Every method
+    lets other tasks run first, as a store on disk would, so that races show in tests. `now` is the clock of
+    its leases, in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        # Late: an import of `refold.store` for its types should not load an event loop.
+        # Imported here, so that importing `refold.store` for its types does not load an event loop.
         from anyio.lowlevel import checkpoint
 
         self._checkpoint = checkpoint
@@ -198,7 +198,7 @@ class MemoryStore(BaseStore):
         async def following() -> Sequence[Stored]:
             nonlocal after, last
             log = (await self._turn()).whole(run)
-            if last is None:  # fixed once: a reader must come to an end, however fast the log grows
+            if last is None:  # fixed once, so that the reader ends even if the log grows
                 last = len(log) if upto is None else min(len(log), max(upto, 0))
             page = _page(log, after, last)
             after += len(page)
@@ -220,7 +220,7 @@ class MemoryStore(BaseStore):
         return [stored for stored in (await self._turn()).whole(run) if stored.kind in kinds]
 
     async def _lineage(self, run: str) -> Sequence[Origin]:
-        return traced(run, (await self._turn()).own)
+        return trace_lineage(run, (await self._turn()).own)
 
     async def _erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
@@ -230,7 +230,7 @@ class MemoryStore(BaseStore):
         tables.check_append(run, expected_seq, lease)
         for seq in seqs:
             if 0 < seq <= len(log) and log[seq - 1].run != run:
-                raise inherited(run, seq, log[seq - 1].run)
+                raise inherited_error(run, seq, log[seq - 1].run)
             check_erase(run, len(log), seq, log[seq - 1].content_digest if 0 < seq <= len(log) else None)
         own = tables.logs[run]
         for seq in seqs:

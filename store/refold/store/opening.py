@@ -1,8 +1,8 @@
-"""Addresses of stores, and how each is opened.
+"""Addresses of stores, and opening a store by its address.
 
-An address is the path of a SQLite file (`runs.db`, or a `Path`), `sqlite:PATH` for the same said in full, or
-`memory:` for a new store in memory. A path whose text could be an address, as `old:runs.db`, is written
-`./old:runs.db` or `sqlite:old:runs.db`; a `Path` is always a path.
+An address is the path of a SQLite file (`runs.db`, or a `Path`), `sqlite:PATH` for the same, or `memory:` for
+a new store in memory. Write a path that looks like another address, such as `old:runs.db`, as `./old:runs.db`
+or `sqlite:old:runs.db`; a `Path` is always a path.
 """
 
 import re
@@ -21,19 +21,19 @@ SQLITE: Final = "sqlite"
 
 _KNOWN = "the path of a file, sqlite:PATH, or memory:"
 
-# Two letters at least, so that the drive in `C:\\runs.db` is none.
+# At least two letters, so that the drive in `C:\\runs.db` is not a scheme.
 _SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 class StoreAddress(NamedTuple):
-    """Which kind of store, and where: `path` is "" for one in memory."""
+    """The kind of a store and its path; `path` is "" for one in memory."""
 
     scheme: Literal["memory", "sqlite"]
     path: str
 
 
 def store_address(address: str | PathLike[str]) -> StoreAddress:
-    """Read an address. Raises `WrongUse` for an unknown scheme, or a place that the scheme does not take."""
+    """Parse an address. Raises `WrongUse` for an unknown scheme, or a path that the scheme does not allow."""
     text = fspath(address)
     match = _SCHEME.match(text) if isinstance(address, str) else None
     if match is None:
@@ -41,7 +41,7 @@ def store_address(address: str | PathLike[str]) -> StoreAddress:
     scheme, rest = match[1].lower(), text[match.end() :]
     if scheme == MEMORY:
         if rest:
-            raise WrongUse(f"store {text!r}: a store in memory has no name: write memory:")
+            raise WrongUse(f"store {text!r}: a store in memory has no name: use memory:")
         return StoreAddress(MEMORY, "")
     if scheme != SQLITE:
         raise WrongUse(
@@ -58,20 +58,20 @@ async def open_store(
     durability: Literal["fsync", "process"] = "fsync",
     readonly: bool = False,
 ) -> "BaseStore":
-    """Open the store at an address; make it if there is none.
+    """Open the store at an address; create it if it does not exist.
 
         async with await open_store("runs.db") as store: ...
 
     Args:
         address: the path of a SQLite file, `sqlite:PATH`, or `memory:` for a new store in memory.
-        durability: with `"fsync"` an append that returned survives a power cut, with `"process"` the end of
-            this process but not always a power cut. A store in memory survives neither.
-        readonly: for audits: no store is made or written. SQLite may still put its `-shm` and `-wal` beside
-            the file.
+        durability: with `"fsync"` a returned append survives a power cut, with `"process"` the end of this
+            process but not always a power cut. A store in memory survives neither.
+        readonly: for audits: no store is created or written. SQLite may still create its `-shm` and `-wal`
+            beside the file.
 
     Raises:
-        WrongUse: an address that names no store, or `readonly` for one in memory, which would stay empty.
-        NotAStore: another kind of file, another schema, no folder; nothing was changed.
+        WrongUse: an invalid address, or `readonly` for a store in memory, which would stay empty.
+        NotAStore: another kind of file, another schema, or no folder; nothing was changed.
         StoreUnavailable: the disk or the database failed.
         DamagedStore: the database is corrupt.
     """
@@ -86,19 +86,16 @@ async def open_store(
 
 
 def open_memory(now: Callable[[], float] = monotonic) -> "BaseStore":
-    """Make a store in memory, without awaiting. `now` is the clock, in seconds, by which its leases run
-    out.
-    """
+    """Create a store in memory, without awaiting. `now` is the clock of its leases, in seconds."""
     from refold.store.memory import MemoryStore
 
     return MemoryStore(now)
 
 
 def open_here(path: str | PathLike[str]) -> "BaseStore":
-    """Open a SQLite file to be read in the calling thread, for a program that does one thing after another.
+    """Open a SQLite file for reading in the calling thread, for sequential programs.
 
-    No event loop is needed and no thread is made: none of the store's methods ever waits. Raises as
-    `open_store`.
+    It needs no event loop and starts no thread: the store's methods never wait. Raises as `open_store`.
     """
     from refold.store.sqlite import SqliteStore
 

@@ -1,7 +1,7 @@
-"""Writing a bundle: runs of a store in one zip that verifies offline. Its bytes: docs/reference/bundles.md.
+"""Writing a bundle: runs of a store in one zip for offline verification. Format: docs/reference/bundles.md.
 
-The same runs under the same seal give the same bytes (on machines whose zlib packs alike): members have no
-time, a fixed order, and nothing of the machine. A bundle is for proof, so what does not verify is not packed.
+The same runs under the same seal give the same bytes (if zlib compresses alike): members have no time, a
+fixed order, and no data of the machine. Runs that are not intact are not packed.
 """
 
 import json
@@ -36,23 +36,23 @@ from refold.store.verify_bundle import (
 
 README = """This is a bundle of runs of LLM agents, recorded by refold.
 
-manifest.json   which runs, how many events each has, and the SHA-256 of every file here
-runs/*.jsonl    a run each, an event a line: `body` and `content` are JSON text, as they were recorded; one that begins
-                with run_forked goes on from an event of another run here, which it names
-seals.json      if it is there: a signature over the log of heads of the store, and proofs that these runs are in it
-verify.py       checks all of it: python verify.py BUNDLE --key FILE.pub
-                Python 3.9 or newer is enough. If you do not trust who sent you this, take verify.py from
-                refold's own sources, and the public key from somewhere else than here.
+manifest.json   the runs, the number of events in each, and the SHA-256 of every file in this bundle
+runs/*.jsonl    one run per file, one event per line; `body` and `content` are JSON text as recorded. A run that
+                begins with run_forked continues the run in this bundle that it names
+seals.json      optional: a signed checkpoint over the store's log of heads, and proofs that it covers these runs
+verify.py       verifies the bundle: python verify.py BUNDLE --key FILE.pub
+                It needs Python 3.9 or newer. If you do not trust the sender of this bundle, take verify.py from
+                refold's sources, and the public key from another source.
 
-Content that is null beside a digest was erased, and a later event of kind content_erased says by whom
-and why. The chain of hashes holds without it.
+If `content` is null and there is a digest, the payload was erased. A later event of kind content_erased names
+the author and the reason. The hash chain remains valid.
 """
 
-WHOLE = "a bundle takes whole logs only"
+WHOLE = "only intact logs can be packed"
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was packed. `sha256` is the whole file's, hex; `sealed` of its runs are covered by a seal."""
+    """Result of `pack`. `sha256` is that of the complete file, in hex; a seal covers `sealed` of the runs."""
 
     path: str
     runs: int
@@ -69,7 +69,7 @@ class _Proof(msgspec.Struct, frozen=True):
 
 
 class _Proofs(msgspec.Struct, frozen=True):
-    """A seal; its last entry, which is over the newest head of each run; and the proof of each run's."""
+    """A seal, the proof of its last entry (over the newest head of each run), and a proof for each run."""
 
     seal: Seal
     newest: _Proof
@@ -80,7 +80,7 @@ def _check_end(run: str, head: Head, sealed: Head | None, bare: UnexplainedErasu
     if not head.seq:
         raise UnknownRun(run)
     if sealed is not None and head.seq < sealed.seq:
-        raise DamagedLog(run, sealed.seq, f"it was sealed, and the log ends at event {head.seq}")
+        raise DamagedLog(run, sealed.seq, f"it was sealed, but the log ends at event {head.seq}")
     if bare.first is not None:
         raise DamagedLog(run, bare.first[0], f"{UNNAMED}; {WHOLE}")
 
@@ -94,17 +94,16 @@ class _PackedFile(msgspec.Struct, frozen=True):
 
 
 async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
-    """Write a bundle of these runs, and of those behind a fork, whole. Nothing is at `path` unless all went
-    well.
+    """Write a bundle of these runs and the ancestors of forks, with complete logs. A failure leaves no file.
 
-    Raises `WrongUse` where `path` is there already, or for more than a bundle can hold; `DamagedLog` and
-    `DamagedSeals` for what would not verify; `UnknownRun`; `WorldFailed`.
+    Raises `WrongUse` if `path` exists or the runs are too many or too large; `DamagedLog` and `DamagedSeals`
+    if a log or the log of heads is damaged; `UnknownRun`; `WorldFailed`.
     """
     await store.check()
     origins = await _origins(store, runs)
-    chosen = sorted(origins, key=lambda run: (len(origins[run]), run))  # a fork after what it goes on from
+    chosen = sorted(origins, key=lambda run: (len(origins[run]), run))  # a fork after its parent
     if not 0 < len(chosen) <= MOST_RUNS:
-        raise WrongUse(f"{len(chosen)} runs: a bundle holds from 1 to {MOST_RUNS}")
+        raise WrongUse(f"{len(chosen)} runs: a bundle can hold 1 to {MOST_RUNS}")
     seal = await last_seal(store)
     proofs = await _proofs(store, seal, chosen) if seal else None
     proven = proofs.runs if proofs else {}
@@ -119,7 +118,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
                 writer.add_rest(heads, proofs)
             file.flush()
             os.fsync(file.fileno())
-        size, digest = _measured(partial)
+        size, digest = _measure(partial)
     events = sum(head.seq - (origins[run][-1].seq if origins[run] else 0) for run, head in heads.items())
     return Packed(
         path=str(path), runs=len(chosen), events=events, sealed=len(proven), size=size, sha256=digest
@@ -127,7 +126,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
 
 
 async def _origins(store: Store, runs: Collection[str]) -> dict[str, Sequence[Origin]]:
-    """The runs and all that are behind them, each with its lineage: a fork cannot be checked without."""
+    """Return the runs and all their ancestors, which a check of a fork needs, each with its lineage."""
     found = dict[str, Sequence[Origin]]()
     for run in runs:
         lineage = await store.lineage(run)
@@ -136,8 +135,8 @@ async def _origins(store: Store, runs: Collection[str]) -> dict[str, Sequence[Or
 
 
 async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
-    """The newest sealed head of each run, with its path to the seal's last entry, and that one's to the
-    root.
+    """Return proofs of the newest sealed head of each run: its path to the root in the seal's last entry, and
+    the path of that entry to the seal's root.
     """
     log, newest = Prover([seal.size - 1]), dict[str, Head]()
     last: tuple[str, Head] = "", START
@@ -152,23 +151,26 @@ async def _proofs(store: Store, seal: Seal, runs: Collection[str]) -> _Proofs:
         tree.add(leaf)
     over = Head(seq=tree.size, hash=tree.finish())
     if log.size != seal.size or log.finish() != seal.root:
-        raise DamagedSeals("its entries are not those that were last signed; see `refold verify`")
+        raise DamagedSeals("its entries differ from those that were last signed; see `refold verify`")
     if last[0] != NEWEST or not same_head(last[1], over):
         raise DamagedSeals(
-            f"its last entry, {log.size}, is not over the newest head of each run, as `refold seal` makes it"
+            f"its last entry, {log.size}, does not cover the newest head of each run; see `refold verify`"
         )
     proofs = {run: _Proof(newest[run], n, tree.paths[n]) for run, n in places.items()}
     return _Proofs(seal, _Proof(over, seal.size - 1, log.paths[seal.size - 1]), proofs)
 
 
 async def _check_children(store: Store, ended: Sequence[Stored], runs: Collection[str]) -> None:
-    """Each of these runs' children among them is what its parent recorded of it when it ended."""
+    """Check packed children against the heads that their parents recorded when they ended.
+
+    Raises `DamagedLog`.
+    """
     for stored in ended:
         child, seq, hashed = ended_child(stored.body)
         if child in runs and [hashed] != [
             each.hash.hex() for each in await store.read_some(child, [seq], checked=False)
         ]:
-            raise _damaged(stored, child_differs(child, seq))
+            raise _damage(stored, child_differs(child, seq))
 
 
 async def _entries(store: Store, size: int) -> AsyncIterator[SealedHead]:
@@ -180,27 +182,27 @@ async def _entries(store: Store, size: int) -> AsyncIterator[SealedHead]:
 
 
 class _Writer:
-    """A zip in the making."""
+    """The zip being written."""
 
     def __init__(self, file: BinaryIO) -> None:
-        # No zip64: the reader knows one kind of zip.
+        # The reader does not support zip64.
         self._zip = ZipFile(file, "w", ZIP_DEFLATED, allowZip64=False)
         self._members: list[_PackedFile] = []
         self.ended: list[Stored] = []
 
     def add_first(self) -> None:
-        """Write the verifier: what begins with it is ours, however damaged the rest is."""
+        """Write the verifier, by which even a damaged file is recognised as a bundle, and the README."""
         self._add("verify.py", Path(verify_bundle.__file__).read_bytes())
         self._add("README.txt", README.encode())
 
     def close(self) -> None:
-        """Write the zip's directory, if it can be written."""
+        """Write the zip's directory."""
         self._zip.close()
 
     async def add_run(
         self, store: Store, run: str, proof: _Proof | None, lineage: Sequence[Origin] = ()
     ) -> Head:
-        """Write a run's own events, each checked; its head."""
+        """Check and write a run's own events. Return its head."""
         name, hashed, size = f"runs/{len(self._members) - 1:06}.jsonl", sha256(), 0
         sealed, bare = proof.head if proof else None, UnexplainedErasures()
         head: Head = lineage[-1] if lineage else START
@@ -212,7 +214,7 @@ class _Writer:
                     size += len(data)
                     if size > MOST_BYTES:
                         raise WrongUse(
-                            f"run {run}: has more than {MOST_BYTES} bytes, which is all that a bundle holds"
+                            f"run {run}: has more than {MOST_BYTES} bytes, the maximum in a bundle"
                         )
                     member.write(data)
                     if stored.kind == "child_ended":
@@ -224,7 +226,7 @@ class _Writer:
         return head
 
     def add_rest(self, heads: dict[str, Head], proofs: _Proofs | None) -> None:
-        """Write the seal, and the list of all that was written."""
+        """Write the seal and the manifest of all members."""
         runs = [
             {"run": run, "member": f"runs/{n:06}.jsonl", "events": head.seq, "head": head.hash}
             for n, (run, head) in enumerate(heads.items(), 1)
@@ -236,13 +238,15 @@ class _Writer:
 
     def _add(self, name: str, data: bytes) -> None:
         if len(data) > MOST_JSON.get(name, MOST_BYTES):
-            raise WrongUse(f"{name} would have {len(data)} bytes, more than a bundle holds: pack fewer runs")
+            raise WrongUse(
+                f"{name} would have {len(data)} bytes, more than a bundle can hold: pack fewer runs"
+            )
         self._zip.writestr(_info(name), data)
         self._members.append(_PackedFile(name, len(data), sha256(data).hexdigest()))
 
 
 def _info(name: str) -> ZipInfo:
-    info = ZipInfo(name)  # of 1980, the zip's own beginning of time
+    info = ZipInfo(name)  # with the date 1980-01-01, the earliest in a zip
     info.compress_type, info.create_system, info.external_attr = ZIP_DEFLATED, 3, 0o100644 << 16
     return info
 
@@ -250,13 +254,13 @@ def _info(name: str) -> ZipInfo:
 def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
     problem = check(stored, before)
     if problem is None and sealed and stored.seq == sealed.seq and stored.hash != sealed.hash:
-        problem = "its hash is not the one that was sealed"
+        problem = "its hash differs from the sealed one"
     if problem is not None:
-        raise _damaged(stored, problem)
+        raise _damage(stored, problem)
     try:
         body, content = stored.body.decode(), None if stored.content is None else stored.content.decode()
     except UnicodeDecodeError as error:
-        raise _damaged(stored, "its text is not UTF-8") from error
+        raise _damage(stored, "its text is not UTF-8") from error
     head = {"seq": stored.seq, "at": stored.at, "kind": stored.kind, "hash": stored.hash}
     said = {"digest": stored.content_digest, "salt": stored.salt, "body": body, "content": content}
     data = (
@@ -264,12 +268,12 @@ def _line(stored: Stored, before: Head, sealed: Head | None) -> bytes:
     )
     if len(data) > MOST_LINE:
         raise WrongUse(
-            f"run {stored.run} event {stored.seq}: has {len(data)} bytes, more than a bundle's {MOST_LINE}"
+            f"run {stored.run} event {stored.seq}: has {len(data)} bytes; a bundle allows at most {MOST_LINE}"
         )
     return data
 
 
-def _damaged(stored: Stored, problem: str) -> DamagedLog:
+def _damage(stored: Stored, problem: str) -> DamagedLog:
     return DamagedLog(stored.run, stored.seq, f"{problem}; {WHOLE}")
 
 
@@ -287,7 +291,7 @@ def _seals(proofs: _Proofs) -> dict[str, object]:
     return {"seal": seal, "newest": last, "runs": runs}
 
 
-def _measured(path: Path) -> tuple[int, str]:
+def _measure(path: Path) -> tuple[int, str]:
     hashed, size = sha256(), path.stat().st_size
     if size > MOST_BYTES:
         raise WrongUse(f"the bundle would have {size} bytes, more than {MOST_BYTES}: pack fewer runs")

@@ -1,7 +1,7 @@
-"""The contract of every store: bytes in, bytes out, in order, all or nothing.
+"""The contract of every store: records as bytes, in order, appended atomically.
 
-A store knows records, not events. It numbers nothing by itself: the caller says where it believes the
-log to be, and the store refuses if that is not so.
+A store does not interpret events. The caller passes the number at which it expects the log to end, and the
+store refuses the append if that differs.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -12,16 +12,16 @@ import msgspec
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
 
 LEASE_SECONDS = 30.0
-"""How long a lease is good for when nothing else is said."""
+"""Default length of a lease."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as bytes, before it is stored.
 
-    `body` and `content` are JSON text (`content` None: the event said nothing). `salt` blinds the
-    content's digest, so that a short erased text cannot be found by guessing; it goes with the content.
-    `at` is integer nanoseconds since the Unix epoch. `content_digest`, beside content None, is that of a
-    content which was erased before the record came here (out of a bundle): else it is computed.
+    `body` and `content` are JSON text (`content` None: the event has no payload). `salt` blinds the content's
+    digest, so that a short erased text cannot be found by guessing; it is erased with the content. `at` is
+    integer nanoseconds since the Unix epoch. `content_digest` is given only with content None, for content
+    that was erased before (as in a bundle); else the store computes it.
     """
 
     at: int
@@ -33,20 +33,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The end of a log: the number and the hash (32 bytes) of its last event. A run without events has seq
-    0.
-    """
+    """The end of a log: number and hash (32 bytes) of its last event. A run without events has seq 0."""
 
     seq: int
     hash: bytes
 
 
 class Stored(Head, frozen=True, kw_only=True, gc=False):
-    """One event as it is on disk, and so the head of the log up to it. `seq` counts from 1; see
+    """One event as stored, and so the head of the log up to it. `seq` counts from 1; see
     `refold.store.chain`.
 
-    `content_digest` is 32 bytes, or None for an event that never had content. Content None beside a digest
-    is content that was erased.
+    `content_digest` is 32 bytes, or None for an event recorded without content. With a digest, content None
+    means that the content was erased.
     """
 
     run: str
@@ -59,28 +57,28 @@ class Stored(Head, frozen=True, kw_only=True, gc=False):
 
     @property
     def erased(self) -> bool:
-        """Whether its content was erased."""
+        """Whether the content was erased."""
         return self.content is None and self.content_digest is not None
 
 
 class Origin(Head, frozen=True, kw_only=True, gc=False):
-    """Where the log of a fork goes on from: event `seq` in the own log of `run`, with its hash."""
+    """The event that a fork's log continues: event `seq` in the own log of `run`, with its hash."""
 
     run: str
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The right to append to a run. `token` is the fencing token: an append under an older one is refused."""
+    """The right to append to a run. `token` is the fencing token: an append with an older one is refused."""
 
     run: str
     token: int
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """That a run has an engine, or wants one.
+    """The claim on a run: an engine has it, or it waits for one.
 
-    `holder` has the lease under `token`, for `seconds` more if it does not renew it. It is free where
-    `holder` is "": then the run is to be taken up in `seconds`, 0 or less: now.
+    `holder` has the lease with `token`, which ends in `seconds` unless renewed. If `holder` is "", the run is
+    free and due in `seconds`; 0 or less means now.
     """
 
     run: str
@@ -90,9 +88,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A state after event `seq`, as bytes: a cache. Who reads another `version` than it writes folds the
-    log.
-    """
+    """The state after event `seq`, as bytes: a cache. A reader of another `version` folds the log instead."""
 
     seq: int
     version: str
@@ -100,9 +96,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SealedHead(Head, frozen=True, kw_only=True, gc=False):
-    """An entry of the log of heads: at some time, event `seq` of `run` had this hash. `place` counts from
-    1.
-    """
+    """An entry of the log of heads: event `seq` of `run` had this hash. `place` counts from 1."""
 
     place: int
     run: str
@@ -122,11 +116,11 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StoreError(WorldFailed):
-    """The store could not do what was asked; `run` names the run, "" where none is concerned."""
+    """Base of errors of a store that could not do what it was called for."""
 
 
 class Conflict(StoreError):
-    """Another writer appended first. Nothing of ours was written."""
+    """Another writer appended first. Nothing was written."""
 
     def __init__(self, run: str, expected: int, head: int) -> None:
         super().__init__(run, expected, head)
@@ -139,7 +133,7 @@ class Conflict(StoreError):
 
 
 class LeaseLost(StoreError):
-    """The lease under which we wrote is not the run's lease any more. Nothing of ours was written."""
+    """The lease is no longer the run's lease. Nothing was written."""
 
     def __init__(self, run: str, token: int, current: int) -> None:
         super().__init__(run, token, current)
@@ -147,13 +141,13 @@ class LeaseLost(StoreError):
 
     def __str__(self) -> str:
         now = f"its token is {self.current} now" if self.current else "it was never leased"
-        return f"run {self.run}: the lease under token {self.token} is lost ({now}): another engine took the run over; stop"
+        return f"run {self.run}: lease lost: token {self.token} is not valid ({now}): another engine took the run over; stop this one"
 
 
 class Held(StoreError):
     """Another engine has the run's lease. Nothing was changed.
 
-    `token` is that of its lease: who knows that the holder is gone may take the run over with it.
+    `token` is that of its lease. If the holder is known to be dead, pass it as `over` to take the run over.
     """
 
     def __init__(self, run: str, holder: str, token: int, seconds: float) -> None:
@@ -163,12 +157,12 @@ class Held(StoreError):
     def __str__(self) -> str:
         return (
             f"run {self.run} is driven by {self.holder}, whose lease has {self.seconds:.0f} s left unless it renews it: "
-            "wait for it, or stop that one"
+            "wait for it, or stop that engine"
         )
 
 
 class SealedElsewhere(StoreError):
-    """Another seal came first. Nothing of ours was written."""
+    """Another seal came first. Nothing was written."""
 
     def __init__(self, expected: int, size: int) -> None:
         super().__init__(expected, size)
@@ -179,10 +173,10 @@ class SealedElsewhere(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The disk or the database failed: full, read-only, locked, gone. Nothing of this append was written.
+    """The disk or the database failed: full, read-only, locked, removed. Nothing was written.
 
-    The cause is chained. `outcome_known` is False when the failure left open whether the append was
-    committed: read the head before deciding anything.
+    The cause is chained. If `outcome_known` is False, the append may have been committed: read the head
+    before the next decision.
     """
 
     def __init__(self, path: str, problem: str, *, outcome_known: bool = True) -> None:
@@ -194,7 +188,7 @@ class StoreUnavailable(StoreError):
 
 
 class FileProblem(Exception):
-    """What errors about a file have in common: its `path`, and `problem`, one sentence."""
+    """Base of errors about a file: its `path`, and `problem`, one sentence."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -205,11 +199,11 @@ class FileProblem(Exception):
 
 
 class NotAStore(FileProblem, WrongUse):
-    """The file is no refold store: another kind of file, another database, or another schema."""
+    """The file is not a refold store: another kind of file, another database, or another schema."""
 
 
 class DamagedStore(FileProblem, Damaged):
-    """The database itself is corrupt: pages that cannot be read, or a schema that was changed by hand."""
+    """The database is corrupt: unreadable pages, or a changed schema."""
 
 
 class UnknownRun(WrongUse):
@@ -226,160 +220,149 @@ class UnknownRun(WrongUse):
 class Store(Protocol):
     """An append-only log for each run.
 
-    Every method may raise `StoreUnavailable` or `DamagedStore`. When a method is cancelled half-way, an
-    append may or may not have happened (never a part of it); everything else leaves no trace.
+    Every method may raise `StoreUnavailable` or `DamagedStore`. A cancelled append was written completely or
+    not at all; every other cancelled method changes nothing.
     """
 
     async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        """Append all of `records` or none, and return the new head once they are as durable as the store
-        promises.
+        """Append `records` atomically, and return the new head once they are durable.
 
         `expected_seq` is the number of the run's last event (0 for a new run). It and the lease's token are
-        checked in the transaction that writes. Raises `Conflict` or `LeaseLost`; nothing is then written.
-        `records` is not empty.
+        checked in the writing transaction. Raises `Conflict` or `LeaseLost`; nothing is then written.
+        `records` must not be empty.
 
         A new run may begin as a fork: `expected_seq` is then the number of an event in another run's own log,
         and the first record, of kind `run_forked`, names that run, that number and that event's hash in its
         body (`parent`, `parent_seq`, `parent_hash` in hex). It is chained to that event. Raises `WrongUse` if
-        that event is not there.
+        that event does not exist.
         """
         ...
 
     async def head(self, run: str) -> Head:
-        """Where the run's log ends; `Head(seq=0, hash=...)` for a run that has no events."""
+        """Return the head of the run's log; `Head(seq=0, hash=...)` for a run without events."""
         ...
 
     def read(
         self, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
     ) -> AsyncIterator[Sequence[Stored]]:
-        """The events with `after < seq <= upto` in order, in chunks of bounded size.
+        """Yield the events with `after < seq <= upto` in order, in chunks of bounded size.
 
-        Raises `DamagedLog` in the place of the first that is not what was recorded, or behind a gap; not so
-        `checked`, all that is there comes as it stands: see `refold.store.chain`.
+        Raises `DamagedLog` instead of the first event that was changed or follows a gap. With
+        `checked=False`, all stored events are yielded unchecked: see `refold.store.chain`.
 
-        A run without events yields nothing. Events appended after the call may or may not be seen. Of a fork
-        the events before it come first, from event 1: they say of which `run` they are. Raises `DamagedLog`
-        for a fork of what is not there.
+        A run without events yields nothing. Events appended after the call may or may not be included. For a
+        fork, the events of its prefix come first, from event 1, each with the id of its own `run`. Raises
+        `DamagedLog` if the fork's origin does not exist.
         """
         ...
 
     async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
-        """The events with these numbers, ascending; numbers that the run does not have are left out.
-
-        Raises as `read`.
-        """
+        """Return the events with these numbers, ascending; missing numbers are skipped. Raises as `read`."""
         ...
 
     async def read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
-        """All events of these kinds, ascending; of a fork with those before it.
+        """Return all events of these kinds, ascending; for a fork this includes its prefix.
 
-        Meant for kinds that are rare. Raises as `read`.
+        Meant for rare kinds. Raises as `read`.
         """
         ...
 
     async def lineage(self, run: str) -> Sequence[Origin]:
-        """Where the runs behind a fork were left, the oldest first; none for a run that is no fork.
+        """Return the fork points of a fork's ancestors, oldest first; empty for a run that is not a fork.
 
-        Its own log begins right after the last of them. Raises `DamagedLog` as `read`.
+        The run's own log begins right after the last of them. Raises `DamagedLog` as `read`.
         """
         ...
 
     async def erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        """Take content and salt of these events away for good, and append `notice`, which says so: both or
-        neither.
+        """Delete content and salt of these events and append `notice`, the erasure record, atomically.
 
-        The digests stay, and the chain holds. Snapshots of the run and of its forks go too: what is erased in
-        a run is erased in what was forked from it. Raises as `append`; `WrongUse` for a number that the run's
-        own log does not have, or an event that never had content. An erased one may be erased again.
+        The digests stay, so the chain remains valid. Snapshots of the run and of all forks are deleted too,
+        because an erasure in a run also applies to its forks. Raises as `append`; `WrongUse` for a number
+        that is not in the run's own log, or an event recorded without content. An event may be erased again.
         """
         ...
 
     async def lease(
         self, run: str, *, holder: str, seconds: float = LEASE_SECONDS, over: int | None = None
     ) -> Lease:
-        """Take the run for `holder`, for so long by the store's own clock; the run need not have events yet.
+        """Lease the run to `holder` for `seconds` of the store's own clock. The run need not have events yet.
 
-        The token is greater than any before it: who had the run is fenced out. Raises `Held` while an engine
-        has it, unless `over` is the token of that very lease. A lease whose end lies further away than it was
-        ever given for (the clock was set back) has its own length left from now.
+        The token is greater than all earlier ones, so a previous holder loses its lease. Raises `Held` while
+        an engine has the run, unless `over` is the token of that lease. If a lease ends later than its length
+        from now, because the clock was set back, it ends after its length from now.
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> None:
-        """Have the lease for so long from now; one that ran out is good again if the run was not taken
-        meanwhile.
+        """Extend the lease to `seconds` from now; an expired one becomes valid again.
 
-        Raises `LeaseLost`.
+        Raises `LeaseLost` if another engine leased the run meanwhile.
         """
         ...
 
     async def release(self, lease: Lease, after: float | None = None) -> None:
-        """Let go of the run. It is to be taken up again in `after` seconds; None: when it is woken.
+        """Release the run. It is due again in `after` seconds; None: when it is woken.
 
-        A lease that was lost has nothing to let go of, and nothing happens.
+        Releasing a lost lease does nothing.
         """
         ...
 
     async def wake(self, run: str) -> None:
-        """Have the run taken up as soon as it is free. One that is held now is due when it is released."""
+        """Make the run due as soon as it is free: at once, or when its holder releases it."""
         ...
 
     async def due(self, most: int) -> Sequence[str]:
-        """Ids of runs that want an engine now and are free, those that wait longest first.
+        """Return the ids of at most `most` free, runnable runs, longest waiting first.
 
-        They were woken or released to be taken up by now, or their engine's lease ran out.
+        They were woken, their time after a release has passed, or their engine's lease expired.
         """
         ...
 
     async def claim(self, run: str) -> Claim | None:
-        """Who has the run, or since when it wants an engine; None for one that wants none."""
+        """Return the run's claim: who has it, or since when it is runnable; None if it waits for nothing."""
         ...
 
     async def save_snapshot(self, run: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot in place of the run's last one, if it is of a later event.
+        """Replace the run's snapshot if this one is of a later event.
 
-        It never delays an append long.
+        It delays appends only briefly.
         """
         ...
 
     async def snapshot(self, run: str, version: str) -> Snapshot | None:
-        """The run's snapshot if it is of this version, and of the log as it stands: its event has the same
-        hash.
-        """
+        """Return the run's snapshot if it has this version and its event still has the same hash."""
         ...
 
     async def add_seal(self, heads: Sequence[SealedHead], seal: Seal) -> None:
-        """Append the entries to the log of heads, and the seal over all of it: all or nothing.
+        """Append entries to the log of heads, and a seal over all its entries, atomically.
 
-        Places go on from the last one, and `seal.size` is the last place; there may be no new entry, for a
-        new signature. Raises `SealedElsewhere`.
+        Places continue from the last one, and `seal.size` is the last place. `heads` may be empty, for a new
+        signature. Raises `SealedElsewhere`.
         """
         ...
 
     def sealed_heads(self, after: int = 0) -> AsyncIterator[Sequence[SealedHead]]:
-        """The log of heads with `after < place`, in order, in chunks of bounded size."""
+        """Yield the entries of the log of heads with `after < place`, in order, in chunks of bounded size."""
         ...
 
     def seals(self) -> AsyncIterator[Sequence[Seal]]:
-        """The seals, the oldest first, in chunks of bounded size."""
+        """Yield the seals, oldest first, in chunks of bounded size."""
         ...
 
     def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
-        """Ids and heads of the runs whose id starts with `prefix`, newest first, in chunks of bounded
-        size.
-        """
+        """Yield ids and heads of runs whose id starts with `prefix`, newest first, in bounded chunks."""
         ...
 
     async def check(self) -> None:
-        """Look through all that is stored for damage that would hide events from a reader. Raises
-        `DamagedStore`.
+        """Search the stored data for damage that would hide events from readers. Raises `DamagedStore`.
 
-        What was changed in an event it does not find: the hash chain shows that.
+        It does not find changed events: the hash chain does.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of files and threads. May be called twice; nothing may be called after it."""
+        """Close files and threads. May be called twice; no other method may be called after it."""
         ...

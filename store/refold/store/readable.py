@@ -18,7 +18,7 @@ from refold.reducers.errors import WrongUse
 from refold.store import rows, schema, tables
 from refold.store.access import look, open_reader
 from refold.store.base import check_sealed
-from refold.store.checks import check_erase, inherited
+from refold.store.checks import check_erase, inherited_error
 from refold.store.connection import PagedConnection, direct, transaction
 from refold.store.group_commit import insert, refused_append
 from refold.store.protocol import (
@@ -30,7 +30,7 @@ from refold.store.protocol import (
     Snapshot,
     StoreUnavailable,
 )
-from refold.store.rows import FAILED, RunPlace, SqlRow, translated
+from refold.store.rows import FAILED, RunPlace, SqlRow, translate_errors
 from refold.store.tables import find
 
 T = TypeVar("T")
@@ -61,13 +61,13 @@ class Readable:
     def open_here(cls, path: Path) -> Self:
         """Open an existing file, and read it in the caller's thread, blocking its event loop."""
         look(path, readonly=True)
-        with translated(str(path)):
+        with translate_errors(str(path)):
             return cls(str(path), _Here(open_reader(path)))
-        raise AssertionError  # for the type checkers: `translated` suppresses no error
+        raise AssertionError  # for the type checkers: `translate_errors` suppresses no error
 
     def unwritable(self) -> WrongUse:
         """Return the error for a write to a store opened read-only."""
-        return WrongUse(f"store {self.path}: opened to be read only; open it without `readonly`")
+        return WrongUse(f"store {self.path}: it is open read-only; open it without `readonly`")
 
     def check_file(self) -> None:
         """Raise `StoreUnavailable` if the file or its journal was removed or replaced.
@@ -79,18 +79,18 @@ class Readable:
             self._files = self._files[0], journal  # created with the first page written
         if (file, journal) != self._files:
             what = "file" if file != self._files[0] else "-wal"
-            problem = f"the {what} was removed or replaced while it was open: stop what uses the store, put it back, then go on"
+            problem = f"the {what} was removed or replaced while it was open: stop all programs that use the store, restore it, then retry"
             raise StoreUnavailable(self.path, problem)
 
     async def read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         """Run a function on the reading connection, without waiting for writers."""
         self.check_file()
-        with translated(self.path):
+        with translate_errors(self.path):
             return await self._reader.run(function, *args)
 
     async def close(self) -> None:
         """Close the reading connection."""
-        with translated(self.path):
+        with translate_errors(self.path):
             await self._reader.close()
 
 
@@ -215,7 +215,7 @@ def _erase(connection: PagedConnection, run: str, place: RunPlace, seq: int) -> 
     there = 0 < seq <= place.head.seq
     row: SqlRow | None = connection.execute(schema.DIGEST, (key,)).fetchone() if there else None
     if there and row is None and (owner := tables.owner(connection, run, seq)) != run:
-        raise inherited(run, seq, owner)
+        raise inherited_error(run, seq, owner)
     check_erase(run, place.head.seq, seq, row[1] if row else None)
     assert row is not None
     connection.execute(schema.ERASE, (key,))
@@ -227,8 +227,8 @@ def rewrite(connection: PagedConnection) -> None:
     try:
         connection.execute("VACUUM")
     except FAILED as error:
-        raise _unfinished(
-            connection.path, f"in the gaps of the file, which could not be written anew ({error})"
+        raise _erasure_error(
+            connection.path, f"in unused parts of the file, which could not be rewritten ({error})"
         ) from error
     empty_journal(connection)
 
@@ -238,13 +238,13 @@ def empty_journal(connection: PagedConnection) -> None:
     try:
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except FAILED as error:
-        raise _unfinished(connection.path, f"in the -wal beside the file ({error})") from error
+        raise _erasure_error(connection.path, f"in the -wal beside the file ({error})") from error
     if busy:
-        raise _unfinished(connection.path, "in the -wal beside the file, which another program is reading")
+        raise _erasure_error(connection.path, "in the -wal beside the file, which another program is reading")
 
 
-def _unfinished(path: str, where: str) -> StoreUnavailable:
-    problem = f"the log has it no more, but what was erased may still stand {where}: close other programs, erase it again"
+def _erasure_error(path: str, where: str) -> StoreUnavailable:
+    problem = f"the log has no payload any longer, but copies may remain {where}: close other programs, and erase again"
     return StoreUnavailable(path, problem, outcome_known=False)
 
 

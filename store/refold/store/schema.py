@@ -1,23 +1,21 @@
 """The SQLite file: its tables and every statement that the store runs on it. No I/O.
 
-An event's key is its run's number in the upper bits and its own number in the lower 32, so that a run lies
-together on disk and needs no second index. Columns stand from small to large: SQLite reads a row from its
-front, and the hash of a head must not cost a walk through a megabyte of content.
+An event's key has its run's number in the upper bits and its own number in the lower 32, so that a run is
+contiguous on disk and needs no second index. Columns are ordered from small to large: SQLite reads a row from
+the start, and reading the hash of a head must not read a megabyte of content.
 """
 
 APPLICATION_ID = 0x72666C64
-"""What the file's header says about who made it: "rfld"."""
+"""The application id in the file's header: "rfld"."""
 
 SEQ_BITS = 32
 SEQ_MASK = 2**SEQ_BITS - 1
 MAX_NUMBER = 2**31 - 1
-"""The highest number of a run: a key has 63 bits and a sign."""
+"""The highest number of a run: a key has 63 bits and a sign bit."""
 
 
-def _kept(table: str, same: str, what: str) -> tuple[str, str]:
-    """The triggers that keep a table's rows. REPLACE deletes the old row without asking any DELETE
-    trigger.
-    """
+def _keep_rows(table: str, same: str, what: str) -> tuple[str, str]:
+    """Return the triggers that prevent deleting and replacing rows. REPLACE does not fire DELETE triggers."""
     return (
         f"CREATE TRIGGER {table}_stays BEFORE DELETE ON {table} "
         f"BEGIN SELECT RAISE(ABORT, '{what} is never deleted'); END",
@@ -27,12 +25,12 @@ def _kept(table: str, same: str, what: str) -> tuple[str, str]:
     )
 
 
-def _never_changed(table: str, what: str) -> str:
+def _forbid_updates(table: str, what: str) -> str:
     return f"CREATE TRIGGER {table}_is_final BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, '{what} is never changed'); END"
 
 
 VERSION = 3
-"""Of the tables below: files of a version before it were made before any release."""
+"""Version of the tables below. Files of earlier versions were made before any release."""
 
 TABLES: tuple[str, ...] = (
     f"PRAGMA application_id = {APPLICATION_ID}",
@@ -57,7 +55,7 @@ TABLES: tuple[str, ...] = (
         content TEXT
     ) STRICT
     """,
-    # The one way to change an event: erasing what was said. Its digest stays, so there must be one.
+    # The only allowed update of an event erases its content. The digest stays, so there must be one.
     """
     CREATE TRIGGER event_is_final BEFORE UPDATE ON event
     WHEN NOT (NEW.content IS NULL AND NEW.salt IS NULL AND OLD.content_digest IS NOT NULL
@@ -65,21 +63,21 @@ TABLES: tuple[str, ...] = (
               AND NEW.content_digest IS OLD.content_digest AND NEW.body IS OLD.body)
     BEGIN SELECT RAISE(ABORT, 'a recorded event is never changed'); END
     """,
-    *_kept("event", "key = NEW.key", "a recorded event"),
+    *_keep_rows("event", "key = NEW.key", "a recorded event"),
     """
     CREATE TRIGGER run_is_final BEFORE UPDATE OF number, id ON run
     BEGIN SELECT RAISE(ABORT, 'a run keeps its id'); END
     """,
-    *_kept("run", "number = NEW.number OR id = NEW.id", "a run"),
-    # For people with nothing but the sqlite3 shell. CROSS JOIN fixes the order of the loops: run by run,
-    # and a run's events by their key.
+    *_keep_rows("run", "number = NEW.number OR id = NEW.id", "a run"),
+    # For users of the sqlite3 shell. CROSS JOIN fixes the order of the loops: run by run, and a run's events
+    # by their key.
     """
     CREATE VIEW log (run, seq, at, kind, body, content) AS
     SELECT run.id, event.key & 4294967295, event.at, event.kind, event.body, event.content
     FROM run CROSS JOIN event
     ON event.key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295
     """,
-    # A run has a row here exactly while it has an engine or wants one. No log: rows come and go.
+    # A run has a row here while it has an engine or is runnable. Rows are changed and deleted.
     """
     CREATE TABLE claim (
         number INTEGER PRIMARY KEY,  -- run.number
@@ -90,7 +88,7 @@ TABLES: tuple[str, ...] = (
     ) STRICT
     """,
     "CREATE INDEX claim_until ON claim (until)",
-    # A cache: deleting it changes nothing but time.
+    # A cache: deleting it only costs time.
     """
     CREATE TABLE snapshot (
         number INTEGER PRIMARY KEY,  -- run.number
@@ -118,13 +116,13 @@ TABLES: tuple[str, ...] = (
         signature BLOB NOT NULL
     ) STRICT
     """,
-    _never_changed("sealed_head", "an entry of the log of heads"),
-    *_kept("sealed_head", "place = NEW.place", "an entry of the log of heads"),
-    _never_changed("seal", "a seal"),
-    *_kept("seal", "number = NEW.number", "a seal"),
+    _forbid_updates("sealed_head", "an entry of the log of heads"),
+    *_keep_rows("sealed_head", "place = NEW.place", "an entry of the log of heads"),
+    _forbid_updates("seal", "a seal"),
+    *_keep_rows("seal", "number = NEW.number", "a seal"),
 )
 
-# What a store's schema is known by. The tables of ANALYZE are SQLite's own.
+# The objects by which a store's schema is recognised, without the tables of ANALYZE.
 OBJECTS = """
 SELECT type, name, tbl_name, sql FROM sqlite_schema
 WHERE sql IS NULL OR sql NOT IN
@@ -134,20 +132,20 @@ ORDER BY rowid
 
 _COLUMNS = "key, at, kind, hash, content_digest, salt, body, content"
 
-# Bytes bound as they are, and called text by SQLite: a decoded string would be encoded again to be bound.
+# Text is bound as bytes and cast: a decoded string would be encoded again.
 INSERT = f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))"  # noqa: S608
 
 ADD_RUN = "INSERT INTO run (id) VALUES (?)"
 
-# The database's own time, ms since 1970. SQLite knows `unixepoch('subsec')` from 3.42 on only; its Julian
-# days are counted in whole ms inside, and one statement sees one instant.
+# The database's own time, ms since 1970. SQLite has `unixepoch('subsec')` only since 3.42. Julian days are
+# whole ms internally, and one statement uses one instant.
 NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
-# At least the instant, in ms: a token of a store that was copied, restored or unpacked is above those given
-# in the other one before.
+# At least the current time in ms, so that tokens of a copied, restored or unpacked store are above those
+# given before in the original.
 FENCE = f"UPDATE run SET token = max(token + 1, {NOW}) WHERE number = ? RETURNING token"  # noqa: S608
 
-# Parameters: run's number, holder ('': nobody), ms from now.
+# Parameters: run's number, holder ('' if the run is free), ms from now.
 SET_CLAIM = f"""
 INSERT INTO claim VALUES (?1, ?2, {NOW} + ?3, ?3, 0)
 ON CONFLICT (number) DO UPDATE SET holder = ?2, until = {NOW} + ?3, length = ?3, woken = 0
@@ -161,13 +159,13 @@ INSERT INTO claim VALUES (?, '', {NOW}, 0, 0) ON CONFLICT (number) DO UPDATE SET
     until = iif(holder = '', min(until, {NOW}), until)
 """  # noqa: S608
 
-# The clock was set back since: see `claims`. The first condition is for the index.
+# Claims written before the clock was set back: see `base`. The first condition is for the index.
 _ASTRAY = f"until > {NOW} AND until > {NOW} + length"
 CUT_CLAIMS = f"UPDATE claim SET until = {NOW} + length WHERE {_ASTRAY}"  # noqa: S608
 CUT_CLAIM = f"{CUT_CLAIMS} AND number = ?"
 ANY_ASTRAY = f"SELECT EXISTS (SELECT 1 FROM claim WHERE {_ASTRAY})"  # noqa: S608
 
-# Who wants an engine and has none. A run that has a number but no event yet cannot be taken up.
+# Runs that are due and free. A run with a number but without events is not runnable.
 DUE = f"""
 SELECT claim.number, run.id FROM claim CROSS JOIN run ON run.number = claim.number
 WHERE until <= {NOW}
@@ -181,22 +179,21 @@ SELECT min(claim.until - {NOW}, claim.length), claim.woken, run.token, claim.hol
 FROM run CROSS JOIN claim ON claim.number = run.number WHERE run.id = ?
 """  # noqa: S608
 
-# Parameters: run's number, number of the event, version, data. A snapshot of an event that is not there is
-# none.
+# Parameters: run's id, number of the event, version, data. Inserts nothing if the event does not exist.
 SAVE_SNAPSHOT = """
 INSERT INTO snapshot SELECT run.number, ?2, event.hash, ?3, ?4 FROM run CROSS JOIN event
 ON event.key = (run.number << 32) + ?2 WHERE run.id = ?1
 ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, version = excluded.version, data = excluded.data
 WHERE excluded.seq > snapshot.seq
 """
-# Of the run, and of every fork, which has no event 1 of its own: theirs may tell of what is erased in a
-# parent.
+# Snapshots of the run and of every fork (a run without an event 1 of its own), which may contain the erased
+# content of a parent.
 DROP_SNAPSHOT = """
 DELETE FROM snapshot
 WHERE number = ? OR NOT EXISTS (SELECT 1 FROM event WHERE key = (snapshot.number << 32) + 1)
 """
 
-# The key of a run's first own event (parameter: its number << 32), and what that one says: see `lineage`.
+# The key of a run's first own event (parameter: its number << 32), and that event: see `checks.origin_of`.
 FIRST = "SELECT key FROM event WHERE key BETWEEN ?1 AND ?1 + 4294967295 ORDER BY key LIMIT 1"
 BEGINNING = "SELECT kind, body FROM event WHERE key = ?"
 
@@ -209,7 +206,7 @@ ADD_SEALED = "INSERT INTO sealed_head VALUES (?, ?, ?, ?)"
 ADD_SEAL = "INSERT INTO seal (size, at, root, key, signature) VALUES (?, ?, ?, ?, ?)"
 
 # The statements below are read in pages, which measure a row by its last two columns
-# (`database.PagedCursor`).
+# (`connection.PagedCursor`).
 
 # Number, token, the head's key or NULL, id, the head's hash or NULL.
 PLACE = """
@@ -218,7 +215,7 @@ ON event.key = (SELECT max(key) FROM event WHERE key BETWEEN run.number << 32 AN
 WHERE run.id = ?
 """
 
-# Newest first, below a run's number, with a prefix.
+# Runs below a number and with a prefix, newest first.
 RUNS = """
 SELECT run.number, event.key, run.id, event.hash FROM run CROSS JOIN event
 ON event.key = (SELECT max(key) FROM event WHERE key BETWEEN run.number << 32 AND (run.number << 32) + 4294967295)
@@ -229,19 +226,19 @@ ORDER BY run.number DESC
 KEYS = "SELECT key FROM event WHERE key > ? ORDER BY key"
 EVENTS = f"SELECT {_COLUMNS} FROM event WHERE key > ? AND key <= ? ORDER BY key"  # noqa: S608
 
-# Those of the kinds in a JSON array.
+# Events of the kinds in a JSON array.
 KINDS_OF_EVENTS = f"""
 SELECT {_COLUMNS} FROM event
 WHERE key > ?1 AND key <= ?2 AND kind IN (SELECT value FROM json_each(?3)) ORDER BY key
 """  # noqa: S608
 
-# Above a key, of a run (its number << 32), with the numbers of a JSON array.
+# Events above a key, of a run (its number << 32), with the numbers in a JSON array.
 SOME_EVENTS = f"""
 SELECT {_COLUMNS} FROM event
 WHERE key > ?1 AND key IN (SELECT ?2 + value FROM json_each(?3)) ORDER BY key
 """  # noqa: S608
 
-# Those with the keys in a JSON array, their hashes.
+# Hashes of events with the keys in a JSON array.
 HASHES = "SELECT key, kind, hash FROM event WHERE key > ?1 AND key IN (SELECT value FROM json_each(?2)) ORDER BY key"
 
 # Number of the event, version, data.
@@ -254,10 +251,10 @@ WHERE run.id = ? AND snapshot.version = ?
 SEALED_HEADS = "SELECT place, seq, run, hash FROM sealed_head WHERE place > ? ORDER BY place"
 SEALS = "SELECT number, size, at, key, signature, root FROM seal WHERE number > ? ORDER BY number"
 
-# The row with a key, the one after it, and the one after that: see `rows.check_end`.
+# The row with a key and the two rows after it: see `rows.check_end`.
 END = "SELECT key, kind, hash FROM event WHERE key >= ? ORDER BY key LIMIT 3"
 
-# What no store writes, each with the key, or the number, of the first: see `integrity`.
+# The key of the first row that no store writes: see `wal.file_problem`.
 ORPHAN = "SELECT key FROM event WHERE key >> 32 NOT IN (SELECT number FROM run) LIMIT 1"
 HEADLESS = """
 SELECT event.key FROM run CROSS JOIN event

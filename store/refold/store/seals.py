@@ -1,18 +1,18 @@
-"""Seals: the heads of all runs in a Merkle tree, signed.
+"""Seals: signed checkpoints over a Merkle tree of the heads of all runs.
 
     leaf = SHA-256(0x00 || entry)      node = SHA-256(0x01 || left || right)
 
-A tree over n leaves splits at the largest power of two below n. So it is a row of full trees, as many as n
-has binary ones, joined from the right; and adding a leaf joins equal ones, as adding 1 to a number carries.
-The row is all that is kept: memory is O(log n), whatever the log's length. That a shorter log is the
-beginning of this one is shown by computing the root over its first leaves again: the checker has the whole
-log, so no consistency proof is needed.
+A tree over n leaves splits at the largest power of two below n. So it is a row of full trees, one for each
+binary one of n, joined from the right. Adding a leaf joins trees of equal size, as adding 1 to a binary
+number carries. Only the row is stored, so memory is O(log n). To check that a shorter log is a prefix of this
+one, the checker computes the root over its first leaves again. It has the complete log, so it needs no
+consistency proof.
 
-An entry says: at some time, event `seq` of `run` had this hash. As the hash chains the run, an entry stands
-for all of the run up to there; as the root stands for all entries, one signature stands for everything that
-was sealed so far. The last entry of each seal is no run's: it has the root of a second tree, over the newest
-entry of each run. So a proof that an entry is in that one shows that no later event of its run was sealed by
-then. What a seal signs and an entry's leaf are in `verify_bundle`, so that a check of a bundle has them too.
+An entry records that event `seq` of `run` had this hash at some time. The hash covers the run up to that
+event, and the root covers all entries, so one signature covers everything sealed so far. The last entry of
+each seal belongs to no run: it has the root of a second tree over the newest entry of each run. A proof of an
+entry in that tree shows that no later event of its run had been sealed by then. The message that a seal signs
+and the leaf of an entry are computed in `verify_bundle`, which must work without this module.
 """
 
 import re
@@ -31,7 +31,7 @@ EMPTY = sha256(b"").digest()
 
 
 class MerkleTree:
-    """A tree that takes leaves, and says the root over those it has. `size` is how many."""
+    """A Merkle tree that leaves are added to. `size` is the number of leaves."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -47,7 +47,7 @@ class MerkleTree:
         self.size += 1
 
     def root(self) -> bytes:
-        """The root over all leaves so far; 32 bytes."""
+        """Return the root over all leaves so far, 32 bytes."""
         if not self._row:
             return EMPTY
         *rest, root = self._row
@@ -57,16 +57,16 @@ class MerkleTree:
 
 
 class _Peak(msgspec.Struct):
-    """A full tree of the row: its root, and the leaves in it for which a path is wanted."""
+    """A full tree of the row: its root, and its leaves for which a path is computed."""
 
     root: bytes
     wanted: list[int]
 
 
 class Prover:
-    """A tree that also keeps the paths of some leaves, by index from 0: O(log n) bytes for each.
+    """A Merkle tree that also computes the paths of some leaves, by index from 0: O(log n) bytes for each.
 
-    `paths` are whole once `finish` was called: the siblings on the way up, the lowest first.
+    `paths` are complete after `finish`: the siblings on the way up, lowest first.
     """
 
     def __init__(self, wanted: Collection[int]) -> None:
@@ -79,21 +79,21 @@ class Prover:
         peak = _Peak(leaf, [self.size] if self.size in self.paths else [])
         carries = self.size
         while carries & 1:
-            peak = self._joined(self._row.pop(), peak)
+            peak = self._join(self._row.pop(), peak)
             carries >>= 1
         self._row.append(peak)
         self.size += 1
 
     def finish(self) -> bytes:
-        """The root over all leaves; the paths lead to it. No leaf may be added after it."""
+        """Complete the paths and return the root over all leaves. No leaf may be added afterwards."""
         if not self._row:
             return EMPTY
         *rest, peak = self._row
         for left in reversed(rest):
-            peak = self._joined(left, peak)
+            peak = self._join(left, peak)
         return peak.root
 
-    def _joined(self, left: _Peak, right: _Peak) -> _Peak:
+    def _join(self, left: _Peak, right: _Peak) -> _Peak:
         for index in left.wanted:
             self.paths[index].append(right.root)
         for index in right.wanted:
@@ -105,7 +105,7 @@ _LINE = re.compile(r"(?:seal )?([1-9][0-9]{0,17}):([0-9a-f]{64})")
 
 
 class DamagedSeals(Damaged):
-    """The log of heads is not what was sealed: nothing can be added to it."""
+    """The log of heads differs from what was sealed, so nothing can be added to it."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -116,19 +116,19 @@ class DamagedSeals(Damaged):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What was kept of a seal where the store's writer cannot reach it: the tree's size and root."""
+    """A tree's size and root that the operator keeps of a seal, out of reach of the store's writer."""
 
     size: int
     root: bytes
 
     @property
     def line(self) -> str:
-        """As it is written down: `seal 42:` and 64 hex digits."""
+        """The text to keep: `seal 42:` and 64 hex digits."""
         return f"seal {self.size}:{self.root.hex()}"
 
 
 class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run whose log no longer has what was sealed of it: event `seq`, with its hash in hex."""
+    """A run whose log no longer contains its sealed event `seq`, with that event's hash in hex."""
 
     run: str
     seq: int
@@ -137,7 +137,7 @@ class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `seal` did: `added` new heads of `runs` runs in the store. `broken` runs were left out."""
+    """Result of `seal`: the seal, `added` new heads, `runs` in the store. `broken` runs were left out."""
 
     seal: Seal
     added: int
@@ -146,7 +146,7 @@ class SealResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept(line: str) -> Kept:
-    """The seal that a line tells of. Raises `WrongUse`."""
+    """Parse a kept line. Raises `WrongUse`."""
     found = _LINE.fullmatch(line.strip())
     if found is None:
         raise WrongUse(
@@ -156,40 +156,40 @@ def kept(line: str) -> Kept:
 
 
 def is_signed(seal: Seal) -> bool:
-    """Whether the signature is by the key that the seal names."""
+    """Return whether the signature is valid for the key in the seal."""
     return verify_signature(seal.key, seal_message(seal.size, seal.at, seal.root), seal.signature)
 
 
 def same_head(one: Head, other: Head) -> bool:
-    """Whether both are the same event of a log, whatever else is said of either."""
+    """Return whether number and hash are equal, whatever the classes of the two."""
     return (one.seq, one.hash) == (other.seq, other.hash)
 
 
 def leaf_of(entry: SealedHead) -> bytes:
-    """The entry's leaf in the tree."""
+    """Return the entry's leaf in the tree."""
     return leaf_hash(entry.run, entry.seq, entry.hash)
 
 
 class Lines:
-    """Kept lines, each held against the root of a log of heads at its size, while the log's tree grows."""
+    """Kept lines, each compared with the root of the log of heads at its size while the tree grows."""
 
     def __init__(self, lines: Sequence[Kept]) -> None:
         self._left = sorted(lines, key=lambda line: line.size, reverse=True)
 
     def met(self, tree: MerkleTree) -> list[tuple[Kept, str]]:
-        """The lines of the tree's present size, each with what is wrong with it: `""` if nothing is."""
+        """Return the lines of the tree's current size, each with its problem or `""`."""
         found = list[tuple[Kept, str]]()
         while self._left and self._left[-1].size == tree.size:
             line = self._left.pop()
             same = line.root == tree.root()
-            changed = f"its first {line.size} entries are not those of {line.line[:24]}…, which was kept"
+            changed = f"its first {line.size} entries differ from the kept line {line.line[:24]}…"
             found.append((line, "" if same else changed))
         return found
 
     def missed(self, tree: MerkleTree) -> list[str]:
-        """What is wrong once the tree has all entries: a line of more than there are."""
+        """Return problems for lines of a larger size than the complete tree."""
         return [
-            f"it has {tree.size} entries, and {line.line[:24]}… was kept: the rest was removed"
+            f"it has {tree.size} entries, fewer than the kept line {line.line[:24]}…: the rest was removed"
             for line in self._left
         ]
 
@@ -197,17 +197,25 @@ class Lines:
 async def seal(
     store: Store, key: SigningKey, now: int, lines: Sequence[Kept] = (), before: Sequence[bytes] = ()
 ) -> SealResult:
-    """Add every head that is not the last one sealed of its run, and sign the root; `now` is ns since the
-    epoch.
+    """Add the new head of every run to the log of heads and sign the root.
 
-    `lines` were kept of earlier seals: a log of heads that does not begin with each of them is not signed.
-    Without any, a store that was put back whole to an earlier seal is signed as if it had never gone on. The
-    last seal is signed by the same key, or by one of the public keys `before`, after a change of keys: what a
-    stranger signed is not gone on with. Where nothing is new, nothing is signed but under another key. A run
-    whose log no longer has what was sealed of it is left out, for a new seal must not make it good. Memory is
-    in proportion to the runs and the seals, not to events. Raises `DamagedSeals` if the log of heads is not
-    what was signed or kept, `DamagedStore` where events may be hidden, `WrongUse` for a store without runs,
-    `SealedElsewhere`.
+    Without new heads, nothing is signed unless the key changed. A run whose log no longer contains its sealed
+    event is left out, so that a new seal does not hide the damage. Memory grows with runs and seals, not with
+    events.
+
+    Args:
+        store: the store to seal.
+        key: signs the root.
+        now: nanoseconds since the epoch.
+        lines: kept lines of earlier seals. A log of heads that does not extend each of them is not signed.
+            Without any, a rollback of the store to an earlier seal is not detected.
+        before: public keys that may have signed the last seal besides `key`, after a change of keys.
+
+    Raises:
+        DamagedSeals: the log of heads differs from what was signed or kept, or another key signed it.
+        DamagedStore: events may be hidden.
+        WrongUse: the store has no runs.
+        SealedElsewhere: another seal came first.
     """
     await store.check()
     tree, last, sealed = await _log_of_heads(store, Lines(lines), {key.public, *before})
@@ -224,7 +232,7 @@ async def seal(
 async def _compare_heads(
     store: Store, sealed: Mapping[str, Head]
 ) -> tuple[dict[str, Head], list[BrokenRun], int]:
-    """Return the heads not sealed yet, the runs that lack what was sealed, and how many runs there are."""
+    """Return the heads not sealed yet, the runs without their sealed event, and the number of runs."""
     new, broken, runs, rest = dict[str, Head](), list[BrokenRun](), 0, dict(sealed)
     async for chunk in store.runs():
         for run, head in chunk:
@@ -235,13 +243,13 @@ async def _compare_heads(
             elif head.seq and not (was and same_head(head, was)):
                 new[run] = head
             runs += head.seq > 0
-    broken += [_broken(run, head, "the store has no such run") for run, head in rest.items()]
+    broken += [_broken_run(run, head, "the store has no such run") for run, head in rest.items()]
     return new, broken, runs
 
 
 def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> list[SealedHead]:
-    """What a seal adds to a log of so many entries: new heads, and one entry over the newest head of each
-    run.
+    """Return the entries that a seal adds to a log of heads of `size` entries: new heads, and one entry over
+    the newest head of each run.
     """
     tree = MerkleTree()
     for leaf in leaves_of(newest):
@@ -254,27 +262,31 @@ def _entries(size: int, new: Mapping[str, Head], newest: Mapping[str, Head]) -> 
 
 
 def leaves_of(newest: Mapping[str, Head]) -> Iterator[bytes]:
-    """The leaves of the tree over the newest head of each run, in the order of their ids."""
+    """Yield the leaves of the tree over the newest head of each run, ordered by id."""
     return (leaf_hash(run, newest[run].seq, newest[run].hash) for run in sorted(newest))
 
 
 def _reserved(run: str, head: Head) -> BrokenRun | None:
-    return _broken(run, head, "no run may have this id: the log of heads needs it") if run == NEWEST else None
+    return (
+        _broken_run(run, head, "no run may have this id: it is reserved for the log of heads")
+        if run == NEWEST
+        else None
+    )
 
 
 async def breakage(store: Store, run: str, head: Head, sealed: Head) -> BrokenRun | None:
-    """How the log of a run, which ends at `head`, no longer has what was sealed of it; None: it has."""
+    """Return how the log of a run, ending at `head`, differs from its sealed head; None if it does not."""
     if head.seq < sealed.seq:
-        return _broken(run, sealed, f"its log ends at event {head.seq}")
+        return _broken_run(run, sealed, f"its log ends at event {head.seq}")
     if same_head(head, sealed):
         return None
     for event in await store.read_some(run, [sealed.seq], checked=False):
         same = event.hash == sealed.hash
-        return None if same else _broken(run, sealed, f"that event has the hash {event.hash.hex()} now")
-    return _broken(run, sealed, "that event is gone")
+        return None if same else _broken_run(run, sealed, f"the event has the hash {event.hash.hex()} now")
+    return _broken_run(run, sealed, "the event is missing")
 
 
-def _broken(run: str, sealed: Head, problem: str) -> BrokenRun:
+def _broken_run(run: str, sealed: Head, problem: str) -> BrokenRun:
     return BrokenRun(run=run, seq=sealed.seq, hash=sealed.hash.hex(), problem=problem)
 
 
@@ -287,7 +299,7 @@ def _sign(tree: MerkleTree, key: SigningKey, at: int) -> Seal:
 
 
 async def last_seal(store: Store) -> Seal | None:
-    """The newest seal of a store; None if it has none."""
+    """Return the newest seal of a store; None if it has none."""
     last: Seal | None = None
     async for chunk in store.seals():
         last = chunk[-1]
@@ -297,9 +309,8 @@ async def last_seal(store: Store) -> Seal | None:
 async def _log_of_heads(
     store: Store, lines: Lines, keys: Collection[bytes]
 ) -> tuple[MerkleTree, Seal | None, dict[str, Head]]:
-    """The tree over all entries, the seal over it, and the last head of each run in it.
-
-    Each seal has the root at its size.
+    """Check every seal against the root at its size. Return the tree over all entries, the last seal, and the
+    last head of each run.
     """
     before = [each async for chunk in store.seals() for each in chunk]
     left = before[::-1]
@@ -310,8 +321,8 @@ async def _log_of_heads(
         raise SealedElsewhere(size, tree.size)
     wrong += lines.missed(tree)
     if tree.size != size:
-        wrong.append(f"it has {tree.size} entries, and {size} were last signed")
-    wrong += [f"seal {each.size} is over other entries than there are" for each in left]
+        wrong.append(f"it has {tree.size} entries, but the last seal covers {size}")
+    wrong += [f"seal {each.size} does not match the entries" for each in left]
     wrong += _signature_problems(before, keys)
     if wrong:
         raise DamagedSeals(f"{wrong[0]}; nothing was signed; see `refold verify --key`")
@@ -333,7 +344,7 @@ async def _entries_under(
             while left and left[-1].size == tree.size:
                 each = left.pop()
                 if each.root != tree.root():
-                    wrong.append(f"the first {each.size} entries are not those that were signed")
+                    wrong.append(f"the first {each.size} entries differ from those that were signed")
             if entry.run != NEWEST:
                 heads[entry.run] = entry
     return tree, heads, wrong
@@ -342,12 +353,12 @@ async def _entries_under(
 def _signature_problems(seals: Sequence[Seal], keys: Collection[bytes]) -> list[str]:
     """Return which seals are not signed by their own key, and whether the last one has none of `keys`."""
     wrong = [
-        f"the signature of seal {each.size} is not by its key {key_id(each.key)}"
+        f"seal {each.size} has an invalid signature for its key {key_id(each.key)}"
         for each in seals
         if not is_signed(each)
     ]
     if seals and (last := seals[-1]).key not in keys:
         wrong.append(
-            f"seal {last.size} is signed by another key, {key_id(last.key)}: was it yours, name it by --last-key"
+            f"seal {last.size} is signed by another key, {key_id(last.key)}: if it was yours, pass it with --last-key"
         )
     return wrong

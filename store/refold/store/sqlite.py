@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 from refold.reducers.errors import WrongUse
 from refold.store import readable, rows, schema, tables, wal
 from refold.store.base import BaseStore, Claims
-from refold.store.chain import START, CheckedPages, held_apart
+from refold.store.chain import START, CheckedPages, check_each
 from refold.store.checks import (
     LogPart,
     Pages,
@@ -41,19 +41,19 @@ Args = TypeVarTuple("Args")
 
 
 class SqliteStore(BaseStore):
-    """A log for each run in one SQLite file. Works on asyncio and trio; made by `open`.
+    """A log for each run in one SQLite file. Works on asyncio and trio; opened by `open`.
 
-    Appends are atomic and, when they return, as durable as `open` was told. When one raises, cancellation
-    included, nothing of it is in flight any more: a head read after that is the truth.
+    Appends are atomic and, when they return, durable as requested in `open`. After an append raised, also by
+    cancellation, no work of it is in progress: a head read then is final.
     """
 
     def __init__(self, bridge: Bridge, file: Readable, committer: "Committer | None" = None) -> None:
         self._bridge, self._file, self._path = bridge, file, file.path
         self._committer = committer
         self._closed = False
-        self._calls = 0  # under way
-        self._problem: str | None = None  # of the file, once it was looked through
-        self._idle: Event | None = None  # set when the last of them ends, if that is waited for
+        self._calls = 0  # in progress
+        self._problem: str | None = None  # result of the last `check`; "": no problem
+        self._idle: Event | None = None  # set when the last call ends, if `aclose` waits for it
 
     @classmethod
     async def open(
@@ -63,13 +63,13 @@ class SqliteStore(BaseStore):
         durability: Literal["fsync", "process"] = "fsync",
         readonly: bool = False,
     ) -> Self:
-        """Open the store at `path`; make it if there is none.
+        """Open the store at `path`; create it if it does not exist.
 
             async with await SqliteStore.open("runs.db") as store: ...
 
-        With `durability="fsync"` an append that returned survives a power cut, with `"process"` the end of
-        this process but not always a power cut. With `readonly`, for audits, no store is made or
-        written; SQLite may still put its `-shm` and `-wal` beside the file.
+        With `durability="fsync"` a returned append survives a power cut, with `"process"` the end of this
+        process but not always a power cut. With `readonly`, for audits, no store is created or written;
+        SQLite may still create its `-shm` and `-wal` beside the file.
 
         Raises `NotAStore` (another kind of file, another schema, no folder) with nothing changed,
         `StoreUnavailable`, or `DamagedStore`.
@@ -87,15 +87,15 @@ class SqliteStore(BaseStore):
 
     @classmethod
     def open_here(cls, path: str | PathLike[str]) -> Self:
-        """Open the store at `path` to be read only, for a program that does one thing after the other.
+        """Open the store at `path` read-only, for sequential programs.
 
-        It needs no event loop and makes no thread: what is read is read in the thread that asks, at once, so
-        that none of its methods ever waits for anything. Raises as `open`.
+        It needs no event loop and starts no thread: methods read in the calling thread and never wait. Raises
+        as `open`.
         """
         return cls(DirectBridge(), Readable.open_here(Path(path)))
 
     async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        return await self._call(self._writing.append, run, expected_seq, lease, records)
+        return await self._call(self._writer.append, run, expected_seq, lease, records)
 
     async def _head(self, run: str) -> Head:
         place = await self._read(tables.find, run)
@@ -113,13 +113,13 @@ class SqliteStore(BaseStore):
 
         async def following() -> Sequence[Stored]:
             nonlocal left, end
-            if left is None:  # the end is fixed once: a reader must come to one, however fast the log grows
+            if left is None:  # the end is fixed once, so that the reader ends even if the log grows
                 left, end = await self._spans(run, after, upto)
             while left:
                 owner, low, last = left.pop(0)
                 if low < last:
                     page = await self._read(event_page, owner, schema.EVENTS, (low, last))
-                    left.insert(0, (owner, rows.reached(self._path, owner, page, low, last), last))
+                    left.insert(0, (owner, rows.last_key(self._path, owner, page, low, last), last))
                     return rows.to_events(self._path, owner, page)
             if end:
                 found = await self._read(row_page, schema.END, (end,))
@@ -136,16 +136,16 @@ class SqliteStore(BaseStore):
             if wanted:
                 found = await self._rows(part.run, low, schema.SOME_EVENTS, low, json.dumps(sorted(wanted)))
                 if lost := wanted.difference(event.seq for event in found):
-                    raise rows.unread(self._path, part.run, min(lost), min(lost))
+                    raise rows.missing_events(self._path, part.run, min(lost), min(lost))
                 events += found
-        return await self._held(spans, events) if checked else events
+        return await self._check_single(spans, events) if checked else events
 
     async def _read_kinds(self, run: str, kinds: Collection[str]) -> Sequence[Stored]:
         events, wanted = list[Stored](), json.dumps(sorted(kinds))
         spans, _ = await self._spans(run, 0, None)
         for owner, low, last in spans:
             events += await self._rows(owner, low, schema.KINDS_OF_EVENTS, last, wanted)
-        return await self._held(await self._read(tables.spans, run), events)
+        return await self._check_single(await self._read(tables.spans, run), events)
 
     async def _lineage(self, run: str) -> Sequence[Origin]:
         return await self._read(tables.origins, run)
@@ -153,7 +153,7 @@ class SqliteStore(BaseStore):
     async def _erase(
         self, run: str, expected_seq: int, lease: Lease, seqs: Sequence[int], notice: Record
     ) -> Head:
-        return await self._call(self._writing.database.erase, run, expected_seq, lease, seqs, notice)
+        return await self._call(self._writer.database.erase, run, expected_seq, lease, seqs, notice)
 
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
         return await self._write(tables.transact, rule, *args)
@@ -188,7 +188,7 @@ class SqliteStore(BaseStore):
         return self._table_pages(schema.SEALS, 0, partial(rows.to_seal, self._path))
 
     def _runs(self, prefix: str) -> AsyncIterator[Sequence[tuple[str, Head]]]:
-        # A damaged run hides no other: `DamagedStore` is raised once all others are listed.
+        # `DamagedStore` for a damaged run is raised after all others are listed.
         below = 2**63 - 1
         damaged: int | None = None
 
@@ -214,18 +214,18 @@ class SqliteStore(BaseStore):
         return Pages(following)
 
     async def check(self) -> None:
-        """See `Store.check`. A file that is only read is looked through once."""
+        """See `Store.check`. A read-only file is checked once."""
         if self._problem is None or self._file.writes:
             self._problem = await self._read(wal.file_problem, Path(self._path))
         if self._problem:
             raise DamagedStore(self._path, self._problem)
 
     async def aclose(self) -> None:
-        """See `Store.aclose`. Waits for what is under way; what is called meanwhile is refused."""
+        """See `Store.aclose`. Waits for calls in progress; new calls are refused."""
         if self._closed:
             return
         self._closed = True
-        if self._committer is None:  # nothing of it is ever under way
+        if self._committer is None:  # reads never overlap
             await self._file.close()
             return
         from anyio import CancelScope, Event
@@ -241,7 +241,7 @@ class SqliteStore(BaseStore):
                 await self._bridge.aclose()
 
     def _table_pages(self, sql: str, after: int, made: Callable[[SqlRow], T]) -> AsyncIterator[Sequence[T]]:
-        """Rows in the order of their first column, above `after`."""
+        """Yield rows with a first column above `after`, in its order."""
 
         async def following() -> Sequence[T]:
             nonlocal after
@@ -254,8 +254,8 @@ class SqliteStore(BaseStore):
         return Pages(following)
 
     async def _spans(self, run: str, after: int, upto: int | None) -> tuple[list[tuple[str, int, int]], int]:
-        """Whose events to read, the key after which, and the last one; and the log's last key if it is read
-        to its end.
+        """Return a list of (owner, key to read after, last key), and the log's last key, or 0 if the read
+        ends earlier.
         """
         found, end = list[tuple[str, int, int]](), 0
         for part, low in await self._read(tables.spans, run):
@@ -268,29 +268,31 @@ class SqliteStore(BaseStore):
     async def _rows(self, run: str, after: int, sql: str, *which: int | str) -> list[Stored]:
         events = list[Stored]()
         while page := await self._read(event_page, run, sql, (after, *which)):
-            after = rows.reached(self._path, run, page, after, after)
+            after = rows.last_key(self._path, run, page, after, after)
             events += rows.to_events(self._path, run, page)
         return events
 
     @property
-    def _writing(self) -> "Committer":
-        """Who commits. Raises `WrongUse` where nobody does."""
+    def _writer(self) -> "Committer":
+        """The committer. Raises `WrongUse` if the store is read-only."""
         if self._committer is None:
             raise self._file.unwritable()
         return self._committer
 
-    async def _held(self, spans: Sequence[tuple[LogPart, int]], events: Sequence[Stored]) -> Sequence[Stored]:
-        """These events, from here and there in a log of these parts: see `held_apart`."""
+    async def _check_single(
+        self, spans: Sequence[tuple[LogPart, int]], events: Sequence[Stored]
+    ) -> Sequence[Stored]:
+        """Check single events of a log with these parts: see `check_each`."""
         before = {event.seq - 1 for event in events}
         keys = [low + seq for part, low in spans for seq in before if part.after < seq <= part.upto]
         hashes, after, asked = dict[int, bytes](), -1, json.dumps(keys)
         while page := await self._read(row_page, schema.HASHES, (after, asked)):
-            after = rows.reached(self._path, "", page, after, after)
+            after = rows.last_key(self._path, "", page, after, after)
             hashes |= {key & schema.SEQ_MASK: hash_ for key, _, hash_ in page if isinstance(hash_, bytes)}
-        return held_apart(events, hashes)
+        return check_each(events, hashes)
 
     async def _write(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
-        return await self._call(lambda: self._writing.database.write(function, *args))
+        return await self._call(lambda: self._writer.database.write(function, *args))
 
     async def _read(self, function: Callable[[PagedConnection, *Args], T], *args: *Args) -> T:
         return await self._call(lambda: self._file.read(function, *args))

@@ -1,7 +1,7 @@
-"""Claims and forks in the SQLite file: what a connection's thread looks up and changes, inside one
+"""Claims and forks in the SQLite file: queries and changes that run in a connection's thread, inside one
 transaction.
 
-The rules of leases are those of `base`; time is the database's own clock.
+The rules of leases are in `base`; time is the database's own clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,13 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 LAST_TOKEN = 2**63 - 2
-"""The largest token of a column of 63 bits that a lease and its release can follow: no clock gets that far.
-"""
+"""The largest valid token: the next lease and its release must fit in 63 bits. No clock reaches it."""
 
 
 def transact(connection: PagedConnection, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
-    """Run a rule of leases in one transaction.
+    """Run a lease rule in one transaction.
 
-    Raises what it raises, or `DamagedStore`; nothing was changed then.
+    Raises the rule's errors and `DamagedStore`; nothing is changed then.
     """
     with transaction(connection):
         return rule(ClaimTable(connection), *args)
@@ -35,35 +34,35 @@ def transact(connection: PagedConnection, rule: Callable[[Claims, *Args], T], *a
 class ClaimTable:
     """The claims of the file: see `base.Claims`.
 
-    Each method raises `DamagedStore` for rows that no store wrote.
+    Each method raises `DamagedStore` for invalid rows.
     """
 
     def __init__(self, connection: PagedConnection) -> None:
         self._connection = connection
 
     def token(self, run: str) -> int:
-        """The token of the run's last lease; 0 if it was never leased."""
+        """Return the token of the run's last lease; 0 if it was never leased."""
         place = find(self._connection, run)
         return place.token if place else 0
 
     def has_events(self, run: str) -> bool:
-        """Whether the run has an event of its own."""
+        """Return whether the run has an event of its own."""
         place = find(self._connection, run)
         return place is not None and place.head.seq > 0
 
     def claim(self, run: str) -> Claim | None:
-        """The run's claim, cut to its own length if it ends further away."""
+        """Return the run's claim, cut to its own length if it ends later."""
         if place := find(self._connection, run):
             self._connection.execute(schema.CUT_CLAIM, (place.number,))
         return claim(self._connection, run)
 
     def woken(self, run: str) -> bool:
-        """Whether the run was woken while an engine had it."""
+        """Return whether the run was woken while an engine had it."""
         row = self._connection.execute(schema.CLAIM, (run,)).fetchone()
         return bool(row and row[1])
 
     def fence(self, run: str) -> int:
-        """Give the run a greater token, and return it. Raises `DamagedStore` where there is none."""
+        """Give the run a greater token and return it. Raises `DamagedStore` if the token cannot grow."""
         place = find(self._connection, run) or self._add(run)
         if place.token >= LAST_TOKEN:
             raise DamagedStore(
@@ -73,11 +72,11 @@ class ClaimTable:
         return int(token)
 
     def set_claim(self, run: str, holder: str, length: int) -> None:
-        """Claim the run for so long from now; `holder` "": it is free, and due then."""
+        """Claim the run for `length` ms from now; with `holder` "" it is free, and due then."""
         self._connection.execute(schema.SET_CLAIM, (self._number(run), holder, length))
 
     def renew_claim(self, run: str, length: int) -> None:
-        """Have the claim that is there end so long from now."""
+        """Set the end of the existing claim to `length` ms from now."""
         self._connection.execute(schema.RENEW_CLAIM, (self._number(run), length))
 
     def drop_claim(self, run: str) -> None:
@@ -85,7 +84,7 @@ class ClaimTable:
         self._connection.execute(schema.DROP_CLAIM, (self._number(run),))
 
     def wake(self, run: str) -> None:
-        """Make a free run due now; mark one that is held as woken."""
+        """Make a free run due now; mark a leased one as woken."""
         self._connection.execute(schema.WAKE, (self._number(run),))
 
     def _add(self, run: str) -> RunPlace:
@@ -102,20 +101,20 @@ class ClaimTable:
 
 
 def cut(connection: PagedConnection) -> None:
-    """Cut the claims that end further away than they were made for."""
+    """Cut claims that end later than their length from now."""
     with transaction(connection):
         connection.execute(schema.CUT_CLAIMS)
 
 
 def due(connection: PagedConnection, most: int) -> tuple[list[str], bool]:
-    """The runs to take up now, those that wait longest first; and whether there is a claim to be cut."""
+    """Return the due runs, longest waiting first, and whether a claim must be cut."""
     (astray,) = connection.execute(schema.ANY_ASTRAY).fetchone()
     found = [rows.run_id(name) for _, name in connection.execute(schema.DUE, (max(most, 0),))]
     return [run for run in found if run is not None], bool(astray)
 
 
 def claim(connection: PagedConnection, run: str) -> Claim | None:
-    """Who has the run, or since when it wants an engine. Raises `DamagedStore`."""
+    """Return the run's claim: who has it, or since when it is runnable. Raises `DamagedStore`."""
     row = connection.execute(schema.CLAIM, (run,)).fetchone()
     if row is None:
         return None
@@ -126,14 +125,14 @@ def claim(connection: PagedConnection, run: str) -> Claim | None:
 
 
 def find(connection: PagedConnection, run: str) -> RunPlace | None:
-    """Where the run stands; None if it has no number. Raises `DamagedStore`."""
+    """Return the run's place; None if it has no number. Raises `DamagedStore`."""
     row = connection.execute(schema.PLACE, (run,)).fetchone()
     return rows.place(connection.path, row) if row else None
 
 
 def origins(connection: PagedConnection, run: str) -> list[Origin]:
     """See `Store.lineage`."""
-    found = checks.traced(run, partial(_own, connection))
+    found = checks.trace_lineage(run, partial(_own, connection))
     for origin in found:
         key = _low(connection, origin.run) + origin.seq
         row = connection.execute(schema.DIGEST, (key,)).fetchone()
@@ -142,7 +141,7 @@ def origins(connection: PagedConnection, run: str) -> list[Origin]:
 
 
 def spans(connection: PagedConnection, run: str) -> list[tuple[LogPart, int]]:
-    """The parts of the run's whole log in order, each with its key's upper bits; none for a run without
+    """Return the parts of the run's complete log in order, each with its key's upper bits; empty if it has no
     events.
     """
     place = find(connection, run)
@@ -150,14 +149,14 @@ def spans(connection: PagedConnection, run: str) -> list[tuple[LogPart, int]]:
         return []
     own = _own_at(connection, place)
     if own is None or own.origin is None:  # almost always
-        # From the front means from the very front: what was put before event 1 must be seen to be found.
+        # Start below 0, so that a forged event before event 1 is found.
         return [(LogPart(run, -1, place.head.seq), place.number << schema.SEQ_BITS)]
     parts = checks.pieces(run, own.last, origins(connection, run))
     return [(part, _low(connection, part.run)) for part in parts]
 
 
-def begun(connection: PagedConnection, run: str, first: Record, expected_seq: int) -> Head | None:
-    """Where a run without events is to go on from, if this record begins it as a fork there.
+def find_origin(connection: PagedConnection, run: str, first: Record, expected_seq: int) -> Head | None:
+    """Return the event that a new run continues if `first` makes it a fork there, else None.
 
     Raises `WrongUse`.
     """
@@ -175,7 +174,7 @@ def begun(connection: PagedConnection, run: str, first: Record, expected_seq: in
 
 
 def owner(connection: PagedConnection, run: str, seq: int) -> str:
-    """In whose own log event `seq` of the run's log stands."""
+    """Return the run whose own log contains event `seq` of this run's log."""
     parts: Sequence[tuple[LogPart, int]] = spans(connection, run)
     return next((part.run for part, _ in parts if part.after < seq <= part.upto), run)
 
@@ -193,7 +192,7 @@ def _own_at(connection: PagedConnection, place: RunPlace) -> OwnLog | None:
     first = row[0] & schema.SEQ_MASK
     if first <= 1:
         return OwnLog(first, place.head.seq, None)
-    # A damaged page may hold anything, and may hide by its number what it has shown in passing.
+    # A damaged page may hold anything, and a query by key may miss a row that a range query returned.
     kind, body = connection.execute(schema.BEGINNING, (row[0],)).fetchone() or (None, None)
     if not isinstance(kind, bytes) or not isinstance(body, bytes):
         return OwnLog(first, place.head.seq, None)

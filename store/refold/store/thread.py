@@ -69,7 +69,7 @@ class Connection:
         self.asked += 1
         return cast("T", await self._thread.execute_fetchall(cast("Any", function), args))
 
-    async def reached(self) -> None:
+    async def wait_submitted(self) -> None:
         """Wait until the thread has run everything submitted so far, even if cancelled repeatedly."""
         asked = self.asked
         await seen_through(lambda: self.run(_nothing), lambda: self._functions.done >= asked)

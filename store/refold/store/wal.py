@@ -6,18 +6,17 @@ in three ways:
 
 - One flipped bit explains the difference between its checksum and its bytes. A torn frame has random bytes.
 - Its checksum fits, and its salts are not those of the log.
-- Behind it, one transaction follows another under the same salts. With `fsync` no transaction begins before
+- After it, one transaction follows another with the same salts. With `fsync`, a transaction begins only when
   the one before it is on disk, so the bad frame was on disk too.
 
-Frames of older generations have other salts. Frames of a transaction that was rolled back have no commit
-mark.
+Frames of older generations have other salts. Frames of a rolled back transaction have no commit mark.
 
 Format: https://sqlite.org/fileformat2.html#walformat
 
-SQLite finds a row by halving its page, and reads on until one is beyond what was asked for. One flipped bit
-that puts a row's number out of order, or shortens a page's list of rows, hides others, and no error says so.
-A log has no end that stands anywhere but in its last row, so what is hidden there shows only in the order of
-the whole table.
+SQLite finds a row by binary search and reads on to the end of the requested range. One flipped bit that puts
+a key out of order, or shortens a page's list of rows, hides other rows without an error.
+The end of a log is recorded only in its last row, so rows hidden there are found only by the order of the
+complete table.
 """
 
 import os
@@ -35,20 +34,20 @@ from refold.store.rows import RECOVER
 HEADER, FRAME = 32, 24
 """Bytes of the header of the log, and of the header of each frame. All numbers in them are big-endian."""
 
-_BLOCK = 256  # frames whose checksums are added up: about a megabyte
-_SCANS = 10  # another process may write while the log is read; damage stays where it is
+_BLOCK = 256  # frames checked together: about a megabyte
+_SCANS = 10  # another process may write while the log is read; only damage is the same in two scans
 _MASK = 2**32 - 1
-_ORDERS = {0x377F0682: "little", 0x377F0683: "big"}  # of the words that a checksum adds up
+_ORDERS = {0x377F0682: "little", 0x377F0683: "big"}  # byte order of the words of a checksum
 _HEAD = Struct(">8I")
 _PAIR = Struct(">2I")
 _INDEX = Struct("=3I2B H 2I 2I 2I 2I")  # the -shm is in the machine's own order
-_INDEX_BYTES = 100  # its header twice, then how many frames are in the file already
+_INDEX_BYTES = 100  # its header twice, then the number of frames already in the file
 
 # Not "remove the -shm": without it, a process that has the store open and one that opens it now overwrite
 # each other.
 _GIVE_UP = (
-    "To give up what is lost: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
-    "before you resume a run then, find out which of its calls happened"
+    "To give up the lost events: `sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'`; "
+    "then find out which calls of a run happened before you resume it"
 )
 WAY_OUT = f"Copy the file and its -wal, and keep both. {_GIVE_UP}"
 
@@ -58,7 +57,7 @@ Sums = tuple[int, int]
 class Damage(NamedTuple):
     """How a log differs from what was written.
 
-    `header` is its header, or its index: another writer may begin it anew.
+    `header` is its header or its index, by which a log that another writer restarted differs.
     """
 
     header: bytes
@@ -66,17 +65,17 @@ class Damage(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """The first frame that SQLite does not take, from 0, and the checksum before it."""
+    """The first frame that SQLite does not accept, from 0, and the checksum before it."""
 
     number: int
     sums: Sums
 
 
 def wal_problem(path: Path) -> str:
-    """Why events that were recorded in the `-wal` of the store at `path` are lost; "" if nothing shows that.
+    """Return why events recorded in the `-wal` of the store at `path` are lost; "" if no damage is found.
 
-    A scan reads the whole log, about 9 microseconds a frame of 4 KiB. The log may be written, made or removed
-    meanwhile. Raises `OSError`.
+    A scan reads the complete log, about 9 microseconds for a frame of 4 KiB. The log may be written, created
+    or removed meanwhile. Raises `OSError`.
     """
     log = path.with_name(f"{path.name}-wal")
     last: Damage | None = None
@@ -84,8 +83,8 @@ def wal_problem(path: Path) -> str:
         try:
             found = _scan_file(log)
         except FileNotFoundError:
-            found = _without_log(path)
-            if found is not None and log.exists():  # it was made before the index was read
+            found = _removed_log_damage(path)
+            if found is not None and log.exists():  # it was created before the index was read
                 last = None
                 continue
         if found is None:
@@ -96,8 +95,8 @@ def wal_problem(path: Path) -> str:
     return ""
 
 
-def _without_log(path: Path) -> Damage | None:
-    """What the index of a `-wal` that is gone records of it. Only a killed process leaves an index."""
+def _removed_log_damage(path: Path) -> Damage | None:
+    """Return the loss that the index of a removed `-wal` shows. Only a killed process leaves an index."""
     try:
         data = path.with_name(f"{path.name}-shm").read_bytes()[:_INDEX_BYTES]
     except FileNotFoundError:
@@ -111,8 +110,8 @@ def _without_log(path: Path) -> Damage | None:
         return None
     return Damage(
         data,
-        f"its -wal was removed: {frames - in_file} of its {frames} frames were not in the file yet, by its -shm. "
-        f"Events that were recorded are missing. Stop every process that has the store open, and put the -wal back. {_GIVE_UP}",
+        f"its -wal was removed: according to its -shm, {frames - in_file} of {frames} frames were not in the file yet. "
+        f"Recorded events are missing. Stop every process that has the store open, and restore the -wal. {_GIVE_UP}",
     )
 
 
@@ -128,7 +127,7 @@ def _scan(file: int, size: int) -> Damage | None:
     magic, _, page, _, _, _, *sums = _HEAD.unpack(header)
     order = _ORDERS.get(magic, "")
     if not order or _add((0, 0), _words(header[:24], order)) != tuple(sums):
-        return _damage(header, "the header of its -wal is not what SQLite wrote")
+        return _damage(header, "the header of its -wal is damaged")
     log = _WalFrames(file, order, FRAME + page, (size - HEADER) // (FRAME + page), header[16:24])
     stop = log.find_end((sums[0], sums[1]))
     if stop.number == log.total:
@@ -142,9 +141,7 @@ def _scan(file: int, size: int) -> Damage | None:
 
 
 def _damage(header: bytes, what: str) -> Damage:
-    return Damage(
-        header, f"{what}. SQLite reads no further, so events that were recorded are missing. {WAY_OUT}"
-    )
+    return Damage(header, f"{what}. SQLite reads no further, so recorded events are missing. {WAY_OUT}")
 
 
 class _WalFrames(NamedTuple):
@@ -164,18 +161,18 @@ class _WalFrames(NamedTuple):
             taken = next((at for at, each in enumerate(block) if each[8:16] != self.salts), len(block))
             if not taken:
                 break
-            befores = [sums, *map(_stored, block[: taken - 1])]
+            befores = [sums, *map(_stored_sums, block[: taken - 1])]
             if not all(self._fit(block[at:taken:2], befores[at::2]) for at in (0, 1)):
                 return self._walk(block[:taken], number, sums)
-            number, sums = number + taken, _stored(block[taken - 1])
+            number, sums = number + taken, _stored_sums(block[taken - 1])
             if taken < len(block):
                 break
         return _Stop(number, sums)
 
     def flaw(self, stop: _Stop) -> str:
-        """Explain why a frame cannot be one that a power cut tore; "" if it can be."""
+        """Explain why a power cut cannot have torn this frame; "" if it can."""
         (frame,) = self._read(stop.number, 1)
-        computed, stored = self._sums(frame, stop.sums), _stored(frame)
+        computed, stored = self._sums(frame, stop.sums), _stored_sums(frame)
         salted = frame[8:16] == self.salts
         if computed == stored:
             return "its salts are not those of the log, and its checksum fits"
@@ -185,15 +182,13 @@ class _WalFrames(NamedTuple):
         return "one flipped bit explains its checksum" if one else ""
 
     def successor(self, stop: _Stop) -> str:
-        """Name the first frame of a transaction that follows another one behind the end; "" if there is
-        none.
-        """
+        """Name the first frame of a transaction that follows another one after the end; "" if not found."""
         head = os.pread(self.file, FRAME, HEADER + stop.number * self.length)
         for number in range(stop.number + 1, self.total):
             before, head = head, os.pread(self.file, FRAME, HEADER + number * self.length)
             if before[8:16] == head[8:16] == self.salts and any(before[4:8]):
                 (frame,) = self._read(number, 1)
-                if self._sums(frame, _stored(before)) == _stored(frame):
+                if self._sums(frame, _stored_sums(before)) == _stored_sums(frame):
                     return f"frame {number + 1} begins a later transaction, so this one was on disk"
         return ""
 
@@ -203,11 +198,11 @@ class _WalFrames(NamedTuple):
         return (data[at : at + self.length] for at in range(0, len(data), self.length))
 
     def _fit(self, frames: Sequence[bytes], befores: Sequence[Sums]) -> bool:
-        """Whether the frames fit the checksums before them. Not two neighbours at once: of those a flipped
-        checksum, the end of one and the beginning of the other, could cancel out.
+        """Return whether the frames fit the checksums before them.
 
-        Checksums are linear: the sum of the frames has the sum of their checksums. So this takes an addition
-        a frame, and one pass over the words of the sum, in place of a pass over the words of each.
+        Do not pass two neighbours at once: a flipped checksum, which ends one and begins the other, could
+        cancel out. Checksums are linear: the sum of the frames has the sum of their checksums. So this takes
+        one addition for each frame and one pass over the words of the sum.
         """
         if not frames:
             return True
@@ -215,29 +210,27 @@ class _WalFrames(NamedTuple):
         mask = int.from_bytes(b"\xff\xff\xff\xff\0\0\0\0" * lanes, "little")
         firsts = seconds = 0
         for frame in frames:
-            number = int.from_bytes(_swapped(frame) if self.order == "big" else frame, "little")
+            number = int.from_bytes(_swap_bytes(frame) if self.order == "big" else frame, "little")
             firsts += number & mask
             seconds += number >> 32 & mask
         ones, twos = (
             unpack(f"<{lanes}Q", each.to_bytes(self.length, "little")) for each in (firsts, seconds)
         )
         words = [each for lane in (0, *range(FRAME // 8, lanes)) for each in (ones[lane], twos[lane])]
-        return _add(_total(befores), words) == _total(map(_stored, frames))
+        return _add(_total(befores), words) == _total(map(_stored_sums, frames))
 
     def _walk(self, frames: list[bytes], number: int, sums: Sums) -> _Stop:
         for frame in frames:
-            if self._sums(frame, sums) != _stored(frame):
+            if self._sums(frame, sums) != _stored_sums(frame):
                 break
-            number, sums = number + 1, _stored(frame)
+            number, sums = number + 1, _stored_sums(frame)
         return _Stop(number, sums)
 
     def _sums(self, frame: bytes, before: Sums) -> Sums:
         return _add(before, _words(frame[:8] + frame[FRAME:], self.order))
 
     def _is_flipped(self, frame: bytes, computed: Sums, stored: Sums) -> bool:
-        """Whether its checksum would fit with one bit of it flipped. Which bit that is, several can
-        explain.
-        """
+        """Return whether the checksum would fit after flipping one bit of the frame. Several bits may do."""
         words = _words(frame[:8] + frame[FRAME:], self.order)
         wanted = ((stored[0] - computed[0]) & _MASK, (stored[1] - computed[1]) & _MASK)
         weights = ((1, 1), (0, 1))  # what the words of the last pair add to the two sums
@@ -253,11 +246,11 @@ class _WalFrames(NamedTuple):
 
 
 def _bits(some: Sums, other: Sums) -> int:
-    """How many bits differ."""
+    """Return the number of differing bits."""
     return (some[0] ^ other[0]).bit_count() + (some[1] ^ other[1]).bit_count()
 
 
-def _stored(frame: bytes) -> Sums:
+def _stored_sums(frame: bytes) -> Sums:
     first, second = _PAIR.unpack_from(frame, 16)
     return first, second
 
@@ -268,7 +261,7 @@ def _total(sums: Iterable[Sums]) -> Sums:
 
 
 def _add(sums: Sums, words: Sequence[int]) -> Sums:
-    """Go on with a checksum over an even number of words."""
+    """Continue a checksum over an even number of words."""
     first, second = sums
     pairs = iter(words)
     for one, two in zip(pairs, pairs, strict=True):
@@ -284,7 +277,7 @@ def _words(data: bytes, order: str) -> "array[int]":
     return words
 
 
-def _swapped(data: bytes) -> bytes:
+def _swap_bytes(data: bytes) -> bytes:
     words = array("I", data)
     words.byteswap()
     return words.tobytes()
@@ -292,29 +285,29 @@ def _swapped(data: bytes) -> bytes:
 
 _STRAYS = (
     (schema.ORPHAN, "belongs to no run"),
-    (schema.HEADLESS, "begins the log of its run"),
-    (schema.AHEAD, "has a snapshot, and is not there"),
+    (schema.HEADLESS, "is the first event of its run"),
+    (schema.AHEAD, "has a snapshot, but is missing"),
 )
 
 
 def file_problem(connection: sqlite3.Connection, path: Path) -> str:
-    """Why events may be hidden; "" if nothing shows that.
+    """Return why events may be hidden; "" if no damage is found.
 
-    Time is in proportion to the file: 0.3 s a GB in memory.
+    Time grows with the file: 0.3 s for a GB in memory.
     """
     if lost := wal_problem(path):
         return lost
-    found = _of_pages(connection) or _of_rows(connection)
+    found = _page_problem(connection) or _row_problem(connection)
     return found and f"events may be hidden: {found}; {RECOVER}"
 
 
-def _of_pages(connection: sqlite3.Connection) -> str:
+def _page_problem(connection: sqlite3.Connection) -> str:
     (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     told = " ".join(said.decode(errors="backslashreplace").split())
-    return "" if said == b"ok" else f"SQLite said: {told[:200]}"
+    return "" if said == b"ok" else f"SQLite: {told[:200]}"
 
 
-def _of_rows(connection: sqlite3.Connection) -> str:
+def _row_problem(connection: sqlite3.Connection) -> str:
     for asked, file_problem in _STRAYS:
         if stray := connection.execute(asked).fetchone():
             number, seq = stray[0] >> schema.SEQ_BITS, stray[0] & schema.SEQ_MASK

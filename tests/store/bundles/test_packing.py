@@ -116,7 +116,7 @@ async def test_what_would_not_verify_is_not_packed(tmp_path: Path) -> None:
         store.cut("b")
         with pytest.raises(DamagedLog, match="run a event 2: its hash is"):
             await pack(store, ["a"], tmp_path / "b.zip")
-        with pytest.raises(DamagedLog, match="run b event 3: it was sealed, and the log ends at event 1"):
+        with pytest.raises(DamagedLog, match="run b event 3: it was sealed, but the log ends at event 1"):
             await pack(store, ["b"], tmp_path / "b.zip")
         with pytest.raises(UnknownRun):
             await pack(store, ["c"], tmp_path / "b.zip")
@@ -157,11 +157,11 @@ async def test_nothing_is_written_over(bundle: Path, tmp_path: Path) -> None:
     before = bundle.read_bytes()
     async with MemoryStore() as store:
         await append(store, "a", records(1))
-        with pytest.raises(WrongUse, match="is there already"):
+        with pytest.raises(WrongUse, match="exists and is not overwritten"):
             await pack(store, ["a"], bundle)
         with pytest.raises(WorldFailed, match="cannot be written"):
             await pack(store, ["a"], tmp_path / "no such folder" / "b.zip")
-    with pytest.raises(WrongUse, match="is there already"):
+    with pytest.raises(WrongUse, match="exists and is not overwritten"):
         await unpack(bundle, bundle)
     assert before == bundle.read_bytes()
 
@@ -263,7 +263,7 @@ def test_another_zip(name: str, tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     """What is not there, or a folder, is wrong use too."""
     for path in (tmp_path / "none.zip", tmp_path):
-        with pytest.raises(NotABundle, match="no such file"):
+        with pytest.raises(NotABundle, match="does not exist"):
             check(path)
         assert not is_bundle(path)
 

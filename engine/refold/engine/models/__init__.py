@@ -1,3 +1,1 @@
-"""Models: what the engine wants of one, and those that come with refold. Each is imported where it is
-used.
-"""
+"""The model interface and the models that come with refold. Each is imported where it is used."""

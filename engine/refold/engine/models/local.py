@@ -1,10 +1,7 @@
 """The embedded model: a GGUF file run in this process.
 
-The sampler is held to the shapes of `local_dialect`, so the reader expects those and no others; white space
-may stand where JSON allows it. What a call's arguments are is kept byte for byte.
-
-Tools are offered as `local_dialect` says, and the finished JSON is translated back to ordinary calls and
-text.
+The sampler is constrained to the JSON shapes of `local_dialect`, with white space where JSON allows it, and
+the finished JSON is translated to ordinary calls and text. A call's arguments are passed on byte for byte.
 """
 
 import importlib.util
@@ -21,7 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from refold.engine.models import local_server, weights
-from refold.engine.models.local_dialect import answer_schema, offered, transcript
+from refold.engine.models.local_dialect import answer_schema, offered_tools, transcript
 from refold.engine.models.local_server import LocalServer, Piece
 from refold.engine.models.protocol import CallDelta, Delta, ModelError, ModelRequest, Reply, TextDelta
 from refold.reducers.errors import WrongUse
@@ -30,8 +27,8 @@ from refold.reducers.vocabulary import FailureClass, StopReason
 
 _ANSWER: Final = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _TOOL: Final = re.compile(r'\s*\{\s*"tool"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
-# The pieces of a JSON string that are whole: plain characters, escapes, and surrogate pairs as one. A high
-# surrogate waits for what follows it.
+# Complete units of a JSON string: plain characters, escapes, and surrogate pairs. A high surrogate is
+# complete only with the next unit.
 _WHOLE: Final = re.compile(
     r'(?:[^"\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?!\\|\Z)|(?=\\[^u]))'
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*"
@@ -39,32 +36,32 @@ _WHOLE: Final = re.compile(
 
 
 class AnswerReader:
-    """Feeds on pieces of the answer; `feed` returns the deltas that each piece completes.
+    """Incremental reader of a response; `feed` returns the deltas that each piece completes.
 
-    `text` is the answer's text so far; `tool` and `arguments` are the call's, None and "" while it is not
-    known to be one. `closed` says that the text or the call is whole.
+    `text` is the response's text so far. `tool` and `arguments` are the call's, or None and "" until a call
+    is recognised. `closed`: the text or the call is complete.
     """
 
     def __init__(self) -> None:
         self.tool: str | None = None
         self.closed = False
-        self._head: str | None = ""  # what came before we knew the shape; None since
-        self._rest = ""  # of a text: raw characters that are not whole yet
+        self._head: str | None = ""  # text before the shape was recognised; then None
+        self._rest = ""  # raw characters of a text that are not complete units yet
         self._pieces: list[str] = []
         self._depth, self._quoted, self._escaped = 0, False, False
 
     @property
     def text(self) -> str:
-        """The text of the answer as far as it was written."""
+        """The text of the response so far."""
         return "" if self.tool is not None else "".join(self._pieces)
 
     @property
     def arguments(self) -> str:
-        """The arguments of the call as far as they were written, byte for byte."""
+        """The arguments of the call so far, byte for byte."""
         return "" if self.tool is None else "".join(self._pieces)
 
     def feed(self, piece: str) -> list[Delta]:
-        """Take in the next piece. Never raises: what does not fit any shape yields nothing."""
+        """Read the next piece. Never raises: text that fits no shape yields nothing."""
         if self._head is not None:
             return self._begin(self._head + piece)
         return self._more(piece)
@@ -75,7 +72,7 @@ class AnswerReader:
             return self._more(head[found.end() :])
         if found := _TOOL.match(head):
             self._head = None
-            self.tool = _unquoted(found[1])
+            self.tool = _unquote(found[1])
             return [CallDelta(0, name=self.tool), *self._more(head[found.end() :])]
         self._head = head
         return []
@@ -95,7 +92,7 @@ class AnswerReader:
         end = whole.end() if whole else 0
         self._rest = raw[end:]
         self.closed = self._rest.startswith('"')
-        return _unquoted(f'"{raw[:end]}"')
+        return _unquote(f'"{raw[:end]}"')
 
     def _raw(self, piece: str) -> str:
         for position, char in enumerate(piece):
@@ -105,7 +102,7 @@ class AnswerReader:
         return piece
 
     def _closes(self, char: str) -> bool:
-        """Step over one character of the arguments; say whether it ends them."""
+        """Advance over one character of the arguments; return whether it ends them."""
         if self._quoted:
             self._quoted = self._escaped or char != '"'
             self._escaped = char == "\\" and not self._escaped
@@ -119,16 +116,16 @@ class AnswerReader:
         return False
 
 
-def _unquoted(literal: str) -> str:
-    """A JSON string literal's text; control characters that strict JSON forbids are taken as they are."""
+def _unquote(literal: str) -> str:
+    """Decode a JSON string literal; control characters that strict JSON forbids are accepted."""
     try:
         return msgspec.json.decode(literal, type=str)
     except (msgspec.MsgspecError, UnicodeError):
-        return _lenient(literal)
+        return _decode_leniently(literal)
 
 
-def _lenient(literal: str) -> str:
-    """What msgspec refuses: raw control characters, and lone surrogates, which become U+FFFD."""
+def _decode_leniently(literal: str) -> str:
+    """Decode what msgspec refuses: raw control characters, and lone surrogates, which become U+FFFD."""
     try:
         text = str(json.loads(literal, strict=False))
     except ValueError:
@@ -138,12 +135,12 @@ def _lenient(literal: str) -> str:
 
 ADAPTER: Final = "local"
 DEFAULT_CONTEXT: Final = 8192
-# What a request gets that names no maximum: a small model that rambles would fill its whole context.
+# The maximum of output tokens if a request names none: a small model may ramble until its context is full.
 DEFAULT_OUTPUT: Final = 512
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sampling settings that a local model takes. The defaults make equal requests give equal answers."""
+    """The sampling settings of a local model. The defaults are deterministic."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
@@ -155,11 +152,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class LocalModel:
     """A GGUF model in this process: a known name (`smollm2-135m`) or the path of a file.
 
-    `context` is the tokens that prompt and answer share; `threads` the processor cores to use, by default all
-    but one. `optional_arguments` offers tools' optional arguments too, for models that can be trusted with
-    them. The file is looked at here, and loaded (about a second) at the first request. Requests of one model
-    are answered one after the other, so that none changes the numbers of another. Raises `WrongUse` when the
-    extra is missing, the name unknown, the weights not fetched, or the file no whole GGUF.
+    `context` is the tokens that prompt and response share; `threads` the processor cores to use, by default
+    all but one. `optional_arguments` offers the tools' optional arguments too, for models that use them
+    sensibly. The file is checked here, and loaded (about a second) at the first request. Requests to one
+    model run one after the other, so that they do not change each other's results. Raises `WrongUse` if the
+    extra is missing, the name is unknown, the weights are not fetched, or the file is not a complete GGUF.
     """
 
     def __init__(
@@ -175,18 +172,16 @@ class LocalModel:
         for what, number in (("context", context), ("threads", threads)):
             if number is not None and number < 1:
                 raise WrongUse(f"{what}: expected at least 1, got {number}")
-        self._path = _located(path_or_name)
+        self._path = _locate(path_or_name)
         local_server.check_weights(self._path)
         self.name, self.priced, self.context = f"{ADAPTER}:{path_or_name}", True, context
         self._optional = optional_arguments
         self._server = LocalServer(self._path, context, threads or _cores())
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """Ask the model. See `Model.stream`; generation stops soon after the stream is closed or
-        cancelled.
-        """
+        """See `Model.stream`. Generation stops soon after the stream is closed or cancelled."""
         body = _body(request, optional=self._optional)
-        reading = _Arrived(self._path.stem, constrained="response_format" in body)
+        reading = _Accumulator(self._path.stem, constrained="response_format" in body)
         answer = self._server.ask(body)
         try:
             while (found := await answer.next()) is not None:
@@ -197,13 +192,13 @@ class LocalModel:
         yield reading.reply()
 
     async def aclose(self) -> None:
-        """Stop what is being written, and let go of the model's memory. A later request loads it again."""
+        """Stop running requests and free the model's memory. A later request loads it again."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._server.close)
 
 
-class _Arrived:
-    """What has arrived of one answer, and what it comes to."""
+class _Accumulator:
+    """Accumulator of one response's chunks."""
 
     def __init__(self, model: str, *, constrained: bool) -> None:
         self._model = model
@@ -213,7 +208,7 @@ class _Arrived:
         self._usage: Usage | None = None
 
     def take(self, chunk: Piece) -> list[Delta]:
-        """The deltas of a chunk. Raises `ModelError` if it says so, with the text so far."""
+        """Return the deltas of a chunk. Raises the chunk's `ModelError`, with the text so far."""
         if chunk.failure is not None:
             chunk.failure.partial_text = self._text()
             raise chunk.failure
@@ -227,9 +222,10 @@ class _Arrived:
         return [TextDelta(chunk.text)]
 
     def reply(self) -> Reply:
-        """The whole answer. Raises `ModelError` if the stream ended without a finish reason."""
+        """Return the complete response. Raises `ModelError` if the stream ended without a finish reason."""
         if not self._finish:
-            raise ModelError(FailureClass.STREAM_BROKEN, "the answer has no end", partial_text=self._text())
+            problem = "the stream ended without a finish reason"
+            raise ModelError(FailureClass.STREAM_BROKEN, problem, partial_text=self._text())
         return Reply(
             text=self._text(),
             calls=self._calls(),
@@ -252,7 +248,7 @@ class _Arrived:
         return (ReplyCall(provider_id="call_0", name=self._reader.tool, arguments=self._reader.arguments),)
 
     def _stop(self) -> StopReason:
-        """A constrained answer that ends before its JSON does met a stop sequence: nothing else cuts it."""
+        """Return the stop reason. Only a stop sequence can end a constrained response before its JSON."""
         if self._finish == "length":
             return StopReason.MAX_TOKENS
         if self._finish != "stop":
@@ -265,9 +261,7 @@ class _Arrived:
 
 
 def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
-    """The request as llama.cpp's server takes it. Raises `ModelError` for settings or tools it cannot
-    take.
-    """
+    """Return the request for llama.cpp's server. Raises `ModelError` for unsupported settings or tools."""
     settings = _settings(request.settings)
     most = settings.max_tokens if request.max_output is None else request.max_output
     return {
@@ -276,7 +270,7 @@ def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
         "top_p": settings.top_p,
         "seed": settings.seed,
         "stop": settings.stop,
-        "max_tokens": max(1, min(most, settings.max_tokens)),  # llama.cpp takes less for no limit at all
+        "max_tokens": max(1, min(most, settings.max_tokens)),  # below 1 means no limit to llama.cpp
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,
@@ -285,15 +279,17 @@ def _body(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
 
 
 def _prompt(request: ModelRequest, *, optional: bool) -> dict[str, Any]:
-    """The messages, and with tools the format that the answer is held to."""
+    """Return the messages and, with tools, the format that constrains the response."""
     try:
-        tools = offered(request.messages, request.tools)
+        tools = offered_tools(request.messages, request.tools)
         if not tools:
             return {"messages": transcript(request.messages)}
         messages = transcript(request.messages, request.tools, optional=optional)
         schema = answer_schema(request.messages, tools, optional=optional)
     except msgspec.MsgspecError as error:
-        raise ModelError(FailureClass.BAD_REQUEST, f"a tool's schema is no JSON object: {error}") from error
+        raise ModelError(
+            FailureClass.BAD_REQUEST, f"a tool's schema is not a JSON object: {error}"
+        ) from error
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     return {"messages": messages, "response_format": form}
 
@@ -303,17 +299,17 @@ def _settings(texts: dict[str, str]) -> Settings:
         return msgspec.convert({name: msgspec.json.decode(text) for name, text in texts.items()}, Settings)
     except msgspec.MsgspecError as error:
         names = ", ".join(Settings.__struct_fields__)
-        problem = f"a setting of the local model cannot work: {error}; it takes {names}, as JSON"
+        problem = f"invalid setting of the local model: {error}; known settings, with JSON values: {names}"
         raise ModelError(FailureClass.BAD_REQUEST, problem) from error
 
 
-def _located(path_or_name: str | Path) -> Path:
-    """The file that was asked for: a known model's, or a path."""
+def _locate(path_or_name: str | Path) -> Path:
+    """Return the path of a known model or of a file."""
     asked = Path(path_or_name).expanduser()
     if str(path_or_name) not in weights.KNOWN:
         if asked.suffix == ".gguf" or asked.exists():
             return asked
-        weights.known(str(path_or_name))  # raises, naming those known
+        weights.known(str(path_or_name))  # raises an error that lists the known names
     path = weights.path_of(str(path_or_name))
     if not path.exists():
         raise WrongUse(f"the model {path_or_name} is not on this machine: fetch it with `refold model fetch`")
@@ -321,10 +317,10 @@ def _located(path_or_name: str | Path) -> Path:
 
 
 def _cores() -> int:
-    """The processor cores to use: all that this process may, but one.
+    """Return the number of processor cores to use: all that this process may use, minus one.
 
-    llama.cpp's threads wait for each other by spinning. One core short of what they think they have, and they
-    fall from 60 tokens a second to 4; the event loop, the store and other programs need one.
+    llama.cpp's threads wait for each other by spinning. With one core fewer than threads, they fall from 60
+    to 4 tokens per second, and the event loop, the store and other programs need a core.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)

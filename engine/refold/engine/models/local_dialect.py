@@ -1,22 +1,24 @@
-"""How a small model is offered tools: a transcript in plain words, and answers held to a JSON schema.
+"""Prompts of small models with tools: a plain transcript, and responses constrained by a JSON schema.
 
-A small model's chat template knows no tools. So the tools are described in the system text, the sampler is
-held to one of a few JSON shapes, and the finished JSON is translated to an ordinary call or text:
+A small model's chat template does not support tools. So the tools are described in the system text, the
+sampler is constrained to one of a few JSON shapes, and the finished JSON is translated to an ordinary call or
+text:
 
-    {"tool": "read_file", "arguments": {"path": "index.md"}}    one such shape a tool
+    {"tool": "read_file", "arguments": {"path": "index.md"}}    one such shape for each tool
     {"answer": "…"}                                             the final text
 
-Five rules came out of trying this with SmolLM2-135M, which otherwise parrots its own calls for ever:
+Five rules come from experiments with SmolLM2-135M, which otherwise repeats its own calls endlessly:
 
-1. Results stand *before* the request that they serve, in one message: what was asked is what it reads last.
-2. Optional arguments are not offered: it fills each with a guess.
-3. A `path` that is all a tool needs is one that was seen in a result or in what the user wrote; of those in
-   results, the ones that the user named come before all others.
-4. A tool is withheld until the user is answered once it can only be repeated: it takes no arguments, the last
-   call was repeated to the letter, or all paths that the user named were read.
-5. With every tool withheld the answer is plain text: without JSON it writes better.
+1. Results come *before* the user's text that caused them, in one message, so that the model reads that text
+   last.
+2. Optional arguments are not offered: the model fills each with a guess.
+3. If `path` is a tool's only required argument, it must be a path that occurred in a result or in the user's
+   text. Paths in results that the user named come first.
+4. A tool that could only be repeated is withheld until the model answers the user: it takes no arguments, its
+   last call was repeated exactly, or all paths that the user named were read.
+5. If all tools are withheld, the response is plain text, which the model writes better than JSON.
 
-Everything here is pure; the request alone decides. Rules 2 to 5 bend what is offered to this model only: the
+All functions are pure and depend only on the request. Rules 2 to 5 change only the prompt of this model: the
 log has the tools that the run offers.
 """
 
@@ -31,21 +33,19 @@ from refold.reducers.vocabulary import Role
 
 Schema = dict[str, Any]
 
-# A string without a bound of its own: long enough for a path or a line, short enough to end a ramble.
+# Bound of a string without its own: long enough for a path or a line, short enough to stop rambling.
 MAX_STRING: Final = 400
 # llama.cpp refuses a grammar that repeats a rule more than 2,000 times.
 MAX_REPEATS: Final = 1000
 # A grammar with thousands of alternatives slows down every token.
 MAX_PATHS: Final = 100
 
-# A word that could be a path: it holds a slash or a dot, and does not end in one.
+# A word that could be a path: it contains a slash or a dot and does not end in one.
 _PATH: Final = re.compile(r"(?<![\w./-])[\w-]*(?:[./][\w-]+)+(?![\w/-])")
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What happened from one word of the user to the model's answer: calls with results, texts, the
-    answer.
-    """
+    """One exchange between user and model: calls with results, the user's texts, the model's answer."""
 
     results: tuple[tuple[MessageCall, str], ...] = ()
     texts: tuple[str, ...] = ()
@@ -53,10 +53,10 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 def exchanges(messages: Iterable[Message]) -> list[Exchange]:
-    """The transcript, without system messages, as exchanges; the last has no answer yet.
+    """Group the messages, without system messages, into exchanges; the last has no answer yet.
 
-    Texts of the user that no answer parts are one exchange: a reminder does not end what was asked before it.
-    A result whose call is not in the transcript is shown under the tool's name.
+    Consecutive user texts without an answer between them belong to one exchange: a reminder does not end the
+    task before it. A result whose call is not in the messages gets a call with the tool's name.
     """
     done: list[Exchange] = []
     open_calls: dict[str, MessageCall] = {}
@@ -81,20 +81,20 @@ def exchanges(messages: Iterable[Message]) -> list[Exchange]:
 def transcript(
     messages: Sequence[Message], tools: Sequence[ToolSchema] = (), *, optional: bool = False
 ) -> list[dict[str, str]]:
-    """The messages as the chat template takes them: `role` and `content`, system text first (rule 1)."""
+    """Return the messages for the chat template: `role` and `content`, system text first (rule 1)."""
     system = [message.text for message in messages if message.role is Role.SYSTEM]
     if tools:
         system.append(manual(tools, optional=optional))
     turns = [_turn("system", "\n\n".join(filter(None, system)))]
     for exchange in exchanges(messages):
-        shown = [f"{_spoken(call)} returned:\n{output}" for call, output in exchange.results]
+        shown = [f"{_format_call(call)} returned:\n{output}" for call, output in exchange.results]
         turns.append(_turn("user", "\n\n".join(filter(None, [*shown, *exchange.texts]))))
         turns.append(_turn("assistant", exchange.answer))
     return [turn for turn in turns if turn["content"]]
 
 
 def manual(tools: Sequence[ToolSchema], *, optional: bool = False) -> str:
-    """The system text that tells the model which JSON objects it can write."""
+    """Return the system text that describes the JSON objects that the model can write."""
     lines = [f"{_example(tool, optional=optional)}  {_first_line(tool.description)}" for tool in tools]
     return "\n".join(
         [
@@ -105,42 +105,42 @@ def manual(tools: Sequence[ToolSchema], *, optional: bool = False) -> str:
     )
 
 
-def offered(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
-    """The tools that are not withheld (rule 4)."""
+def offered_tools(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
+    """Return the tools that are not withheld (rule 4)."""
     current = exchanges(messages)[-1]
-    barred = repeated(current)
-    named = bool(wanted(current))
-    spent = named and not unread(current)
+    barred = repeated_tools(current)
+    named = bool(wanted_paths(current))
+    spent = named and not unread_paths(current)
     return tuple(
         tool
         for tool in tools
-        if tool.name not in barred and not (spent and _lone_path(_required(_decoded(tool))))
+        if tool.name not in barred and not (spent and _lone_path(_required_only(_decode(tool))))
     )
 
 
 def answer_schema(
     messages: Sequence[Message], tools: Sequence[ToolSchema], *, optional: bool = False
 ) -> Schema:
-    """The JSON schema of the next answer: one shape for each of the tools offered, one for the text.
+    """Return the JSON schema of the next response: one shape for each offered tool and one for the text.
 
-    Raises `msgspec.DecodeError` for a tool schema that is no JSON object.
+    Raises `msgspec.DecodeError` for a tool schema that is not a JSON object.
     """
-    paths = unread(exchanges(messages)[-1]) or paths_seen(messages)
+    paths = unread_paths(exchanges(messages)[-1]) or find_paths(messages)
     shapes: list[Schema] = []
     definitions: Schema = {}
     for number, tool in enumerate(tools):
         prefix = f"t{number}_"
-        schema = _local(_decoded(tool), prefix)
-        arguments = _grounded(_required(schema) if not optional else _closed(schema), paths)
-        shapes.append(_shape(tool={"const": tool.name}, arguments=bounded(arguments)))
+        schema = _local(_decode(tool), prefix)
+        arguments = _restrict_path(_required_only(schema) if not optional else _close(schema), paths)
+        shapes.append(_shape(tool={"const": tool.name}, arguments=bound_schema(arguments)))
         own = cast("Schema", schema.get("$defs") or {})
-        definitions |= {prefix + name: bounded(value) for name, value in own.items()}
+        definitions |= {prefix + name: bound_schema(value) for name, value in own.items()}
     shapes.append(_shape(answer={"type": "string"}))
     return {"oneOf": shapes, "$defs": definitions} if definitions else {"oneOf": shapes}
 
 
-def repeated(exchange: Exchange) -> frozenset[str]:
-    """The tools that this exchange called without arguments, or twice with the same."""
+def repeated_tools(exchange: Exchange) -> frozenset[str]:
+    """Return the tools that were called in this exchange without arguments, or twice with equal ones."""
     seen: set[tuple[str, str]] = set()
     found: set[str] = set()
     for call, _ in exchange.results:
@@ -151,21 +151,21 @@ def repeated(exchange: Exchange) -> frozenset[str]:
     return frozenset(found)
 
 
-def wanted(exchange: Exchange) -> list[str]:
-    """The paths in this exchange's results that its user named, whole or by their last parts."""
+def wanted_paths(exchange: Exchange) -> list[str]:
+    """Return the paths in this exchange's results that the user named, in full or by their last parts."""
     named = _paths(exchange.texts)
     shown = _paths(output for _, output in exchange.results)
     return [path for path in shown if any(f"/{path}".endswith(f"/{name}") for name in named)]
 
 
-def unread(exchange: Exchange) -> list[str]:
-    """The wanted paths that no call of this exchange was given."""
+def unread_paths(exchange: Exchange) -> list[str]:
+    """Return the wanted paths that are not arguments of this exchange's calls."""
     given = {value for call, _ in exchange.results for value in _values(call.arguments)}
-    return [path for path in wanted(exchange) if path not in given]
+    return [path for path in wanted_paths(exchange) if path not in given]
 
 
-def paths_seen(messages: Iterable[Message]) -> list[str]:
-    """The words of results and of the user that could be paths, latest message first, each once."""
+def find_paths(messages: Iterable[Message]) -> list[str]:
+    """Return words of results and user texts that could be paths, latest message first, each once."""
     return _paths(reversed([message.text for message in messages if message.role in {Role.USER, Role.TOOL}]))
 
 
@@ -174,14 +174,14 @@ def _paths(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(words))[:MAX_PATHS]
 
 
-def bounded(schema: Any) -> Any:
-    """The schema with every string bounded, every object closed, and no bound that the grammar can't take."""
+def bound_schema(schema: Any) -> Any:
+    """Return the schema with every string bounded and every object closed, within the grammar's limits."""
     if isinstance(schema, list):
-        return [bounded(item) for item in cast("list[object]", schema)]
+        return [bound_schema(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
     found = cast("Schema", schema)
-    result = {key: _bounded_value(key, value) for key, value in found.items()}
+    result = {key: _bound_value(key, value) for key, value in found.items()}
     if found.get("type") == "string" and not {"enum", "const", "pattern", "format"} & found.keys():
         result["maxLength"] = min(_number(found.get("maxLength"), MAX_STRING), MAX_REPEATS)
         if "minLength" in found:
@@ -191,31 +191,31 @@ def bounded(schema: Any) -> Any:
     return result
 
 
-def _bounded_value(key: str, value: Any) -> Any:
-    """The value of a schema's keyword: plain data stays, and a map of names is no schema itself."""
+def _bound_value(key: str, value: Any) -> Any:
+    """Bound the value under a schema's keyword; plain data is unchanged, maps of names are entered."""
     if key in {"const", "enum", "default", "examples"}:
         return value
     if key in {"properties", "$defs"} and isinstance(value, dict):
-        return {name: bounded(inner) for name, inner in cast("Schema", value).items()}
-    return bounded(value)
+        return {name: bound_schema(inner) for name, inner in cast("Schema", value).items()}
+    return bound_schema(value)
 
 
 def _number(value: object, default: int) -> int:
     return value if isinstance(value, int) and value >= 0 else default
 
 
-def _decoded(tool: ToolSchema) -> Schema:
+def _decode(tool: ToolSchema) -> Schema:
     return msgspec.json.decode(tool.schema or "{}", type=dict[str, Any])
 
 
-def _required(schema: Schema) -> Schema:
-    """The arguments object with its required properties only (rule 2)."""
+def _required_only(schema: Schema) -> Schema:
+    """Return the schema of the arguments with required properties only (rule 2)."""
     properties = cast("Schema", schema.get("properties") or {})
     names = [name for name in cast("list[str]", schema.get("required") or []) if name in properties]
-    return _closed({"properties": {name: properties[name] for name in names}, "required": names})
+    return _close({"properties": {name: properties[name] for name in names}, "required": names})
 
 
-def _closed(schema: Schema) -> Schema:
+def _close(schema: Schema) -> Schema:
     return {
         "type": "object",
         "properties": schema.get("properties") or {},
@@ -225,7 +225,7 @@ def _closed(schema: Schema) -> Schema:
 
 
 def _lone_path(schema: Schema) -> bool:
-    """Whether a path is all that the arguments need. With more of them (a write) a path may well be new."""
+    """Return whether `path` is the only required argument. With others, as in a write, it may be new."""
     alone: bool = schema["required"] == ["path"]
     return alone and _is_string(schema["properties"].get("path"))
 
@@ -234,14 +234,14 @@ def _is_string(schema: object) -> bool:
     return isinstance(schema, dict) and cast("Schema", schema).get("type") == "string"
 
 
-def _grounded(schema: Schema, paths: list[str]) -> Schema:
+def _restrict_path(schema: Schema, paths: list[str]) -> Schema:
     if not paths or not _lone_path(schema):
         return schema
     return schema | {"properties": schema["properties"] | {"path": {"enum": paths}}}
 
 
 def _local(schema: Any, prefix: str) -> Any:
-    """The schema with its references pointing to definitions under a prefix: several tools share one root."""
+    """Prefix the names of references, because the schemas of several tools share one root."""
     if isinstance(schema, list):
         return [_local(item, prefix) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -255,17 +255,17 @@ def _local(schema: Any, prefix: str) -> Any:
 
 
 def _shape(**properties: Schema) -> Schema:
-    return _closed({"properties": properties, "required": list(properties)})
+    return _close({"properties": properties, "required": list(properties)})
 
 
 def _example(tool: ToolSchema, *, optional: bool) -> str:
-    schema = _decoded(tool)
-    names = (_closed(schema) if optional else _required(schema))["properties"]
+    schema = _decode(tool)
+    names = (_close(schema) if optional else _required_only(schema))["properties"]
     return _json({"tool": tool.name, "arguments": {name: f"<{name}>" for name in names}})
 
 
-def _spoken(call: MessageCall) -> str:
-    """A call as the transcript names it: `read_file(index.md)`."""
+def _format_call(call: MessageCall) -> str:
+    """Format a call for the transcript: `read_file(index.md)`."""
     return f"{call.name}({', '.join(_values(call.arguments))})"
 
 
@@ -279,7 +279,7 @@ def _values(arguments: str) -> Iterator[str]:
 
 
 def _compact(arguments: str) -> str:
-    """The arguments in one spelling, so that white space does not make two equal calls differ."""
+    """Normalise the arguments' JSON, so that equal calls compare equal whatever their white space."""
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic").decode()
     except (msgspec.MsgspecError, UnicodeError):
@@ -287,8 +287,8 @@ def _compact(arguments: str) -> str:
 
 
 def _turn(role: str, content: str) -> dict[str, str]:
-    """A turn whose text cannot end it: chat templates mark turns as `<|…|>`, and a file may hold such
-    marks.
+    """Return a turn whose text cannot end it: `<|…|>` marks turns in chat templates, and a file may contain
+    such marks.
     """
     return {"role": role, "content": content.replace("<|", "< |")}
 

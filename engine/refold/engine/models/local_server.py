@@ -1,16 +1,16 @@
-"""llama.cpp's server in this process, and a look at a GGUF file before it reads one.
+"""llama.cpp's server in this process, and a check of a GGUF file before the server reads it.
 
-Not over its loopback port: the calls stream the same JSON, let go of the interpreter lock, and need no HTTP
-client. The port (chosen by the system) is locked with a random key, for it would answer anyone on the
-machine.
+Requests do not use the server's loopback port: direct calls stream the same JSON, release the interpreter
+lock, and need no HTTP client. The port (chosen by the system) is protected with a random key, because any
+program on the machine could use it.
 
-A request runs in a thread of its own, which hands the pieces over through a queue. It stops at the next
-piece once the reader has stopped: at the next token, or while it still reads the prompt, after the next 256
-tokens. The thread never waits for an event loop, so a loop that ends cannot hang it.
+Each request runs in its own thread, which passes chunks through a queue. After the reader has stopped, it
+ends at the next token, or after the next 256 tokens while it processes the prompt. The thread never waits for
+an event loop, so it cannot hang when the loop ends.
 
-llama.cpp says no more of a bad file than that loading failed, and how it takes a hostile one is not known. So
-the header is read here, with every count bounded by the size of the file. Source of the format: the GGUF
-specification of the ggml project, versions 2 and 3 (little-endian; version 1 is obsolete).
+For a bad file, llama.cpp reports only that loading failed, and its behaviour on malicious files is unknown.
+So the header is checked here, with every count bounded by the size of the file. Source of the format: the
+GGUF specification of the ggml project, versions 2 and 3 (little-endian; version 1 is obsolete).
 """
 
 import importlib
@@ -34,10 +34,10 @@ from refold.reducers.messages import Usage
 from refold.reducers.vocabulary import FailureClass
 from refold.store.protocol import FileProblem
 
-# Tokens of a prompt between two looks at whether anyone still listens; about a second on two cores.
+# Tokens of a prompt between two checks for a stopped reader; about a second on two cores.
 BATCH: Final = 256
 
-# What llama.cpp's server calls its errors, in our words.
+# Error types of llama.cpp's server and our failure classes.
 _FAILURES: Final = {
     "exceed_context_size_error": FailureClass.CONTEXT_OVERFLOW,
     "invalid_request_error": FailureClass.BAD_REQUEST,
@@ -46,7 +46,7 @@ _FAILURES: Final = {
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """What a piece of the server's stream says: text, the finish reason, usage, an error, the answer's id."""
+    """A chunk of the server's stream: text, finish reason, usage, error, and the response's id."""
 
     text: str = ""
     finish: str = ""
@@ -56,7 +56,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class LocalAnswer:
-    """One request on its way: a thread that puts chunks, and a reader that takes them."""
+    """One running request: a thread that puts chunks, and a reader that takes them."""
 
     def __init__(self, ask: "Callable[[LocalAnswer], None]") -> None:
         self._chunks: queue.SimpleQueue[Piece | Exception | None] = queue.SimpleQueue()
@@ -64,30 +64,30 @@ class LocalAnswer:
         self.thread = threading.Thread(target=ask, args=(self,), name="refold-local-model")
 
     def put(self, chunk: Piece | Exception | None) -> None:
-        """Hand over a chunk, an exception, or None for the end."""
+        """Pass on a chunk, an exception, or None for the end."""
         self._chunks.put(chunk)
 
     async def next(self) -> Piece | None:
-        """The next chunk, or None at the end. Raises `ModelError` for what went wrong in the thread."""
+        """Return the next chunk, or None at the end. Raises `ModelError` for an error in the thread."""
         found = await anyio.to_thread.run_sync(self._chunks.get, abandon_on_cancel=True)
         if isinstance(found, ModelError):
             raise found
         if isinstance(found, Exception):
-            raise _translated(found) from found
+            raise _convert_error(found) from found
         return found
 
     def stop(self) -> None:
-        """Say that the reader has stopped."""
+        """Signal that the reader has stopped."""
         self._stopped.set()
 
     @property
     def unwanted(self) -> bool:
-        """The reader has stopped: the stream was closed, or the program is at its end."""
+        """Whether the reader has stopped: the stream was closed, or the program is ending."""
         return self._stopped.is_set() or not threading.main_thread().is_alive()
 
 
 class LocalServer:
-    """llama.cpp's server, started by the first request that needs it, and the requests that it works on."""
+    """llama.cpp's server, started by the first request, and its running requests."""
 
     def __init__(self, path: Path, context: int, threads: int) -> None:
         self._path, self._context, self._threads = path, context, threads
@@ -96,14 +96,14 @@ class LocalServer:
         self._answers: set[LocalAnswer] = set()
 
     def ask(self, body: dict[str, Any]) -> LocalAnswer:
-        """Start a request; its chunks come from the answer."""
+        """Start a request. Read its chunks from the returned object."""
         answer = LocalAnswer(lambda answer: self._work(body, answer))
         self._answers.add(answer)
         answer.thread.start()
         return answer
 
     def close(self) -> None:
-        """Stop every request and wait for it, then drop the server, whose end frees what it holds."""
+        """Stop every request and wait for it, then drop the server, which frees its memory."""
         for answer in (waiting := list(self._answers)):
             answer.stop()
         for answer in waiting:
@@ -113,16 +113,16 @@ class LocalServer:
 
     def _work(self, body: dict[str, Any], answer: LocalAnswer) -> None:
         try:
-            server = self._started()
+            server = self._ensure_server()
             if not answer.unwanted:
-                server.handle_chat_completions(body, partial(_taken, answer))
+                server.handle_chat_completions(body, partial(_pass_on, answer))
             answer.put(None)
-        except Exception as error:  # every failure of the native code goes to who waits for it
+        except Exception as error:  # every failure of the native code is passed to the reader
             answer.put(error)
         finally:
             self._answers.discard(answer)
 
-    def _started(self) -> Any:
+    def _ensure_server(self) -> Any:
         with self._lock:
             if self._server is None:
                 self._server = _server(self._path, self._context, self._threads)
@@ -140,20 +140,20 @@ def _server(path: Path, context: int, threads: int) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.cache_ram_mib = 256
     params.prefill_assistant = False
-    params.verbosity = -1  # below its errors: they come back to us as exceptions
+    params.verbosity = -1  # not even its errors: they are raised as exceptions
     params.ui = params.endpoint_slots = False
     params.api_keys = [secrets.token_hex(32)]
     try:
         return native.Server(params)
     except RuntimeError as error:
-        problem = f"llama.cpp cannot load {path} with a context of {context} tokens: is there memory for it?"
+        problem = f"llama.cpp cannot load {path} with a context of {context} tokens: check the free memory"
         raise ModelError(FailureClass.OTHER, problem) from error
 
 
-def _taken(answer: LocalAnswer, chunk: Any) -> bool:
-    """Hand a chunk of the server's stream over; True stops it.
+def _pass_on(answer: LocalAnswer, chunk: Any) -> bool:
+    """Pass on a chunk of the server's stream; return True to stop the stream.
 
-    An exception here would be lost in native code.
+    It must not raise: native code would lose the exception.
     """
     try:
         answer.put(_chunk(chunk))
@@ -191,8 +191,8 @@ def _failure(error: dict[str, Any]) -> ModelError:
     return ModelError(kind, str(error.get("message") or "no reason given"), status=error.get("code"))
 
 
-def _translated(error: Exception) -> ModelError:
-    # llama.cpp refuses a schema that it can make no grammar of with a ValueError that names the place.
+def _convert_error(error: Exception) -> ModelError:
+    # llama.cpp raises a ValueError with the place for a schema that it cannot convert to a grammar.
     kind = FailureClass.BAD_REQUEST if isinstance(error, ValueError) else FailureClass.OTHER
     return ModelError(kind, f"llama.cpp: {error}")
 
@@ -205,7 +205,7 @@ _FIXED: Final = MappingProxyType({0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1
 _STRING: Final = 8
 _ARRAY: Final = 9
 
-# Tensor type: weights a block, bytes a block. A type that is not listed is checked for its start only.
+# Tensor type: weights and bytes per block. Of an unlisted type, only the start of the data is checked.
 _BLOCKS: Final = MappingProxyType({
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
     10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
@@ -217,14 +217,18 @@ class BadWeights(FileProblem, WrongUse):
     """A file that cannot be run as a GGUF model. `path` is the file, `problem` one sentence."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.problem}; give a whole GGUF file, or fetch one with `refold model fetch`"
+        return (
+            f"{self.path}: {self.problem}; give a complete GGUF file, or fetch one with `refold model fetch`"
+        )
 
 
 def check_weights(path: Path) -> None:
-    """Raise `BadWeights` unless the file is a GGUF of a known version that holds every tensor it lists."""
+    """Raise `BadWeights` unless the file is a GGUF of a known version with the data of all its tensors."""
     try:
         if not path.is_file():
-            raise BadWeights(str(path), "there is no such file" if not path.exists() else "it is not a file")
+            raise BadWeights(
+                str(path), "the file does not exist" if not path.exists() else "it is not a file"
+            )
         with path.open("rb") as file:
             start = file.read(8)
             _check_start(path, start)
@@ -236,14 +240,14 @@ def check_weights(path: Path) -> None:
 
 def _check_start(path: Path, start: bytes) -> None:
     if start[:4] != MAGIC:
-        raise BadWeights(str(path), f"it is no GGUF file: it begins with {start[:4]!r}, not {MAGIC!r}")
+        raise BadWeights(str(path), f"it is not a GGUF file: it begins with {start[:4]!r}, not {MAGIC!r}")
     version = int.from_bytes(start[4:8], "little")
     if len(start) == 8 and version not in VERSIONS:
-        raise BadWeights(str(path), f"it is GGUF version {version}, and only versions 2 and 3 can be run")
+        raise BadWeights(str(path), f"it is GGUF version {version}; versions 2 and 3 are supported")
 
 
 class _Header:
-    """A cursor over the header; the first read past the end says that the file is cut short."""
+    """A cursor over the header. A read past the end raises the error for a truncated file."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.at = path, data, 8
@@ -266,7 +270,7 @@ class _Header:
         return self.data[start : self.at]
 
     def skip(self, size: int) -> int:
-        """Go on by `size` bytes; the place before. Nothing is read, so that a huge size costs nothing."""
+        """Advance by `size` bytes without reading them; return the place before."""
         start = self.at
         if size > len(self.data) - start:
             raise self.cut(start + size)
@@ -276,11 +280,11 @@ class _Header:
     def cut(self, needed: int) -> BadWeights:
         size = len(self.data)
         return BadWeights(
-            str(self.path), f"it is cut short or damaged: {size} bytes, where it speaks of {needed}"
+            str(self.path), f"it is truncated or damaged: it has {size} bytes and needs {needed}"
         )
 
     def plausible(self, count: int, size: int) -> int:
-        """A count of things of at least `size` bytes each, if the rest of the file could hold them."""
+        """Return the count if the rest of the file can hold that many items of `size` bytes; else raise."""
         if count * size > len(self.data) - self.at:
             raise self.cut(self.at + count * size)
         return count
@@ -318,7 +322,7 @@ class _Header:
             raise self.broken(f"an array of type {kind}")
 
     def tensor(self) -> int:
-        """The end of a tensor's data, in bytes from where tensor data begins."""
+        """Read a tensor's entry. Return the end of its data, in bytes from the start of all tensor data."""
         self.skip(self.number(8))
         rank = self.number(4)
         if rank > 4:
@@ -332,5 +336,5 @@ class _Header:
 
     def broken(self, found: str) -> BadWeights:
         return BadWeights(
-            str(self.path), f"it is damaged: {found} near byte {self.at} is not part of any GGUF"
+            str(self.path), f"it is damaged: {found} near byte {self.at} is not valid in a GGUF"
         )

@@ -1,4 +1,4 @@
-"""A model by the name that a person types."""
+"""Lookup of a model by the name that the user types."""
 
 import os
 
@@ -11,7 +11,7 @@ IN_PROCESS = frozenset({LOCAL})
 """Providers whose models run in this process: without an address, a price and a connection."""
 
 BASE_URL = "REFOLD_BASE_URL"
-"""The environment variable with the address of a run's model, where no `base_url` is given."""
+"""The environment variable with the model's address if no `base_url` is given."""
 
 
 def resolve_model(
@@ -21,21 +21,20 @@ def resolve_model(
     price: tuple[float, float] | None = None,
     timeout: float | None = None,
 ) -> Model:
-    """The model that `provider:model` names: `local:smollm2-135m`, `local:./file.gguf`, `openai:gpt-5-mini`.
+    """Return the model of a name: `local:smollm2-135m`, `local:./file.gguf`, `openai:gpt-5-mini`.
 
-    `base_url` is the address of an OpenAI-compatible server, by default that in `REFOLD_BASE_URL`, else the
-    vendor's; `price` is what you pay there, in dollars per million tokens read and written, `timeout` for how
-    many seconds its connection may stay silent. Raises `WrongUse` for a name that is none, a missing key (it
-    says which variable) or a missing extra (it says which).
+    `base_url` is the address of an OpenAI-compatible server, by default `REFOLD_BASE_URL`, else the vendor's.
+    `price` is its price in dollars per million tokens read and written. `timeout` is the maximum silence of
+    the connection in seconds. Raises `WrongUse` for an invalid name, a missing key or a missing extra; the
+    message names the variable or the extra.
     """
     return model_at(name, base_url=base_url_of(name, base_url), price=price, timeout=timeout)
 
 
 def base_url_of(name: str, asked: str | None) -> str | None:
-    """The address of the model of this name: what was asked for, else `REFOLD_BASE_URL`; None: the usual one.
+    """Return the model's address: `asked`, else `REFOLD_BASE_URL`; None: the vendor's own address.
 
-    A model that runs in this process is at no address: for it the variable, which may be there for others, is
-    not read.
+    For a model that runs in this process, the variable is not read.
     """
     if asked or name.partition(":")[0] in IN_PROCESS:
         return asked
@@ -46,7 +45,7 @@ def base_url_of(name: str, asked: str | None) -> str | None:
 
 
 def base_url_from(model: object, asked: str | None) -> tuple[str, ...]:
-    """What is recorded of an address that the environment chose for a model by its name: `base_url:
+    """Return what to record if the environment sets the address of a named model: `base_url:
     REFOLD_BASE_URL`.
     """
     chosen = isinstance(model, str) and not asked and base_url_of(model, None)
@@ -60,9 +59,7 @@ def model_at(
     price: tuple[float, float] | None = None,
     timeout: float | None = None,
 ) -> Model:
-    """As `resolve_model`, at its vendor's address where no other is given, as a model is that a policy falls
-    back to.
-    """
+    """Return a model as `resolve_model` does, without reading `REFOLD_BASE_URL`. For a policy's fallbacks."""
     provider, colon, model = name.partition(":")
     if not colon or not model:
         raise WrongUse(

@@ -1,14 +1,14 @@
-"""Vendors' models, each behind one name (`openai:gpt-5-mini`), by pydantic-ai's direct request API.
+"""Models of vendors, each by one name (`openai:gpt-5-mini`), through pydantic-ai's direct request API.
 
-The library speaks every vendor's dialect; this adapter keeps the promises of `Model`: one `Reply` at the
-end of a stream or one `ModelError`, arguments as the vendor sent them, no retry that the log does not
-know of. It adds no text of its own to what a model sees. pydantic-ai takes seconds to import and is an
-extra, so nothing here imports it before a model is made.
+The library implements every vendor's dialect. This adapter implements the contract of `Model`: one `Reply` at
+the end of a stream or one `ModelError`, arguments as the vendor sent them, and no retries outside the log. It
+adds no text to the prompt. pydantic-ai takes seconds to import and is an extra, so it is imported only when a
+model is created.
 
-Two things the library does on the way out, which the log does not show: a call's arguments are sent
-back as compact JSON (malformed ones inside an object that says so), and for hosts of open-weight models
-a chat template's control tokens inside a message are broken by a zero-width joiner, so that a file that
-contains them cannot forge a turn.
+The library makes two changes to outgoing requests that the log does not show. A call's arguments are sent
+back as compact JSON (malformed ones inside an object that marks them). For hosts of open-weight models, a
+zero-width joiner breaks a chat template's control tokens inside a message, so that a file that contains them
+cannot forge a turn.
 """
 
 import time
@@ -21,8 +21,8 @@ import msgspec
 from refold.engine.arguments import seconds
 from refold.engine.models.prices import context_window, cost_nanousd, is_priced, price_of
 from refold.engine.models.protocol import Delta, ModelError, ModelRequest, Reply
-from refold.engine.models.vendor_failures import Circumstances, failed_here, tells, translate
-from refold.engine.models.vendor_stream import VendorAnswer, to_history, uncounted
+from refold.engine.models.vendor_failures import Circumstances, exposes, find_model_error, translate
+from refold.engine.models.vendor_stream import VendorAnswer, is_uncounted, to_history
 from refold.engine.models.vendors import OTHERS, VENDORS, Endpoint, provider_endpoint, vendor_endpoint
 from refold.reducers.errors import WrongUse
 from refold.reducers.vocabulary import FailureClass
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 IDLE = 120.0
-"""Seconds for which a connection may stay silent."""
+"""Default maximum silence of a connection in seconds."""
 
 
 class PydanticAIModel:
     """A vendor's model. Implements `refold.engine.models.protocol.Model`, on asyncio and on trio.
 
-    `name` is `vendor:model`. `openai:` and `anthropic:` without `base_url` ask the vendor's own address, with
-    the key of `api_key` or of the vendor's environment variable. With it, any server that speaks the dialect
-    (`openai:` is then chat completions); its key is `api_key` or `REFOLD_API_KEY`, and may be missing. Any
-    other vendor is a provider of pydantic-ai's, which finds address and key for itself. `timeout` is how many
-    seconds the connection may stay silent. `http_client` is used as it is, with its own timeouts, and stays
-    the caller's to close. `context` is the tokens that the model holds, by default what the price lists say.
-    `price` is what you pay, in dollars per million tokens read and written, where the lists do not say or say
-    otherwise.
+    `name` is `vendor:model`. `openai:` and `anthropic:` without `base_url` use the vendor's own address, with
+    `api_key` or the key in the vendor's environment variable. With `base_url`, they use any server of the
+    same dialect (for `openai:` chat completions), with `api_key` or `REFOLD_API_KEY`, or without a key. Any
+    other vendor is a provider of pydantic-ai, which finds its address and key.
 
-    Raises `WrongUse` for a malformed name, an unknown vendor, a missing key, an address that is none or holds
-    a password, or a missing extra.
+    `timeout` is the maximum silence of the connection in seconds. `http_client` is used unchanged, with its
+    own timeouts, and the caller closes it. `context` is the context window in tokens, by default from the
+    price lists. `price` overrides the lists, in dollars per million tokens read and written.
+
+    Raises `WrongUse` for a malformed name, an unknown vendor, a missing key, an invalid address or one with a
+    password, or a missing extra.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class PydanticAIModel:
 
     @property
     def context(self) -> int | None:
-        """The tokens that the model holds; None where that is unknown."""
+        """The context window in tokens; None if unknown."""
         return self._context or context_window(self._model.model_name, self._endpoint.address)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """Ask the model once; see `Model.stream`."""
+        """Send one request; see `Model.stream`."""
         answer = VendorAnswer()
         try:
             async with self._open(request) as response:
@@ -108,14 +108,14 @@ class PydanticAIModel:
             reply = answer.reply(response, request.max_output, self._cost(response))
         except ModelError:
             raise
-        # The library parses what a stranger sent, and not every surprise in it is one of its own errors.
+        # The library parses untrusted data and does not raise its own errors for everything unexpected.
         except Exception as error:
-            failed = failed_here(error) or self._failed(error, answer)
-            raise failed from (None if tells(error, self._endpoint.secret) else error)
+            failed = find_model_error(error) or self._convert_failure(error, answer)
+            raise failed from (None if exposes(error, self._endpoint.secret) else error)
         yield reply
 
     async def aclose(self) -> None:
-        """Close the connections, unless the HTTP client is the caller's. May be called twice."""
+        """Close the connections, unless the caller owns the HTTP client. May be called twice."""
         if self._endpoint.close is not None:
             await self._endpoint.close()
 
@@ -145,7 +145,7 @@ class PydanticAIModel:
         usage, details = response.usage, response.provider_details
         if self._price is not None:
             return self._price.cost_nanousd(usage.input_tokens, usage.output_tokens)
-        if uncounted(usage):
+        if is_uncounted(usage):
             return None
         asked = self._model.model_name
         for model in dict.fromkeys((response.model_name, asked)):
@@ -154,7 +154,7 @@ class PydanticAIModel:
                 return cost
         return None
 
-    def _failed(self, error: Exception, answer: VendorAnswer) -> ModelError:
+    def _convert_failure(self, error: Exception, answer: VendorAnswer) -> ModelError:
         around = Circumstances(
             opened=answer.opened,
             partial=answer.text,
@@ -178,20 +178,20 @@ def _endpoint(
     own = ", ".join(f"{vendor}:" for vendor in sorted(VENDORS))
     if not colon or not prefix or not model.strip():
         raise WrongUse(
-            f"model {name!r}: a vendor's model is named vendor:model; known are {own} and all providers of pydantic-ai"
+            f"model {name!r}: expected vendor:model; known are {own} and all providers of pydantic-ai"
         )
     if prefix in VENDORS:
         return vendor_endpoint(name, base_url, api_key, timeout, http_client)
     if base_url is not None or api_key is not None:
         given = "base_url" if base_url is not None else "api_key"
-        raise WrongUse(f"model {name!r}: {given} goes with {own}, and {prefix} finds its own; {OTHERS}")
+        raise WrongUse(f"model {name!r}: {given} is only for {own}; {prefix} finds its own; {OTHERS}")
     return provider_endpoint(name, timeout, http_client)
 
 
 def _setting(name: str, value: str, known: frozenset[str]) -> Any:
     if name not in known:
         raise ModelError(
-            FailureClass.BAD_REQUEST, f"setting {name!r} is not known; known: {', '.join(sorted(known))}"
+            FailureClass.BAD_REQUEST, f"unknown setting {name!r}; known: {', '.join(sorted(known))}"
         )
     try:
         return msgspec.json.decode(value)
@@ -206,7 +206,7 @@ def _parameters(request: ModelRequest) -> "ModelRequestParameters":
     from pydantic_ai.tools import ToolDefinition
 
     tools = [
-        # strict=False: the schema goes out as it is recorded, not rewritten for constrained decoding.
+        # strict=False: the schema is sent as recorded, not rewritten for constrained decoding.
         ToolDefinition(
             name=tool.name,
             description=tool.description,

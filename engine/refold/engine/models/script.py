@@ -1,4 +1,4 @@
-"""Models that answer from a script or a log."""
+"""Models that take their responses from a script or a log."""
 
 import json
 from collections import deque
@@ -31,7 +31,7 @@ Line = Reply | ModelError | Callable[[ModelRequest], "Reply | ModelError"]
 
 
 class ScriptError(WrongUse):
-    """A script that does not fit the run: it was asked for more than it has, or has lines left."""
+    """A script that does not fit the run: it has too few lines, or unused ones."""
 
 
 def say(
@@ -42,7 +42,7 @@ def say(
     usage: Usage | None = None,
     cost_nanousd: int | None = 0,
 ) -> Reply:
-    """A line of a script: an answer without calls. Without `usage`, a quarter of the characters count."""
+    """Make a line of a script: a response without calls. The default `usage` is a token per 4 characters."""
     return Reply(
         text=arguments.text(text, "say"),
         reasoning=reasoning,
@@ -55,12 +55,12 @@ def say(
 
 
 def call(tool: str, /, **arguments: Any) -> Reply:
-    """A line of a script: one call, its arguments by name. `calls` makes several."""
+    """Make a line of a script: one call, its arguments by name. Use `calls` for several."""
     return calls((tool, arguments))
 
 
 def calls(*made: tuple[str, dict[str, Any] | str], text: str = "", usage: Usage | None = None) -> Reply:
-    """A line of a script: calls as (tool, arguments); arguments that are text stand byte for byte."""
+    """Make a line of a script: calls as (tool, arguments); arguments given as text are used byte for byte."""
     written = tuple(_call(place, one) for place, one in enumerate(made))
     return msgspec.structs.replace(say(text, stop=StopReason.TOOL_USE, usage=usage), calls=written)
 
@@ -74,7 +74,7 @@ def _call(place: int, made: object) -> ReplyCall:
                 arguments = json.dumps(made[1], ensure_ascii=False)
             except (TypeError, ValueError) as error:
                 raise WrongUse(
-                    f"calls[{place}]: the arguments of {tool} are not what JSON can write: {error}"
+                    f"calls[{place}]: expected arguments of {tool} that JSON can write: {error}"
                 ) from error
         case _:
             raise wrong_value(
@@ -86,22 +86,22 @@ def _call(place: int, made: object) -> ReplyCall:
 def fail(
     failure: FailureClass = FailureClass.OVERLOADED, message: str = "scripted failure", **more: Any
 ) -> ModelError:
-    """A line of a script: the request fails."""
+    """Make a line of a script: the request fails."""
     return ModelError(failure, message, **more)
 
 
 class ScriptedModel:
-    """Answers with the lines of its script, in order; a line may be a function of the request.
+    """A mock model that responds with the lines of its script, in order; a line may be a function of the
+    request.
 
-    Keeps the requests it was given in `requests`; `context` is the tokens that it claims to hold. Raises
-    `WrongUse` for what is no script, `ScriptError` when asked for a line too many, and from `done()` when
-    lines are left.
+    `requests` has the requests so far; `context` is its context window in tokens. Raises `WrongUse` for an
+    invalid script, and `ScriptError` if the script runs out, or from `done()` for unused lines.
     """
 
     def __init__(self, script: Sequence[Line], *, name: str = "scripted", context: int | None = None) -> None:
         example = "[call('add', a=1), say('done')]"
         self._script = [
-            each if callable(each) else _spoken(each, f"script[{place}]")
+            each if callable(each) else _check_line(each, f"script[{place}]")
             for place, each in enumerate(check_list(script, "script", example))
         ]
         self.requests: list[ModelRequest] = []
@@ -115,11 +115,13 @@ class ScriptedModel:
         self.requests.append(request)
         if len(self.requests) > len(self._script):
             raise ScriptError(
-                f"the script has {len(self._script)} lines and was asked for number {len(self.requests)}; add a line"
+                f"the script has {len(self._script)} lines, and request {len(self.requests)} needs another; add a line"
             )
         line = self._script[len(self.requests) - 1]
         spoken = (
-            line if not callable(line) else _spoken(line(request), f"{describe_value(line)} of the script")
+            line
+            if not callable(line)
+            else _check_line(line(request), f"{describe_value(line)} of the script")
         )
         if isinstance(spoken, ModelError):
             if spoken.partial_text:
@@ -130,24 +132,24 @@ class ScriptedModel:
         yield spoken
 
     def done(self) -> None:
-        """Raise `ScriptError` if lines were never asked for."""
+        """Raise `ScriptError` if lines were not used."""
         left = len(self._script) - len(self.requests)
         if left > 0:
-            raise ScriptError(f"{left} of {len(self._script)} lines of the script were never asked for")
+            raise ScriptError(f"{left} of {len(self._script)} lines of the script were not used")
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
-def _spoken(line: object, place: str) -> Reply | ModelError:
+def _check_line(line: object, place: str) -> Reply | ModelError:
     if isinstance(line, Reply | ModelError):
         return line
     way_out = f"write say({line!r})" if isinstance(line, str) else ""
-    raise wrong_value(place, "an answer, made by say, call, calls or fail", line, way_out)
+    raise wrong_value(place, "a response, made by say, call, calls or fail", line, way_out)
 
 
 def deltas(reply: Reply) -> list[Delta]:
-    """A reply in pieces, as a provider might have streamed it."""
+    """Split a reply into deltas, as a provider might stream it."""
     pieces: list[Delta] = []
     if reply.reasoning:
         pieces.append(ReasoningDelta(reply.reasoning))
@@ -157,15 +159,16 @@ def deltas(reply: Reply) -> list[Delta]:
     return pieces
 
 
-_BEFORE, _SHOWN = 20, 60  # characters of two messages: before they part, and in all
+_BEFORE, _SHOWN = 20, 60  # characters of two messages in an error: before the difference, and in total
 
 Ended = ModelResponded | ModelFailed
 
 
 class RecordedModel:
-    """Answers by the digest of the request: messages, tools, settings. Several answers to one come in order.
+    """A model that returns recorded responses by the digest of the request: messages, tools, settings.
 
-    A request that the log does not know raises `MissingFact`; the world is never asked instead.
+    Several responses to equal requests are returned in order. A request that is not in the log raises
+    `MissingFact`; no other model is called.
     """
 
     def __init__(self, run: str, name: str, answers: Iterable[tuple[ModelRequest, Ended]]) -> None:
@@ -178,10 +181,8 @@ class RecordedModel:
             self._requests.append(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """What was recorded for this request, as one stream. Raises `MissingFact`, or the recorded
-        failure.
-        """
-        with anyio.CancelScope(shield=True):  # a cancellation must find the words that had arrived by then
+        """Stream the recorded response to this request. Raises `MissingFact`, or the recorded failure."""
+        with anyio.CancelScope(shield=True):  # a cancellation must come after the recorded partial text
             await anyio.lowlevel.checkpoint()
         fact = self.answer_to(request)
         if isinstance(fact, ModelFailed) and fact.failure is FailureClass.CANCELLED:
@@ -196,36 +197,38 @@ class RecordedModel:
         yield reply
 
     def answer_to(self, request: ModelRequest) -> Ended:
-        """What was recorded for this request, and not told yet. Raises `MissingFact`."""
+        """Return the next recorded response to this request. Raises `MissingFact`."""
         known = self._answers.get(self._hash(request))
         if not known:
-            asked = f"no recorded answer to a request of {len(request.messages)} messages"
-            raise MissingFact(self._run, f"{asked}{self._unlike(request, told=known is not None)}")
+            asked = f"no recorded response to a request of {len(request.messages)} messages"
+            raise MissingFact(self._run, f"{asked}{self._describe(request, used=known is not None)}")
         return known.popleft()
 
-    def _unlike(self, request: ModelRequest, *, told: bool) -> str:
-        """In what a request is unlike the one that was recorded and is most like it; `told`: it is one of
-        them, once too often.
+    def _describe(self, request: ModelRequest, *, used: bool) -> str:
+        """Describe how a request differs from the most similar recorded one; `used`: all responses to equal
+        requests were used.
         """
-        if told:
-            return ", for all recorded ones are told already"
-        nearest = max(self._requests, key=lambda each: _alike(each, request), default=None)
+        if used:
+            return "; all recorded ones were used"
+        nearest = max(self._requests, key=lambda each: _similarity(each, request), default=None)
         return "" if nearest is None else f": {_difference(nearest, request)}"
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def _hash(self, request: ModelRequest) -> SentHash:
         return sent_hash(request, self.name, 0)
 
 
-def _alike(recorded: ModelRequest, request: ModelRequest) -> tuple[int, bool]:
-    """How many messages are the same from the front, and whether there are as many."""
-    return _same(recorded.messages, request.messages), len(recorded.messages) == len(request.messages)
+def _similarity(recorded: ModelRequest, request: ModelRequest) -> tuple[int, bool]:
+    """Return the number of equal messages from the start, and whether both have the same number."""
+    return _common_prefix(recorded.messages, request.messages), len(recorded.messages) == len(
+        request.messages
+    )
 
 
-def _same(was: Sequence[object], now: Sequence[object]) -> int:
-    """How many are the same from the front."""
+def _common_prefix(was: Sequence[object], now: Sequence[object]) -> int:
+    """Return the number of equal items from the start."""
     pairs = enumerate(zip(was, now, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(was), len(now)))
 
@@ -233,17 +236,17 @@ def _same(was: Sequence[object], now: Sequence[object]) -> int:
 def _difference(recorded: ModelRequest, request: ModelRequest) -> str:
     tools = {each.name: each for each in recorded.tools}, {each.name: each for each in request.tools}
     if other := sorted(name for name in {*tools[0], *tools[1]} if tools[0].get(name) != tools[1].get(name)):
-        return f"its tools are others than were recorded: {', '.join(other)}"
+        return f"its tools differ from the recorded ones: {', '.join(other)}"
     if recorded.settings != request.settings or recorded.max_output != request.max_output:
-        return "its settings are others than were recorded"
-    place = _same(recorded.messages, request.messages)
+        return "its settings differ from the recorded ones"
+    place = _common_prefix(recorded.messages, request.messages)
     if place == min(len(recorded.messages), len(request.messages)):
-        return f"recorded is one of {len(recorded.messages)}"
+        return f"the recorded one has {len(recorded.messages)}"
     was, now = recorded.messages[place], request.messages[place]
     named = f"message {place + 1} ({now.role})"
     if (was.role, was.text) == (now.role, now.text):
-        return f"{named} has other calls, or other words of its provider, than were recorded"
-    begin = max(0, _same(was.text, now.text) - _BEFORE)
+        return f"{named} has other calls, or other provider data, than recorded"
+    begin = max(0, _common_prefix(was.text, now.text) - _BEFORE)
     return f"{named} was {_part(was, begin)} and is {_part(now, begin)}"
 
 
@@ -265,7 +268,7 @@ def _failure(fact: ModelFailed) -> ModelError:
 def _reply(run: str, fact: ModelResponded) -> Reply:
     said = fact.content
     if said is None:
-        raise MissingFact(run, "the content of a recorded answer was erased")
+        raise MissingFact(run, "the payload of a recorded response was erased")
     made = zip(fact.calls, said.arguments, strict=True)
     return Reply(
         text=said.text,

@@ -1,12 +1,12 @@
-"""Failures of vendors in our words, and servers that do not stream.
+"""Translation of vendors' failures to `ModelError`, and support for servers that do not stream.
 
-A declared translation. A provider that answered with a status or an error event is classified by
-what it said; a connection that failed, by where it failed; once the answer has begun, whatever ends it
-without a word from the provider is a broken stream, for what had arrived can be continued.
+A status or error event from the provider is classified by its content, a failed connection by where it
+failed. After the response has begun, every other failure is a broken stream, because the partial text can be
+continued.
 
-Simple gateways ignore `stream: true`. The vendor's library finds no event in what they send, and would call a
-whole, paid answer a broken stream. Chat completions are the dialect of such servers; of another dialect the
-failure says what happened.
+Simple gateways ignore `stream: true`. The vendor's library finds no event in their response and would report
+a complete, paid response as a broken stream. Such a response is converted if it is a chat completion; else
+the failure reports what happened.
 """
 
 import json
@@ -23,8 +23,8 @@ from refold.reducers.failures import classify
 from refold.reducers.text import clean
 from refold.reducers.vocabulary import NANO, FailureClass
 
-# By the names of exception classes, most specific first along an exception's bases: naming a class
-# does not import its library, and openai, anthropic and pydantic-ai share the names of httpx.
+# Failure classes by exception class names, looked up along an exception's bases. Names do not require
+# importing the library, and openai, anthropic and pydantic-ai share the names of httpx.
 BY_EXCEPTION: Mapping[str, FailureClass] = MappingProxyType(
     {
         "ConnectTimeout": FailureClass.NETWORK,  # nothing was sent: like any failed connection
@@ -40,27 +40,25 @@ BY_EXCEPTION: Mapping[str, FailureClass] = MappingProxyType(
         "StreamError": FailureClass.NETWORK,
         "OSError": FailureClass.NETWORK,
         "UserError": FailureClass.BAD_REQUEST,
-        # A 200 that held no answer, or none that could be read: an empty stream.
+        # A 200 without a readable response: an empty stream.
         "UnexpectedModelBehavior": FailureClass.STREAM_BROKEN,
         "JSONDecodeError": FailureClass.STREAM_BROKEN,
     }
 )
 
-# A provider that asks for more has not understood the question, and a hostile one could ask for an
-# integer that no log can hold.
+# Upper bound for a provider's requested wait. A malicious one could request an integer too large for a log.
 LONGEST_WAIT = 7 * 24 * 3600 * NANO
 
 _LONGEST_MESSAGE = 2_000  # characters: enough for every error seen, too few to fill a log with a page of HTML
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """What the exception itself does not know about the request that failed.
+    """What the exception does not contain about the failed request.
 
-    `opened` says whether anything of the answer had arrived, `partial` is its text so far, `key` where
-    the key comes from, in words, `secret` the key, "" if there is none, `address` the server that was asked,
-    "" where that is not known, and `now` the wall clock in nanoseconds since the Unix epoch, against which a
-    date in `retry-after` is read. `idle`: the seconds for which it may stay silent, 0 where somebody else's
-    client says.
+    `opened`: the response had begun. `partial` is its text so far, `key` describes the source of the key,
+    `secret` is the key, "" if there is none, `address` the server, "" if unknown, `now` the wall clock in
+    nanoseconds since the Unix epoch, for dates in `retry-after`. `idle` is the maximum silence in seconds, 0
+    if the caller's client decides.
     """
 
     opened: bool
@@ -73,9 +71,9 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def translate(error: Exception, around: Circumstances) -> ModelError:
-    """The failure that stands for `error`. Pure; never raises, and never shows the secret."""
+    """Convert `error` to a `ModelError`. Pure; never raises, and the secret is never in the message."""
     status = _status(error)
-    text = _without(around.secret, _said(error))
+    text = _mask(around.secret, _message_of(error))
     failure = _class(error, status, text, opened=around.opened)
     if failure in (FailureClass.AUTH, FailureClass.QUOTA):
         check = "the key in" if failure is FailureClass.AUTH else "the account of the key in"
@@ -97,8 +95,8 @@ def translate(error: Exception, around: Circumstances) -> ModelError:
     )
 
 
-def tells(error: BaseException, secret: str) -> bool:
-    """Whether an exception, or one that it came from, would show the secret when printed."""
+def exposes(error: BaseException, secret: str) -> bool:
+    """Return whether an exception, or one in its chain, would print the secret."""
     seen: list[BaseException] = []
     link: BaseException | None = error
     while secret and link is not None and link not in seen:
@@ -110,20 +108,21 @@ def tells(error: BaseException, secret: str) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: int) -> int | None:
-    """Nanoseconds that the provider asks to wait, or None if it asks for nothing that can be read.
+    """Return the wait that the provider requests, in nanoseconds; None without a readable header.
 
-    `headers` have lower-case names, `now` is in nanoseconds since the Unix epoch. `retry-after-ms` is
-    more exact and wins; `retry-after` is in seconds or an HTTP date (RFC 9110, 10.2.3), a past one 0.
+    `headers` have lower-case names, `now` is nanoseconds since the Unix epoch. `retry-after-ms` has
+    precedence because it is more precise; `retry-after` is in seconds or an HTTP date (RFC 9110, 10.2.3),
+    where a past date means 0.
     """
-    wait = _scaled(headers.get("retry-after-ms"), NANO // 1000)
+    wait = _scale(headers.get("retry-after-ms"), NANO // 1000)
     if wait is None:
-        wait = _scaled(headers.get("retry-after"), NANO)
+        wait = _scale(headers.get("retry-after"), NANO)
     if wait is None:
-        wait = _until(headers.get("retry-after"), now)
+        wait = _wait_until(headers.get("retry-after"), now)
     return None if wait is None else min(max(wait, 0), LONGEST_WAIT)
 
 
-def _scaled(value: str | None, unit: int) -> int | None:
+def _scale(value: str | None, unit: int) -> int | None:
     try:
         number = Decimal((value or "").strip())
     except InvalidOperation:
@@ -133,7 +132,7 @@ def _scaled(value: str | None, unit: int) -> int | None:
     return LONGEST_WAIT if number > LONGEST_WAIT else int(number * unit)
 
 
-def _until(value: str | None, now: int) -> int | None:
+def _wait_until(value: str | None, now: int) -> int | None:
     try:
         return int(parsedate_to_datetime(value or "").timestamp()) * NANO - now
     except (ValueError, TypeError, OverflowError, OSError):
@@ -158,18 +157,18 @@ def _status(error: Exception) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _said(error: Exception) -> str:
-    """What the provider said, its code in front, or what the library says in its place."""
+def _message_of(error: Exception) -> str:
+    """Return the provider's message after its code, or the library's message."""
     body = getattr(error, "body", None)
     inner = _inner(body)
-    said = inner.get("message") or (body if isinstance(body, str) else "") or _dumped(inner) or str(error)
+    said = inner.get("message") or (body if isinstance(body, str) else "") or _dump(inner) or str(error)
     code = getattr(error, "provider_error_code", None) or getattr(error, "provider_error_type", None)
     whole = f"{code}: {said}" if code and code != str(_status(error)) else str(said)
     return clean(whole.strip() or type(error).__name__)[:_LONGEST_MESSAGE]
 
 
 def _inner(body: object) -> dict[str, Any]:
-    """The object that reports the failure: providers wrap it in `error`, or do not."""
+    """Return the object that describes the failure, which some providers wrap in `error`."""
     if not isinstance(body, dict):
         return {}
     outer = cast("dict[str, Any]", body)
@@ -179,25 +178,23 @@ def _inner(body: object) -> dict[str, Any]:
     return cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
 
 
-def _dumped(value: dict[str, Any]) -> str:
+def _dump(value: dict[str, Any]) -> str:
     return json.dumps(value, default=str) if value else ""
 
 
-def _without(secret: str, text: str) -> str:
+def _mask(secret: str, text: str) -> str:
     return text.replace(secret, "[key]") if secret else text
 
 
 _OF_THE_BODY = frozenset({"content-encoding", "content-length", "content-type", "transfer-encoding"})
 
 
-def reading_whole_answers(client: type[Any]) -> type[Any]:
-    """A class of HTTP clients, made from `client` of httpx, that gives an answer in one document as a
-    stream.
-    """
+def streaming_client_class(client: type[Any]) -> type[Any]:
+    """Return a subclass of an httpx client class that converts a response in one document to a stream."""
 
     class Client(client):  # type: ignore[misc]
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            sent: Any = super()  # what it is made from is known only when it is there
+            sent: Any = super()  # the base class is known only at run time
             response: Any = await sent.send(request, stream=stream, **options)
             kind = response.headers.get("content-type", "").strip().lower()
             if not stream or response.status_code != 200 or not kind.startswith("application/json"):
@@ -213,27 +210,27 @@ def reading_whole_answers(client: type[Any]) -> type[Any]:
 
 
 def as_stream(content: bytes) -> bytes:
-    """The events of a stream that says what a chat completion says. Raises `ModelError` for what is none."""
+    """Convert a chat completion to the events of a stream. Raises `ModelError` if it is not one."""
     try:
         whole: object = msgspec.json.decode(content)
     except msgspec.DecodeError:
         whole = None
     found = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
-    if "error" in found:  # the library knows it as an event, too
+    if "error" in found:  # the library also understands it as an event
         return _event(found)
     pieces = _pieces(found.get("choices"))
     if pieces is None:
         raise ModelError(
             FailureClass.BAD_REQUEST,
-            "the server did not stream: it answered application/json, which is no chat completion",
+            "the server did not stream: its response is application/json, but not a chat completion",
         )
     about = {**found, "object": "chat.completion.chunk", "usage": None}
     counted: dict[str, Any] = {**about, "choices": [], "usage": found.get("usage")}
     return _event({**about, "choices": pieces}) + _event(counted) + b"data: [DONE]\n\n"
 
 
-def failed_here(error: BaseException) -> ModelError | None:
-    """The failure of ours that a library's error came from."""
+def find_model_error(error: BaseException) -> ModelError | None:
+    """Return the `ModelError` in the chain of a library's error; None without one."""
     link: BaseException | None = error
     for _ in range(10):
         if link is None or isinstance(link, ModelError):
@@ -243,7 +240,7 @@ def failed_here(error: BaseException) -> ModelError | None:
 
 
 def _pieces(choices: Any) -> list[dict[str, Any]] | None:
-    """The choices of a chat completion as those of a stream; None where it is none."""
+    """Convert the choices of a chat completion to those of a stream; None if it is not one."""
     try:
         return [_piece(each["message"], {**each}) for each in choices]
     except (TypeError, KeyError):

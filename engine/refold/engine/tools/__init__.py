@@ -1,1 +1,1 @@
-"""Tools: what an agent can do to the world, and the ones that come built in."""
+"""The tool interface and the built-in tools."""

@@ -1,7 +1,7 @@
-"""`@tool`: a typed function becomes a tool.
+"""`@tool`: make a tool from a typed function.
 
-Two styles are read, Google's `Args:` and Sphinx's `:param x:`. It is a small parser of our own rather than a
-dependency: a docstring is shown to a model, not rendered, so paragraphs and names are all that is needed.
+Docstrings may use Google's `Args:` or Sphinx's `:param x:`. The parser is our own instead of a dependency: a
+docstring is sent to a model, not rendered, so only paragraphs and names of arguments matter.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from refold.reducers.events import Manifest
 from refold.reducers.vocabulary import Replay, nano
 
 _ARGUMENTS = re.compile(r"(args|arguments|parameters|params):\s*$", re.IGNORECASE)
-# What a tool returns or raises is for the people who call the function, not for the model that reads results.
+# Sections on results and exceptions are for callers of the function, not for the model.
 _SILENT = re.compile(r"(returns?|raises|yields?):\s*$", re.IGNORECASE)
 _SPHINX = re.compile(r":param(?:eter)?\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
 _SPHINX_SILENT = re.compile(r":(type|returns?|rtype|raises?|yields?)\b[^:]*:")
@@ -40,17 +40,17 @@ _ENTRY = re.compile(r"(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
 
 
 class Documentation(NamedTuple):
-    """The text before and after the sections, and one line of text an argument."""
+    """The text before and after the sections, and one line of text for each argument."""
 
     description: str
     arguments: dict[str, str]
 
 
 def parse(docstring: str | None) -> Documentation:
-    """Split a docstring into the description of the tool and those of its arguments. Never raises."""
+    """Split a docstring into the descriptions of the tool and its arguments. Never raises."""
     prose: list[str] = []
     arguments: dict[str, list[str]] = {}
-    for name, line in _attributed(inspect.cleandoc(docstring or "").splitlines()):
+    for name, line in _attribute_lines(inspect.cleandoc(docstring or "").splitlines()):
         if name is None:
             prose.append(line)
         elif name:
@@ -59,8 +59,8 @@ def parse(docstring: str | None) -> Documentation:
     return Documentation(description, {name: " ".join(lines).strip() for name, lines in arguments.items()})
 
 
-def _attributed(lines: list[str]) -> Iterator[tuple[str | None, str]]:
-    """Each line with whom it is about: None is the tool, a name is an argument, "" is left out."""
+def _attribute_lines(lines: list[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield each line with its subject: None is the tool, a name is an argument, "" is ignored."""
     about: str | None = None
     entries = False  # within a Google section of arguments
     margin: int | None = None  # how far the entries of that section are indented
@@ -78,7 +78,7 @@ def _attributed(lines: list[str]) -> Iterator[tuple[str | None, str]]:
 
 
 def _section(line: str) -> tuple[str | None, str]:
-    """Whom a line without indentation, and what hangs below it, is about."""
+    """Return the subject of an unindented line and the lines below it, and the line's text."""
     if parameter := _SPHINX.match(line):
         return parameter[1], parameter[2]
     if _ARGUMENTS.match(line) or _SILENT.match(line) or _SPHINX_SILENT.match(line):
@@ -87,15 +87,15 @@ def _section(line: str) -> tuple[str | None, str]:
 
 
 def source_digest(function: Callable[..., object]) -> str:
-    """SHA-256, hex, over the source of a function and of each decorator's wrapper around it.
+    """Return the SHA-256, in hex, of the source of a function and its decorators' wrappers.
 
-    Where there is no source (a prompt, `exec`, a frozen program) the bytecode stands in; it differs between
-    versions of Python. What the function calls or closes over is not part of it: a digest tells that a tool
-    was edited, it cannot tell that it does the same.
+    Without source (a prompt, `exec`, a frozen program), the bytecode is used, which differs between versions
+    of Python. Functions that it calls and values that it closes over are not included. So a changed digest
+    shows an edit, but an equal one does not prove equal behaviour.
     """
     layers: list[str] = []
     layer: object = function
-    while layer is not None and len(layers) < 100:  # a wrapper may, absurdly, wrap itself
+    while layer is not None and len(layers) < 100:  # a wrapper may wrap itself
         layers.append(_text(layer))
         layer = getattr(layer, "__wrapped__", None)
     return hashlib.sha256("\0".join(layers).encode(errors="surrogatepass")).hexdigest()
@@ -112,7 +112,7 @@ def _text(function: object) -> str:
 
 
 def _bytecode(code: CodeType) -> str:
-    """Bytecode, names and constants; without file names and line numbers, which say where, not what."""
+    """Return bytecode, names and constants, without file names and line numbers."""
     constants = ", ".join(_constant(value) for value in code.co_consts)
     return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} [{constants}]"
 
@@ -122,23 +122,23 @@ def _constant(value: object) -> str:
         return _bytecode(value)
     if isinstance(value, frozenset):
         members = cast("frozenset[object]", value)
-        return str(sorted(repr(each) for each in members))  # its own order changes with the hash seed
+        return str(sorted(repr(each) for each in members))  # the set's order depends on the hash seed
     return repr(value)
 
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 Called = Callable[[dict[str, Any]], Awaitable[object]]
-"""A function as it is called, async or in a thread, with keywords."""
+"""An async function of keywords that calls a tool's function, in a thread if it is not async."""
 
 
 def reconciler(
     function: Callable[..., object], takes: Accepts, called: Called
 ) -> Callable[[str, CallContext], Awaitable[Reconciled]]:
-    """A tool's `reconcile` from a typed function that takes some of the tool's arguments, by name.
+    """Make a tool's `reconcile` from a typed function that takes some of the tool's arguments, by name.
 
-    Arguments that the tool refuses never got as far as its function: that did not happen. Raises `WrongUse`,
-    naming the parameter, for one that the tool does not take.
+    If the tool refuses the call's arguments, its function was never called: the result is `DidNot`. Raises
+    `WrongUse`, naming the parameter, for one that is not an argument of the tool.
     """
     names, context = _parameters(function, takes)
 
@@ -158,7 +158,7 @@ def reconciler(
 
 
 def _parameters(function: Callable[..., object], takes: Accepts) -> tuple[tuple[str, ...], str | None]:
-    """The names that the function is called with, and which of them is the call's context."""
+    """Return the function's parameter names, and the one that takes the call's context."""
     hints = hints_of(function, takes.tool)
     names: list[str] = []
     context = None
@@ -182,15 +182,13 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider accepts
 
 
 class FunctionTool(Tool, Generic[P, R], frozen=True, kw_only=True):
-    """A tool made from a function. `function` is that function as it was, for unit tests and other
-    callers.
-    """
+    """A tool made from a function. `function` is the original, for unit tests and other callers."""
 
     function: Callable[P, R]
 
 
 class Options(TypedDict, total=False):
-    """What may be said of a tool beside its function: see `tool`."""
+    """The options of a tool: see `tool`."""
 
     name: str | None
     replay: ReplayClass
@@ -206,34 +204,38 @@ def tool(**options: Unpack[Options]) -> Callable[[Callable[P, R]], FunctionTool[
 def tool(
     function: Callable[P, R] | None = None, /, **options: Unpack[Options]
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a tool of a typed function, async or not; bare or with options.
+    """Make a tool from a typed function, async or not. Use it bare or with options.
 
-    The docstring describes the tool and, under `Args:` or by `:param x:`, its arguments; the annotations give
+    The docstring describes the tool and, under `Args:` or by `:param x:`, its arguments. The annotations give
     the JSON Schema and the validation. A parameter annotated `CallContext` is not offered to the model: it
-    gets the call's context. A result that is text is passed on as it is, None is empty text, anything else
-    becomes JSON.
+    gets the call's context. Results: text is passed on unchanged, None is empty text, other values become
+    JSON.
 
-    `replay` says what may be done with a call whose end is unknown; `timeout` is in seconds. `redact` is
-    applied to what the tool returns or raises before anything is recorded. `reconcile`, for
-    `replay="reconcilable"`, is a function that says what became of such a call: `Happened`, `DidNot` or
-    `CannotTell`. It takes those of the tool's arguments that it needs, by their names, and a `CallContext`.
-    Only `DidNot(final=True)` runs the call again: it promises that nothing of an earlier attempt can still
-    act.
+    A function that is not async runs in a thread. On cancellation the thread is abandoned and may still have
+    effects, which are not recorded.
 
-    A function that is not async runs in a thread. On cancellation the thread is abandoned, not waited for,
-    and may still act: what it does then is in no log. Raises `WrongUse`, naming the place, for a function
-    that cannot be a tool.
+    Args:
+        function: the function, if the decorator is used bare.
+        options: `name`, by default the function's.
+            `replay`: what may be done with a call whose outcome is unknown.
+            `timeout`: in seconds.
+            `redact`: applied to the result or the error before anything is recorded.
+            `reconcile`: for `replay="reconcilable"`, a function that returns the outcome of such a call:
+            `Happened`, `DidNot` or `CannotTell`. It takes the tool's arguments that it needs, by name, and a
+            `CallContext`. Only `DidNot(final=True)` runs the call again: it promises that an earlier attempt
+            can no longer have effects.
+
+    Raises:
+        WrongUse: the function cannot be a tool; the message names the place.
     """
     if unknown := sorted(options.keys() - Options.__annotations__):
-        raise WrongUse(
-            f"tool: there is no option {unknown[0]!r}; known are {', '.join(Options.__annotations__)}"
-        )
+        raise WrongUse(f"tool: unknown option {unknown[0]!r}; known are {', '.join(Options.__annotations__)}")
     if function is None:
-        return lambda made: _made(made, **options)
-    return _made(function, **options)
+        return lambda made: _make_tool(made, **options)
+    return _make_tool(function, **options)
 
 
-def _made(
+def _make_tool(
     function: Callable[P, R],
     *,
     name: str | None = None,
@@ -262,7 +264,7 @@ def _made(
         ),
         run=_runner(function, takes),
         redact=redact,
-        reconcile=None if reconcile is None else reconciler(reconcile, takes, _called(reconcile)),
+        reconcile=None if reconcile is None else reconciler(reconcile, takes, _make_caller(reconcile)),
         function=function,
     )
 
@@ -273,20 +275,18 @@ def _name(function: Callable[..., object], name: object) -> str:
     called = function.__name__ if name is None else name
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise WrongUse(
-            f"tool {called}: is a generator, and a tool returns its whole output once: collect what it yields, and return that"
+            f"tool {called}: is a generator, but a tool returns its output once: collect the values and return them"
         )
     if not isinstance(called, str) or not _NAME.fullmatch(called):
-        way_out = (
-            "a lambda has none: write a function with def" if called == "<lambda>" else "give one by name="
-        )
+        way_out = "a lambda has no name: write a function with def" if called == "<lambda>" else "pass name="
         raise WrongUse(f"tool {called!r}: a name has 1 to 64 letters, digits, - and _; {way_out}")
     return called
 
 
 def _way_out(given: object) -> str:
-    """What to write in place of something that is no function."""
+    """Return what to write instead of something that is not a function."""
     if isinstance(given, str):
-        return f"a name is given as @tool(name={given!r})"
+        return f"for a name, use @tool(name={given!r})"
     if isinstance(given, Tool):
         return "it is a tool already"
     if inspect.isclass(given):
@@ -309,7 +309,7 @@ def _sources(function: Callable[..., object], reconcile: Callable[..., object] |
 
 
 def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, CallContext], Awaitable[str]]:
-    called = _called(function)
+    called = _make_caller(function)
 
     async def run(arguments: str, context: CallContext) -> str:
         return as_text(await called(takes.bind(arguments, context)), takes.tool)
@@ -317,14 +317,14 @@ def _runner(function: Callable[..., Any], takes: Accepts) -> Callable[[str, Call
     return run
 
 
-def _called(function: Callable[..., Any]) -> Called:
+def _make_caller(function: Callable[..., Any]) -> Called:
     coroutine = inspect.iscoroutinefunction(function)
 
     async def called(keywords: dict[str, Any]) -> object:
         if coroutine:
             return await function(**keywords)
         result = await in_thread(partial(function, **keywords))
-        # An async function may hide behind a plain wrapper.
+        # A plain wrapper may return the coroutine of an async function.
         return await result if inspect.isawaitable(result) else result
 
     return called

@@ -1,10 +1,10 @@
-"""Files below one root, and a to-do list, as tools.
+"""Tools for files below one root, and a to-do list.
 
-`root.py` says what can be reached. Everything is bounded: a read is a page of a file, an answer says when
-there is more and how to get it, and nothing is matched by a regular expression of a model's making.
+`root.py` defines which files are accessible. Everything is bounded: a read returns a page of a file, a result
+notes whether there is more and how to get it, and a model cannot pass regular expressions.
 
-Each call writes the whole list and its result shows the whole list, so the log holds every state it ever had
-and nothing is kept anywhere else: a fork, a resume or a replay has the list that the model sees.
+Each call of `write_todos` writes and returns the complete list, so the log has all its states and nothing is
+stored elsewhere: a fork, a resumed run and a replay have the list that is in the prompt.
 """
 
 import os
@@ -23,11 +23,11 @@ from refold.reducers.text import clean, size_of
 
 
 class EditError(Exception):
-    """The piece is not to be found exactly once; the message is for the model and repeats no text."""
+    """The old text does not occur exactly once. The message is for the model and does not repeat the text."""
 
 
 class Edit(NamedTuple):
-    """The text after an edit, and the line, from 1, at which the piece began."""
+    """The text after an edit, and the line, from 1, at which the old text began."""
 
     text: str
     line: int
@@ -36,7 +36,7 @@ class Edit(NamedTuple):
 def replace_once(text: str, old: str, new: str) -> Edit:
     """Replace `old`, which must occur exactly once, by `new`. Raises `EditError`.
 
-    Occurrences may overlap: `aa` occurs twice in `aaa`, and which one was meant is not ours to guess.
+    Occurrences may overlap: `aa` occurs twice in `aaa`, which is ambiguous.
     """
     if not old:
         raise EditError("the old text is empty; give the text to replace, or use write_file")
@@ -53,7 +53,7 @@ def replace_once(text: str, old: str, new: str) -> Edit:
 
 
 def occurrences(text: str, piece: str) -> int:
-    """How often a piece occurs, overlapping or not; it must not be empty."""
+    """Count occurrences of a non-empty piece, including overlapping ones."""
     count = 0
     at = text.find(piece)
     while at >= 0:
@@ -70,13 +70,13 @@ def _absent(text: str, old: str) -> str:
     return "the old text does not occur; read the file and copy the text exactly, spaces and line ends too"
 
 
-MAX_SCAN = 32 * 1024 * 1024  # bytes from a file's beginning; how far a page may lie, and what a line may cost
+MAX_SCAN = 32 * 1024 * 1024  # bytes from the start of a file that are read to find and count lines
 _CHUNK = 1024 * 1024
-_PROBE = 8192  # bytes in which a zero byte makes a file binary, as git has it
+_PROBE = 8192  # bytes in which a zero byte makes a file binary, as in git
 
 
 class _Lines(NamedTuple):
-    """Lines of a page, their bytes, how many lines were seen in all, and whether that was the whole file."""
+    """The lines of a page as bytes, their number, the number of lines read, and whether the file ended."""
 
     data: bytes
     shown: int
@@ -86,10 +86,10 @@ class _Lines(NamedTuple):
 
 
 def page(file: BinaryIO, name: str, offset: int, limit: int, size: int) -> str:
-    """Lines `offset` (from 1) to `offset + limit - 1` of a file, as far as `size` bytes go.
+    """Return lines `offset` (from 1) to `offset + limit - 1` of a file, at most `size` bytes.
 
-    A last line in brackets says what was left out and how to get it; a file that was shown whole has none.
-    Raises `FileError`, with `name` for the file, for one that is binary or ends before the offset.
+    Unless that is the complete file, a last line in brackets names what was omitted and how to get it. Raises
+    `FileError`, with `name` for the file, if it is binary or ends before the offset.
     """
     head = file.read(_PROBE)
     file.seek(0)
@@ -110,7 +110,7 @@ def page(file: BinaryIO, name: str, offset: int, limit: int, size: int) -> str:
 
 
 def _lines(file: BinaryIO, offset: int, limit: int, size: int) -> _Lines:
-    """Read the page, then on to the end, or as far as we look, to know how much there is."""
+    """Read the page, then count the lines up to the end or `MAX_SCAN`."""
     kept: list[bytes] = []
     room, seen, scanned, cut, full = size, 0, 0, None, False
     while not full and scanned < MAX_SCAN and (line := file.readline(MAX_SCAN - scanned)):
@@ -118,7 +118,7 @@ def _lines(file: BinaryIO, offset: int, limit: int, size: int) -> _Lines:
         if seen < offset:
             continue
         fits = len(line) <= room
-        if fits or not kept:  # a line longer than a page is cut: the next page could not begin with it either
+        if fits or not kept:  # a line longer than a page is cut, because no page can hold it
             kept.append(line if fits else _cut(line, room))
             room -= len(line)
             cut = None if fits else len(line)
@@ -128,7 +128,7 @@ def _lines(file: BinaryIO, offset: int, limit: int, size: int) -> _Lines:
 
 
 def _count(file: BinaryIO, limit: int) -> int:
-    """How many lines begin in the next `limit` bytes, from the beginning of one."""
+    """Count lines in the next `limit` bytes, from the start of a line."""
     lines, last = 0, b"\n"
     while limit > 0 and (data := file.read(min(limit, _CHUNK))):
         lines += data.count(b"\n")
@@ -138,7 +138,7 @@ def _count(file: BinaryIO, limit: int) -> int:
 
 
 def _cut(line: bytes, size: int) -> bytes:
-    """The first bytes of a line, cut between characters."""
+    """Return at most `size` bytes of a line, cut between characters."""
     start = size
     while size - start < 3 and start and line[start] & 0xC0 == 0x80:  # within a character of UTF-8
         start -= 1
@@ -169,23 +169,22 @@ def _is_text(data: bytes) -> bool:
 
 PAGE = (
     12 * 1024
-)  # bytes of a file an answer holds: below the default cap of an output, so that no page is cut
-MAX_EDIT = 4 * 1024 * 1024  # bytes; an edit holds the file in memory, twice
+)  # bytes of a file in one result: below the default limit of an output, so that pages are not cut
+MAX_EDIT = 4 * 1024 * 1024  # bytes; an edit has two copies of the file in memory
 
 Line = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
-Glob = Annotated[str, Meta(min_length=1, max_length=100)]  # short, for its cost is length times length
+Glob = Annotated[str, Meta(min_length=1, max_length=100)]  # short, because matching takes quadratic time
 
 
 def files(root: str | os.PathLike[str], *, write: bool = True, page_size: int = PAGE) -> list[Tool]:
-    """Tools for the files below `root`: `read_file`, `list_files`, `search_files`, and to write `write_file`,
-    `edit_file`.
+    """Make tools for the files below `root`: `read_file`, `list_files`, `search_files`, and with `write` also
+    `write_file` and `edit_file`.
 
-    Paths are relative to the root; nothing reaches beyond it, by `..`, an absolute path or a symbolic link
-    (links are refused even within). `page_size` is in bytes: how much of a file one call of `read_file`
-    answers with. Errors name the path as the model gave it and never the root. Raises `WrongUse` if `root` is
-    no directory.
+    Paths are relative to the root and cannot leave it by `..`, an absolute path or a symbolic link (links are
+    refused even inside). `page_size` is the maximum size of one `read_file` result in bytes. Errors contain
+    the path as the model gave it and never the root. Raises `WrongUse` if `root` is not a directory.
     """
     place = Root(root)
     return [*_readers(place, page_size), *(_writers(place) if write else [])]
@@ -232,7 +231,7 @@ def _readers(root: Root, page_size: int) -> list[Tool]:
 
 
 def _writers(root: Root) -> list[Tool]:
-    # Calls of a batch run side by side: of two edits of one file the second must see what the first wrote.
+    # Calls of a batch run concurrently: the second of two edits must see the result of the first.
     writing = threading.Lock()
 
     @tool(replay="idempotent")
@@ -276,7 +275,7 @@ def _writers(root: Root) -> list[Tool]:
 
 
 def _require_file(status: os.stat_result, path: str) -> int:
-    """The permission bits of a regular file; a `FileError` says what it is instead."""
+    """Return the permission bits of a regular file. Raises `FileError` for anything else."""
     refuse_link(status, path)
     if stat.S_ISDIR(status.st_mode):
         raise FileError(f"{shown(path)}: is a directory; list_files shows what is in it")
@@ -286,7 +285,7 @@ def _require_file(status: os.stat_result, path: str) -> int:
 
 
 def _editable(data: bytes, path: str) -> str:
-    """The text of a file, exact to the byte: what is not UTF-8 could not be written back as it was."""
+    """Decode a file's text. Raises `FileError` if it is not UTF-8, because it could not be written back."""
     if len(data) > MAX_EDIT:
         raise FileError(
             f"{shown(path)}: is larger than {MAX_EDIT} bytes, too large to edit; write a new file instead"
@@ -312,7 +311,7 @@ class Todo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def todos() -> list[Tool]:
-    """The tool `write_todos`."""
+    """Return the tool `write_todos`."""
     return [write_todos]
 
 

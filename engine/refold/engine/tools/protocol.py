@@ -1,4 +1,4 @@
-"""What a tool is to the engine, and tools that answer from a log."""
+"""The tool interface, and tools that return recorded results."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
@@ -12,12 +12,11 @@ from refold.reducers.vocabulary import Replay, ToolError, Unknown
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool may know of the call it serves.
+    """The context of a call, for its tool.
 
     `key` is the idempotency key: equal for every attempt at this call, different for every other call.
-    `epoch` is the fencing token of the engine's lease: it grows with each engine that has the run in its
-    store, so what comes under an older one comes from an engine that was replaced. 0 where there is no lease,
-    as in a unit test.
+    `epoch` is the fencing token of the engine's lease. It grows with each engine that leases the run, so a
+    request with an older one comes from a replaced engine. It is 0 without a lease, as in a unit test.
     """
 
     run: str
@@ -27,7 +26,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """The call had its effect. `output` is what it would have returned; None if that is lost."""
+    """The call had its effect. `output` is its result; None if the result is lost."""
 
     output: object = None
     note: str = ""
@@ -36,11 +35,10 @@ class Happened(msgspec.Struct, frozen=True):
 class DidNot(msgspec.Struct, frozen=True):
     """The call had no effect so far.
 
-    It is run again only where this is `final`. With that you promise that no earlier attempt can have an
-    effect from now on, whatever of it is left: an engine that was suspended, a thread, a child process, a
-    request on the network. The usual way to keep the promise is a system that remembers the newest `epoch` of
-    a call and refuses older ones. Without it the call stays in doubt, and `note` is recorded for whoever
-    resolves it.
+    It runs again only if this is `final`: the promise that no earlier attempt can have an effect from now on,
+    whether a suspended engine, a thread, a child process or a request on the network. Usually the target
+    system remembers the newest `epoch` of a call and refuses older ones. Without `final`, the call's outcome
+    stays unknown, and `note` is recorded for the operator.
     """
 
     note: str = ""
@@ -48,27 +46,26 @@ class DidNot(msgspec.Struct, frozen=True):
 
 
 class CannotTell(msgspec.Struct, frozen=True):
-    """The tool cannot tell. What the policy says of calls in doubt follows."""
+    """The outcome stays unknown. The policy's rule for calls in doubt applies."""
 
     note: str = ""
 
 
 Reconciled = Happened | DidNot | CannotTell
-"""What a tool says of a call whose end is unknown. `note` says how it knows, and is recorded."""
+"""The result of `reconcile` for a call whose outcome is unknown. `note` is the evidence; it is recorded."""
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool: what is offered of it, and the function that runs it.
+    """A tool: its manifest, and the function that runs it.
 
-    `run(arguments, context)` gets the arguments as JSON text, known to be a JSON object, and returns the
-    output as text, or the result as it was recorded of an earlier call. It raises `BadArguments` if they do
-    not fit the schema; any other exception is the tool's own failure and is told to the model. `manifest` is
-    what is recorded of it with each run that is offered it. `redact` is applied to the output, and to the
-    message of a failure, before anything is recorded.
+    `run(arguments, context)` gets the arguments as JSON text, checked to be a JSON object, and returns the
+    output as text, or a recorded result. It raises `BadArguments` if the arguments do not fit the schema; any
+    other exception is a failure of the tool and is reported to the model. `manifest` is recorded in each run
+    that offers the tool. `redact` is applied to the output and to error messages before anything is recorded.
 
-    `reconcile(arguments, context)`, which a tool has if its replay class is `reconcilable` and only then,
-    says what became of a call whose end is unknown; an output that it gives is text. It does nothing of what
-    the call does, for it may be asked again. One that raises, or takes too long, does not know.
+    Tools with the replay class `reconcilable`, and only those, have `reconcile(arguments, context)`, which
+    returns the outcome of a call whose outcome is unknown; its output is text. It must have no effects,
+    because it may be called again. An exception or a timeout means `CannotTell`.
     """
 
     manifest: Manifest
@@ -77,30 +74,28 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: Callable[[str, CallContext], Awaitable[Reconciled]] | None = None
 
     def __post_init__(self) -> None:
-        """Raises `WrongUse` where the replay class promises a `reconcile` that is not there, or the
-        reverse.
-        """
+        """Raise `WrongUse` if a reconcilable tool has no `reconcile`, or another tool has one."""
         replay = self.manifest.replay
         if (replay is Replay.RECONCILABLE) != (self.reconcile is not None):
             has = "has no reconcile" if self.reconcile is None else f"is {replay} and has a reconcile"
             raise WrongUse(
-                f"tool {self.name}: {has}: a tool is replay='reconcilable' together with a function reconcile=, or neither"
+                f"tool {self.name}: {has}: give both replay='reconcilable' and reconcile=, or neither"
             )
 
     @property
     def name(self) -> str:
-        """The name under which models call the tool."""
+        """The name by which models call the tool."""
         return self.manifest.name
 
 
 class BadArguments(Exception):
-    """The model's arguments do not fit the tool's schema; the message says where."""
+    """The model's arguments do not fit the tool's schema; the message names the place."""
 
 
 class RecordedTools:
-    """The tools of a recorded run. Each call answers by its id, if its arguments are the recorded ones.
+    """The tools of a recorded run. Calls return recorded results, by call id and equal arguments.
 
-    `asked` has the arguments by call id, `results` the facts. Anything else raises `MissingFact`.
+    `asked` has the arguments by call id, `results` the facts. Any other call raises `MissingFact`.
     """
 
     def __init__(
@@ -121,9 +116,7 @@ class RecordedTools:
         )
 
     async def _recall(self, arguments: str, context: CallContext) -> Reconciled:  # noqa: ARG002
-        """Says nothing: what the tool said then stands in the log as `doubt_resolved`, and comes from
-        there.
-        """
+        """Wait forever: the recorded outcome is read from the log's `doubt_resolved`."""
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
 
@@ -137,7 +130,7 @@ class RecordedTools:
         ):
             raise MissingFact(self._run, f"no recorded result of call {context.call} with these arguments")
         if fact.error in (ToolError.CANCELLED, ToolError.IN_DOUBT):
-            await anyio.sleep_forever()  # it is cut off again, as it was then
+            await anyio.sleep_forever()  # it is interrupted again, as recorded
         if fact.content is None:
-            raise MissingFact(self._run, f"the content of the result of call {context.call} was erased")
+            raise MissingFact(self._run, f"the payload of the result of call {context.call} was erased")
         return fact

@@ -57,7 +57,7 @@ def as_text(result: object, tool: str = "") -> str:
         text = _json(result, found)
     except (TypeError, ValueError, RecursionError):  # a key that is not text, or a circular structure
         found = [type(result)]
-        text = _described(result)
+        text = _describe(result)
     for kind in found:
         _warn(tool, kind.__name__)
     return text
@@ -73,7 +73,7 @@ def _warn(tool: str, kind: str) -> None:
     )
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     """Return the object's `str` without memory addresses, or the name of its type."""
     kind = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
@@ -91,7 +91,7 @@ def _json(result: object, found: list[type]) -> str:
         if signature.is_model(type(value)):
             return signature.encode_model(value)
         found.append(type(value))
-        return _described(value)
+        return _describe(value)
 
     try:
         text = msgspec.json.encode(result, enc_hook=hook, order="deterministic").decode()
@@ -101,16 +101,16 @@ def _json(result: object, found: list[type]) -> str:
     if "null" not in text:
         return text
     plain = msgspec.to_builtins(result, enc_hook=hook, order="deterministic", str_keys=True)
-    return msgspec.json.encode(_cleaned(plain)).decode()
+    return msgspec.json.encode(_clean_values(plain)).decode()
 
 
 def _problem(kind: Any) -> str:
     """Explain why JSON cannot carry a type and what to return instead; "" if it can."""
     origin = get_origin(kind)
     if origin is dict:
-        return "a key is text or a number there; return a list of pairs" if unwritable_keys(kind) else ""
+        return "a key must be text or a number; return a list of pairs" if unwritable_keys(kind) else ""
     if origin in (set, frozenset):
-        return "" if _has_order(get_args(kind)[0]) else "it has no order of what is in it; return a list"
+        return "" if _has_order(get_args(kind)[0]) else "its members have no order; return a list"
     if kind is None or kind is object or isinstance(kind, TypeVar):
         return ""
     return _schema_problem(kind)
@@ -136,16 +136,16 @@ def _schema_problem(kind: Any) -> str:
     return ""
 
 
-def _cleaned(value: object) -> object:
+def _clean_values(value: object) -> object:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
         entries = cast("dict[object, object]", value)
-        return {_cleaned(key): _cleaned(each) for key, each in entries.items()}
+        return {_clean_values(key): _clean_values(each) for key, each in entries.items()}
     if isinstance(value, list):
-        return [_cleaned(each) for each in cast("list[object]", value)]
+        return [_clean_values(each) for each in cast("list[object]", value)]
     return value
 
 

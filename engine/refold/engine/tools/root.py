@@ -1,20 +1,19 @@
-"""One directory that tools may see, and no way out of it.
+"""Access to one directory for tools, without a way to leave it.
 
-A path of a model is taken apart by us and walked one name at a time. Each directory on the way is opened
-relative to the one before (`dir_fd`) and without following symbolic links (`O_NOFOLLOW`), so no process can
-swap a directory for a link between a check and its use: there is no check apart from the use. Rules:
+A model's path is split here and walked one name at a time. Each directory is opened relative to the one
+before (`dir_fd`) and without following symbolic links (`O_NOFOLLOW`). Opening is the check, so no process can
+replace a directory by a link between check and use. Rules:
 
-- `..` is resolved on the text. No link is ever followed, so that is where it leads, and above the root it is
-  refused.
-- Absolute paths are refused, and so is every symbolic link, one that points inside the root too: to tell the
-  two apart safely one must follow it.
-- Only regular files are opened, never pipes, sockets or devices, and nothing here can block on one.
-- A file is replaced whole, by a rename within its directory: a reader sees the old text or the new.
-- A hard link to a file elsewhere looks like any file and is read as one; it is never written through, for a
-  rename replaces it. Something mounted inside the root belongs to the root.
+- `..` is resolved in the text, which is correct because links are not followed. Above the root it is refused.
+- Absolute paths are refused, and so are symbolic links, even those that point inside the root: finding out
+  where one points safely would require following it.
+- Only regular files are opened, never pipes, sockets or devices, which could block.
+- A file is replaced atomically, by a rename within its directory: a reader sees the old text or the new.
+- A hard link to a file elsewhere cannot be recognised and is read like any file. It is never written through,
+  because a rename replaces it. A file system mounted inside the root belongs to the root.
 
-Where the system has no `dir_fd` (Windows) the same walk checks each name and then opens by path. A process
-that swaps directories for links at the right moment can win against that; the tools themselves make no links.
+Without `dir_fd` (Windows), the same walk checks each name and then opens it by path. A process that replaces
+directories by links at the right moment can defeat that; the tools themselves create no links.
 """
 
 import contextlib
@@ -34,13 +33,13 @@ HAS_DESCRIPTORS = {
     os.unlink,
     os.rename,
 } <= os.supports_dir_fd and os.listdir in os.supports_fd
-MAX_PATH = 4096  # characters; what Linux takes at once
-MAX_DEPTH = 100  # names in a path: deeper than people go, and not so deep that what cleans up afterwards cannot follow
+MAX_PATH = 4096  # characters; Linux's limit
+MAX_DEPTH = 100  # names in a path: deeper trees are hard to delete for other programs
 
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _DIRECTORY = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_DIRECTORY", 0)
-# Should the file have become a pipe or a terminal since we looked: do not wait for it, do not be governed by
-# it.
+# If the file was replaced by a pipe or a terminal meanwhile: do not wait for it, and do not make it the
+# controlling terminal.
 _FILE = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
 
@@ -60,24 +59,21 @@ _WINDOWS_DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$"} | {
 
 
 class FileError(Exception):
-    """A file tool cannot do what it was asked.
-
-    The message is for the model: the path as given, and a way out.
-    """
+    """A file tool's failure. The message is for the model: the path as given, and what to do."""
 
 
 def shown(name: str) -> str:
-    """A name as one harmless line: unprintable ones (line ends, bytes that are not UTF-8) in escapes, long
-    ones cut.
+    """Return a name as one safe line: escaped if unprintable (line ends, bytes that are not UTF-8), cut if
+    long.
     """
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= 300 else text[:300] + "…"
 
 
 def names(path: str) -> tuple[str, ...]:
-    """The names to walk from the root, none for the root itself. Pure.
+    """Return the names to walk from the root, () for the root itself. Pure.
 
-    Raises `FileError` for a path that leaves it.
+    Raises `FileError` for a path that leaves the root or is not valid.
     """
     walked: list[str] = []
     if len(path) > MAX_PATH:
@@ -93,14 +89,14 @@ def names(path: str) -> tuple[str, ...]:
                 raise FileError(f"{shown(path)}: leaves the root, and only files below it can be reached")
             walked.pop()
         elif name not in {"", "."}:
-            walked.append(_checked(name, path))
+            walked.append(_check_name(name, path))
     if len(walked) > MAX_DEPTH:
         raise FileError(f"{shown(path)}: a path has at most {MAX_DEPTH} names")
     return tuple(walked)
 
 
-def _checked(name: str, path: str) -> str:
-    """A name that the system will take for a name, and for nothing more."""
+def _check_name(name: str, path: str) -> str:
+    """Return the name. Raises `FileError` if the system would not treat it as a plain file name."""
     if "\0" in name or any("\ud800" <= char <= "\udfff" for char in name):
         raise FileError(f"{shown(path)}: not a file name")
     # On Windows a colon names a drive or a stream, and some names are devices in every directory.
@@ -113,8 +109,7 @@ def _checked(name: str, path: str) -> str:
 class Directory:
     """An open directory. Each method takes one name in it, never a path, and follows no link.
 
-    `descriptor` is None where the system has no `dir_fd`; `path` is then what counts. Methods raise
-    `OSError`.
+    `descriptor` is None on systems without `dir_fd`; `path` is used then. Methods raise `OSError`.
     """
 
     def __init__(self, path: str, descriptor: int | None) -> None:
@@ -124,16 +119,16 @@ class Directory:
         return os.path.join(self.path, name) if self.descriptor is None else name
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         if self.descriptor is not None:
             os.close(self.descriptor)
 
     def stat(self, name: str) -> os.stat_result:
-        """What a name is; of a link, the link."""
+        """Return the status of a name; for a link, that of the link."""
         return os.stat(self._at(name), dir_fd=self.descriptor, follow_symlinks=False)
 
     def names(self) -> list[str]:
-        """Every name in it, in code point order."""
+        """Return all names in it, sorted by code points."""
         return sorted(os.listdir(self.path if self.descriptor is None else self.descriptor))
 
     def directory(self, name: str) -> "Directory":
@@ -146,28 +141,28 @@ class Directory:
         return Directory(path, os.open(name, _DIRECTORY, dir_fd=self.descriptor))
 
     def create(self, name: str) -> "Directory":
-        """Open a directory in it, made if it is not there."""
+        """Open a directory in it; create it if it does not exist."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._at(name), dir_fd=self.descriptor)
         return self.directory(name)
 
     def file(self, name: str) -> int:
-        """A descriptor to read a regular file by; the caller closes it.
+        """Open a regular file for reading and return its descriptor; the caller closes it.
 
-        Anything else is an `OSError`, EINVAL.
+        Raises `OSError` (EINVAL) for anything else.
         """
-        if not is_file(self.stat(name)):  # before opening it, which alone makes some devices act
+        if not is_file(self.stat(name)):  # checked before opening: opening alone triggers some devices
             raise OSError(errno.EINVAL, "not a regular file", name)
         descriptor = os.open(self._at(name), _FILE, dir_fd=self.descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # and after, when it cannot be swapped any more
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # checked again: now it cannot be replaced
             os.close(descriptor)
             raise OSError(errno.EINVAL, "not a regular file", name)
         return descriptor
 
     def replace(self, name: str, data: bytes, mode: int | None) -> None:
-        """Put a file of these bytes in place of `name`, all or nothing, on disk when this returns.
+        """Replace `name` by a file of these bytes, atomically; it is on disk when this returns.
 
-        `mode` is its permission bits, None for what the umask leaves.
+        `mode` is its permission bits, None for the umask's default.
         """
         temporary = f".refold-{secrets.token_hex(8)}.tmp"
         descriptor = os.open(self._at(temporary), _NEW, 0o666, dir_fd=self.descriptor)
@@ -186,25 +181,27 @@ class Directory:
                 os.unlink(self._at(temporary), dir_fd=self.descriptor)
             raise
         if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # done it is; some file systems cannot sync a directory
+            with contextlib.suppress(
+                OSError
+            ):  # the file is written; some file systems cannot sync a directory
                 os.fsync(self.descriptor)
 
 
 def is_file(status: os.stat_result) -> bool:
-    """Whether that is a regular file, reached without a link."""
+    """Return whether this is the status of a regular file, not of a link."""
     return stat.S_ISREG(status.st_mode) and not is_link(status)
 
 
 def is_link(status: os.stat_result) -> bool:
-    """Whether that is a symbolic link, or what Windows has of the kind (a junction)."""
+    """Return whether this is the status of a symbolic link or, on Windows, a junction."""
     return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) in _WINDOWS_LINKS
 
 
 class Root:
-    """The directory that the tools may see. Raises `WrongUse` if there is none at `path`.
+    """The directory that the tools may access. Raises `WrongUse` if `path` is not a directory.
 
-    Links in `path` itself are the caller's own and are followed once, here. `descriptors=False` forces the
-    walk of a system without `dir_fd`.
+    Links in `path` itself are trusted and followed once, here. `descriptors=False` forces the walk for
+    systems without `dir_fd`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, descriptors: bool = HAS_DESCRIPTORS) -> None:
@@ -220,35 +217,33 @@ class Root:
 
     @contextlib.contextmanager
     def directory(self, path: str, *, create: bool = False) -> Generator[Directory, None, None]:
-        """An open directory of the root, by the path of a model. `create` makes the ones that are missing.
+        """Open a directory below the root by a model's path. With `create`, missing ones are created.
 
-        Every `OSError`, of the body too, becomes a `FileError` that names the path as it was given and says
-        nothing of where the root is.
+        Every `OSError`, also from the `with` block, becomes a `FileError` with the path as given and without
+        the root's location.
         """
-        with self._walked(path, names(path), create=create) as directory:
+        with self._walk(path, names(path), create=create) as directory:
             yield directory
 
     @contextlib.contextmanager
     def parent(self, path: str, *, create: bool = False) -> Generator[tuple[Directory, str], None, None]:
-        """The open directory that holds (or would hold) the file of that path, and the file's name in it."""
+        """Open the directory that contains (or would contain) a path's file; yield it and the file's name."""
         walked = names(path)
         if not walked:
             raise FileError(f"{shown(path)}: is the root directory, not a file; name a file in it")
-        with self._walked(path, walked[:-1], create=create) as directory:
+        with self._walk(path, walked[:-1], create=create) as directory:
             yield directory, walked[-1]
 
     @contextlib.contextmanager
-    def _walked(
-        self, path: str, walked: tuple[str, ...], *, create: bool
-    ) -> Generator[Directory, None, None]:
+    def _walk(self, path: str, walked: tuple[str, ...], *, create: bool) -> Generator[Directory, None, None]:
         here = None
         try:
             here = Directory(self._path, os.open(self._path, _DIRECTORY) if self._descriptors else None)
             for name in walked:
-                # One open at a time, however deep: many calls side by side must not use up the descriptors.
+                # One descriptor at a time: many concurrent calls must not exhaust the descriptors.
                 above, here = here, None
                 with contextlib.closing(above):
-                    here = _entered(above, name, path, create=create)
+                    here = _enter(above, name, path, create=create)
             yield here
         except OSError as error:
             raise FileError(f"{shown(path)}: {reason(error)}") from error
@@ -257,11 +252,11 @@ class Root:
                 here.close()
 
 
-def _entered(here: Directory, name: str, path: str, *, create: bool) -> Directory:
+def _enter(here: Directory, name: str, path: str, *, create: bool) -> Directory:
     try:
         return here.create(name) if create else here.directory(name)
     except OSError:
-        # Only now, to find the words: whatever a name has become, it was not entered.
+        # Only for the error message: the name was not entered.
         with contextlib.suppress(OSError):
             refuse_link(here.stat(name), path)
         raise
@@ -276,5 +271,5 @@ def refuse_link(status: os.stat_result, path: str) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What an `OSError` says to a model: the system's words without the place, which is ours."""
+    """Return the message of an `OSError` for a model, without the path on this machine."""
     return _REASONS.get(error.errno or 0) or (os.strerror(error.errno) if error.errno else "cannot be used")

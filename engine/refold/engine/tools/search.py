@@ -1,4 +1,4 @@
-"""Walking and searching below a root."""
+"""Listing and searching of files below a root."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from refold.engine.tools.root import FileError, Root, is_file, is_link, names, refuse_link, shown
 
-MAX_LISTED = 1000  # lines an answer holds
-MAX_VISITED = 20_000  # names a walk looks at
-_CLOSED = {".git"}  # listed but not walked into: thousands of files that nobody wrote
+MAX_LISTED = 1000  # lines in one result
+MAX_VISITED = 20_000  # names that a walk visits
+_CLOSED = {".git"}  # listed but not walked into: thousands of generated files
 
 
 class Entry(NamedTuple):
-    """A name below the place where a walk began: its path from the root, and what it is."""
+    """A name found by a walk: its path from the root, and its type."""
 
     path: str
     mode: int
@@ -24,17 +24,17 @@ class Entry(NamedTuple):
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory, itself and not by a link."""
+        """Whether it is a directory and not a link."""
         return stat.S_ISDIR(self.mode) and not self.link
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file, itself and not by a link."""
+        """Whether it is a regular file and not a link."""
         return stat.S_ISREG(self.mode) and not self.link
 
     @property
     def line(self) -> str:
-        """How a listing shows it."""
+        """Its line in a listing."""
         if self.is_directory:
             return f"{shown(self.path)}/"
         if self.is_file:
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def entries(root: Root, path: str) -> list[Entry]:
-    """What is in a directory, by name, as far as a walk looks. Raises `FileError`."""
+    """Return a directory's entries, sorted by name, at most `MAX_VISITED + 1`. Raises `FileError`."""
     found: list[Entry] = []
     with root.directory(path) as directory:
         for name in directory.names()[: MAX_VISITED + 1]:
@@ -56,10 +56,10 @@ def entries(root: Root, path: str) -> list[Entry]:
 
 
 def walk(root: Root, path: str) -> Iterator[Entry]:
-    """Everything below a directory, each directory before what is in it. Links are told, never followed.
+    """Yield everything below a directory, each directory before its entries. Links are not followed.
 
-    A directory that cannot be opened, but for the first, is told and passed over. Raises `FileError` for the
-    first.
+    A directory that cannot be opened is yielded and not entered. Raises `FileError` if `path` itself cannot
+    be opened.
     """
     waiting = list(reversed(entries(root, path)))
     while waiting:
@@ -71,7 +71,7 @@ def walk(root: Root, path: str) -> Iterator[Entry]:
 
 
 def listing(root: Root, path: str, *, recursive: bool) -> str:
-    """The lines of `list_files`; a last one in brackets when there is more. Raises `FileError`."""
+    """Return the result of `list_files`; a last line in brackets if there is more. Raises `FileError`."""
     lines: list[str] = []
     for count, entry in enumerate(walk(root, path) if recursive else iter(entries(root, path))):
         if len(lines) == MAX_LISTED or count == MAX_VISITED:
@@ -80,15 +80,15 @@ def listing(root: Root, path: str, *, recursive: bool) -> str:
     return "\n".join(lines) or "[the directory is empty]"
 
 
-MAX_FOUND = 100  # lines an answer holds
-MAX_BYTES = 64 * 1024 * 1024  # read in one search, all files together
-MAX_FILE = 8 * 1024 * 1024  # of one file; the rest of a larger one is not searched, and the answer says so
-_PROBE = 8192  # bytes in which a zero byte makes a file binary, as git has it
-_WIDTH = 200  # characters shown of a line
+MAX_FOUND = 100  # lines in one result
+MAX_BYTES = 64 * 1024 * 1024  # read in one search, over all files
+MAX_FILE = 8 * 1024 * 1024  # bytes of one file; the rest is not searched, and the result notes that
+_PROBE = 8192  # bytes in which a zero byte makes a file binary, as in git
+_WIDTH = 200  # characters of a line in a result
 
 
 class Query(NamedTuple):
-    """What to find, and in files of which name."""
+    """The text to find, and a pattern for the names of files."""
 
     pattern: str
     glob: str = "*"
@@ -96,7 +96,7 @@ class Query(NamedTuple):
 
 
 class _Search:
-    """One search and its bounds: what is left of them, and which were met."""
+    """One search, with what remains of its bounds, and notes on the bounds reached."""
 
     def __init__(self, root: Root, query: Query) -> None:
         self.root, self.query = root, query
@@ -104,16 +104,16 @@ class _Search:
         self.met: dict[str, None] = {}  # in order, each once
 
     def found(self, path: str) -> Iterator[str]:
-        """A line of the answer for each line of a text that matches, in every file."""
+        """Yield a line of the result for each matching line in every file."""
         for file in self.files(path):
             if not self.bytes_left:
                 self.met[f"only the first {MAX_BYTES} bytes were searched"] = None
                 return
-            with contextlib.suppress(FileError):  # gone, or not ours to read
+            with contextlib.suppress(FileError):  # deleted meanwhile, or not readable
                 yield from (f"{shown(file)}:{number}: {text}" for number, text in self.lines(file))
 
     def files(self, path: str) -> Iterator[str]:
-        """The paths to search: the file itself, or all below a directory that the glob lets through."""
+        """Yield the paths to search: the file itself, or all files below a directory that match the glob."""
         if names(path):
             with self.root.parent(path) as (directory, name):
                 status = directory.stat(name)
@@ -125,11 +125,11 @@ class _Search:
             if count == MAX_VISITED:
                 self.met[f"only the first {MAX_VISITED} names were looked at"] = None
                 return
-            if entry.is_file and _named(entry.path, self.query.glob):
+            if entry.is_file and _matches(entry.path, self.query.glob):
                 yield entry.path
 
     def lines(self, path: str) -> Iterator[tuple[int, str]]:
-        """The lines of a file that match, with their numbers from 1. A binary file has none."""
+        """Yield a file's matching lines with their numbers from 1. Binary files are skipped."""
         data = self.read(path)
         needle = self.query.pattern.encode(errors="replace")
         if b"\0" in data[:_PROBE] or (needle not in data and not self.query.ignore_case):
@@ -137,10 +137,10 @@ class _Search:
         for number, line in enumerate(data.split(b"\n"), 1):
             text = line.decode(errors="replace").rstrip("\r")
             if (at := self.position(text)) >= 0:
-                yield number, _around(text, at)
+                yield number, _shorten(text, at)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file, within the bounds."""
+        """Read the bytes of a file, within the bounds."""
         with self.root.parent(path) as (directory, name), os.fdopen(directory.file(name), "rb") as file:
             data = file.read(min(MAX_FILE, self.bytes_left))
             if file.read(1):
@@ -149,14 +149,14 @@ class _Search:
         return data
 
     def position(self, text: str) -> int:
-        """Where the pattern is in a line, -1 for nowhere."""
+        """Return the position of the pattern in a line, -1 if it does not occur."""
         if self.query.ignore_case:
             return text.casefold().find(self.query.pattern.casefold())
         return text.find(self.query.pattern)
 
 
 def search(root: Root, path: str, query: Query) -> str:
-    """The lines of `search_files`; a last one in brackets when a bound was met. Raises `FileError`."""
+    """Return the result of `search_files`, with notes in brackets on reached bounds. Raises `FileError`."""
     if "\n" in query.pattern:
         raise FileError(
             "pattern: has a line end, and lines are searched one by one; search for a part of one line"
@@ -171,13 +171,13 @@ def search(root: Root, path: str, query: Query) -> str:
     return "\n".join([*lines, *([f"[{'; '.join(notes)}]"] if notes else [])])
 
 
-def _named(path: str, glob: str) -> bool:
-    """Whether a glob lets a path through: by the last name, or by the whole path if the glob has a slash."""
+def _matches(path: str, glob: str) -> bool:
+    """Return whether a path matches a glob: by its last name, or completely if the glob has a slash."""
     return fnmatchcase(path if "/" in glob else path.rpartition("/")[2], glob)
 
 
-def _around(text: str, at: int) -> str:
-    """A line as the answer shows it: whole, or what is around the place."""
+def _shorten(text: str, at: int) -> str:
+    """Return a line for the result, shortened to the surroundings of the match if it is long."""
     if len(text) <= _WIDTH:
         return text
     start = min(max(0, at - _WIDTH // 4), max(0, len(text) - _WIDTH))

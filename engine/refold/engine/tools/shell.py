@@ -1,8 +1,8 @@
-"""Commands of a shell, for those who ask for it. No sandbox: a command can do what the user can.
+"""An optional tool for shell commands. There is no sandbox: a command can do what the user can.
 
-A call is a process group of its own. When the command ends, runs out of time or is cancelled, or when the
-engine dies by whatever signal, the whole group is killed, so what it started in the background ends with it;
-only what left the group on purpose (`setsid`) gets away.
+Each call has its own process group. When the command ends, times out or is cancelled, or when the engine is
+killed by any signal, the complete group is killed, including background processes. Only processes that left
+the group deliberately (`setsid`) survive.
 """
 
 import contextlib
@@ -21,18 +21,16 @@ from refold.reducers.errors import WrongUse
 
 KEPT = (
     128 * 1024
-)  # bytes of output kept from the beginning, and as many from the end: all the memory it can cost
-_DRAIN = (
-    1.0  # seconds to read what is left in the pipe, should a process outside the group still hold it open
-)
-_GRACE = 10.0  # seconds beyond our own timeout before the engine's strikes, which would lose the output
+)  # bytes of output stored from the beginning, and as many from the end, which bounds the memory
+_DRAIN = 1.0  # seconds to read the rest of the pipe if a process outside the group still has it open
+_GRACE = 10.0  # seconds from our own timeout to the engine's, which would lose the output
 
 _SUPERVISED = (
     'exec 3<&0 </dev/null; { read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$1"'
 )
-"""Beside the command a shell reads from a pipe whose other end only the engine holds. When the engine dies,
-the kernel closes that end, and the shell kills the group. Linux's parent-death signal would do so for one
-process, not for its children, and on the end of a thread, not of the process.
+"""A second shell in the group reads from a pipe whose other end only the engine has. When the engine dies,
+the kernel closes that end, and the shell kills the group. Linux's parent-death signal would kill one process
+without its children, and at the end of a thread instead of the process.
 """
 
 
@@ -41,23 +39,23 @@ class ShellError(Exception):
 
 
 class HeadTail:
-    """The first bytes of a stream and the last, and how many there were."""
+    """The first and last bytes of a stream, and its size."""
 
     def __init__(self, each: int) -> None:
         self.each, self.size = each, 0
         self._head, self._tail = bytearray(), bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self.size += len(data)
         room = self.each - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        if len(self._tail) > 2 * self.each:  # now and then: each byte is moved once, not once a read
+        if len(self._tail) > 2 * self.each:  # not at every read, so that each byte is moved only once
             del self._tail[: -self.each]
 
     def text(self) -> str:
-        """What was kept, a note in between if that is not all; what is not UTF-8 as U+FFFD."""
+        """Return the stored text, with a note in the middle if bytes are missing; invalid UTF-8 is U+FFFD."""
         tail = self._tail[-self.each :]
         left_out = self.size - len(self._head) - len(tail)
         if not left_out:
@@ -67,15 +65,17 @@ class HeadTail:
 
 
 def shell(root: str | os.PathLike[str], *, timeout: float = 120.0) -> list[Tool]:
-    """The tool `run_command`: a line for `/bin/sh`, run in `root`, for `timeout` seconds at most.
+    """Make the tool `run_command`: a command line for `/bin/sh`, run in `root` for at most `timeout` seconds.
 
-    The command gets no input and an environment of `PATH`, `HOME` (the root) and `LANG` only, so no secret of
-    ours leaks by it. What it writes, errors among it in their order, is the output; a last line tells the
-    exit code, or that it was killed. An exit code is no failure of the tool. Raises `WrongUse` if `root` is
-    no directory, or where there are no process groups (Windows).
+    The command gets no input, and its environment has only `PATH`, `HOME` (the root) and `LANG`, so that it
+    contains no secrets. The result is its stdout and stderr in order, and a last line with the exit code or
+    that it was killed. A non-zero exit code is not a failure of the tool. Raises `WrongUse` if `root` is not
+    a directory, or on systems without process groups (Windows).
     """
     if os.name != "posix":
-        raise WrongUse("shell: needs a POSIX system, to kill all that a command started: leave it out here")
+        raise WrongUse(
+            "shell: needs a POSIX system, to kill all processes of a command: remove it on this system"
+        )
     place = Path(root).resolve()
     if not place.is_dir():
         raise WrongUse(f"root {os.fspath(root)!r}: is not a directory: give the one to run commands in")
@@ -96,7 +96,7 @@ def shell(root: str | os.PathLike[str], *, timeout: float = 120.0) -> list[Tool]
 
 async def _run(command: str, place: Path, timeout: float) -> str:
     output = HeadTail(KEPT)
-    async with _started(command, place) as process:
+    async with _running(command, place) as process:
         with anyio.move_on_after(timeout):
             await _follow(process, output)
         code = process.returncode
@@ -106,9 +106,9 @@ async def _run(command: str, place: Path, timeout: float) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _started(command: str, place: Path) -> AsyncGenerator[Process, None]:
-    """The command's process; it and its group are dead when this is left, by whatever way."""
-    with anyio.CancelScope(shield=True) as scope:  # cancelled half-way, it would run unknown to us
+async def _running(command: str, place: Path) -> AsyncGenerator[Process, None]:
+    """Start the command and yield its process; kill it and its group on exit."""
+    with anyio.CancelScope(shield=True) as scope:  # a cancelled start would leave an unknown process running
         process = await _start(command, place)
         scope.shield = False
         try:
@@ -128,7 +128,7 @@ async def _start(command: str, place: Path) -> Process:
     try:
         return await anyio.open_process(
             ["/bin/sh", "-c", _SUPERVISED, "sh", command],
-            stdin=subprocess.PIPE,  # never written to: see `_SUPERVISED`
+            stdin=subprocess.PIPE,  # not written to: see `_SUPERVISED`
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=place,
@@ -142,11 +142,11 @@ async def _start(command: str, place: Path) -> Process:
 
 
 async def _follow(process: Process, output: HeadTail) -> None:
-    """Read until the command ends, then what is left."""
+    """Read output until the command ends, then the rest."""
     async with anyio.create_task_group() as reading:
         reading.start_soon(_read, process, output)
         await process.wait()
-        _kill_group(process)  # else what it left in the background would hold the pipe open, and us
+        _kill_group(process)  # else its background processes would keep the pipe open
         reading.cancel_scope.deadline = anyio.current_time() + _DRAIN
 
 
@@ -157,8 +157,8 @@ async def _read(process: Process, output: HeadTail) -> None:
 
 
 def _kill_group(process: Process) -> None:
-    # The group bears the command's number for as long as a process is in it. Empty, it is gone, or, on macOS,
-    # not ours.
+    # The group has the command's process id while a process is in it. An empty group does not exist or, on
+    # macOS, raises PermissionError.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,10 +1,10 @@
-"""What a function accepts: a validator and a JSON Schema, both from its signature.
+"""Validator and JSON Schema of a function's arguments, both from its signature.
 
-They are known by what they can do, not by an import: a program without pydantic does not load it.
+Pydantic models are recognised by their methods, so that a program without pydantic does not load it.
 
-What the schema says and what validation does come from the one Struct built here, so they cannot disagree.
-The schema is one object without references, wherever that is possible: adapters embed it in schemas of their
-own, where a `#/$defs/...` would point nowhere. Only a type that holds itself keeps its `$defs`.
+Schema and validation come from the same Struct, so they cannot disagree. The schema has no references where
+possible: adapters embed it in schemas of their own, where `#/$defs/...` would point nowhere. Only recursive
+types keep `$defs`.
 """
 
 import copy
@@ -34,31 +34,31 @@ from refold.reducers.text import clean
 JSON_TYPES = (
     "text, numbers, lists and mappings of them, or a dataclass, a TypedDict, a Struct or a pydantic model"
 )
-"""What JSON can carry."""
+"""The types that JSON can carry, for messages."""
 _ABLE = ("model_validate_json", "model_json_schema", "model_dump")
 
 
 def is_model(kind: object) -> TypeGuard[type[Any]]:
-    """Whether this is a class of pydantic's models."""
+    """Return whether `kind` is a pydantic model class."""
     return isinstance(kind, type) and all(hasattr(kind, name) for name in _ABLE)
 
 
 def decode_model(kind: type, value: Any) -> Any:
-    """A model of what JSON said, as its own rules take it; for msgspec's `dec_hook`.
+    """Build a pydantic model from a JSON value with the model's own rules; for msgspec's `dec_hook`.
 
-    Raises `ValueError` in one line.
+    Raises `ValueError` with a one-line message.
     """
     if not is_model(kind):
         raise NotImplementedError(f"JSON cannot carry {kind.__name__}")
     try:
-        # As JSON, and not as Python's values: a strict model takes a date from a text of JSON only.
+        # As JSON instead of Python values: a strict model accepts a date as text only in JSON.
         return kind.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:
         raise ValueError(_in_one_line(error)) from error
 
 
 def encode_model(value: object) -> Any:
-    """The plain data of a model; for msgspec's `enc_hook`. Raises `TypeError` for any other object."""
+    """Return a model's plain data; for msgspec's `enc_hook`. Raises `TypeError` for any other object."""
     if not is_model(type(value)):
         raise TypeError(f"JSON cannot carry {type(value).__name__}")
     model: Any = value
@@ -68,16 +68,16 @@ def encode_model(value: object) -> Any:
 def schema_of_model(
     kind: type, template: str, mode: Literal["validation", "serialization"] = "validation"
 ) -> dict[str, Any]:
-    """Its JSON Schema, with `$defs` for what it names; `template` makes references, with `{model}` in it.
+    """Return a model's JSON Schema, with `$defs` for the types it uses.
 
-    `mode`: of what it is made of, or of what it is written as. Raises `TypeError` for one with parts that
-    JSON cannot carry.
+    `template` is the format of references, with `{model}` in it. `mode`: the schema of its input, or of its
+    output. Raises `TypeError` if the model has parts that JSON cannot carry.
     """
     if not is_model(kind):
-        raise TypeError(f"{kind.__name__} is none that JSON knows; take {JSON_TYPES}")
+        raise TypeError(f"{kind.__name__} is not a JSON type; use {JSON_TYPES}")
     try:
         return cast("dict[str, Any]", kind.model_json_schema(ref_template=template, mode=mode))
-    except RuntimeError as error:  # a mistake in how the model was written, as pydantic has it
+    except RuntimeError as error:  # pydantic's base class for errors in a model's definition
         said = str(error).strip().partition("\n")[0]
         raise TypeError(f"the model {kind.__name__} has no JSON Schema: {said}") from error
 
@@ -86,7 +86,7 @@ def _in_one_line(error: ValueError) -> str:
     problems = getattr(error, "errors", None)
     if problems is None:
         return str(error)
-    # Without what was given: it may be long, and the model that gave it knows it.
+    # Without the input: it may be long, and the model that wrote it has it in its prompt.
     told = problems(include_url=False, include_input=False, include_context=False)
     return "; ".join([f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in told])
 
@@ -95,9 +95,9 @@ _CONTAINERS = (tuple, list, dict, set, frozenset, msgspec.Struct, type(None))
 
 
 def parts_of(annotation: Any) -> list[Any]:
-    """The types of which an annotation is made, mappings and sets before what is in them.
+    """Return the types in an annotation, mappings and sets before their members.
 
-    What a plain wrapper of an async function returns is what it awaits.
+    For `Awaitable` and `Coroutine`, these are the types of the awaited result.
     """
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Awaitable, Coroutine):
@@ -105,13 +105,13 @@ def parts_of(annotation: Any) -> list[Any]:
     if origin is Annotated:
         return parts_of(parts[0])
     within = [each for part in parts if part is not Ellipsis for each in parts_of(part)]
-    if origin in (Union, types.UnionType, list, tuple):  # each of its own: encoding needs not tell them apart
+    if origin in (Union, types.UnionType, list, tuple):  # separately: encoding does not distinguish them
         return within
     return [annotation, *within] if origin in (set, frozenset, dict) else [annotation]
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The types of which a value has one."""
+    """Return the alternatives of a union; else the type itself."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return alternatives(parts[0])
@@ -121,9 +121,7 @@ def alternatives(annotation: Any) -> list[Any]:
 
 
 def unwritable_keys(kind: Any) -> list[Any]:
-    """The types of keys of this mapping that JSON, whose keys are texts, cannot write; of anything else there
-    are none.
-    """
+    """Return a mapping's key types that JSON, whose keys are text, cannot write; [] for other types."""
     return (
         []
         if get_origin(kind) is not dict
@@ -158,9 +156,9 @@ class Accepts(NamedTuple):
     schema: str  # JSON Schema of the arguments object, as JSON text
 
     def bind(self, arguments: str, context: CallContext) -> dict[str, Any]:
-        """The keyword arguments for the function.
+        """Return the keyword arguments for the function.
 
-        `arguments` is JSON text as a model wrote it. Raises `BadArguments` if it is not what the schema says.
+        `arguments` is JSON text as a model wrote it. Raises `BadArguments` if it does not fit the schema.
         """
         try:
             values = self.decoder.decode(arguments)
@@ -177,7 +175,7 @@ class Accepts(NamedTuple):
 
     @property
     def usage(self) -> str:
-        """One sentence that names the arguments, for a model that got them wrong."""
+        """One sentence that lists the arguments, for a model that sent wrong ones."""
         if not self.names:
             return f"{self.tool} takes no arguments"
         words = [name if name in self.required else f"{name} (optional)" for name in self.names]
@@ -195,10 +193,10 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
     for parameter in inspect.signature(function).parameters.values():
         place = f"tool {tool}, parameter {parameter}"
         if parameter.kind in _KINDS_REFUSED:
-            raise WrongUse(f"{place}: {_KINDS_REFUSED[parameter.kind]}: give each argument a name of its own")
+            raise WrongUse(f"{place}: {_KINDS_REFUSED[parameter.kind]}: name each argument")
         if parameter.name not in hints:
             raise WrongUse(
-                f"{place}: has no type annotation; of a method, decorate the bound one: tool(thing.method)"
+                f"{place}: has no type annotation; for a method, decorate the bound one: tool(thing.method)"
             )
         if hints[parameter.name] is CallContext:
             context = parameter.name
@@ -218,9 +216,7 @@ def accepts(function: Callable[..., object], tool: str, documented: Mapping[str,
 
 
 def hints_of(function: Callable[..., object], tool: str) -> dict[str, Any]:
-    """The annotations of a function, by name. Raises `WrongUse`, naming the tool, where they cannot be
-    read.
-    """
+    """Return a function's annotations by name. Raises `WrongUse`, naming the tool, if that fails."""
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -231,9 +227,9 @@ def hints_of(function: Callable[..., object], tool: str) -> dict[str, Any]:
 
 
 def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
-    """The default of a parameter, NODEFAULT without.
+    """Return the default of a parameter, NODEFAULT if it has none.
 
-    One that its own annotation refuses would make the schema lie.
+    Raises `WrongUse` if the default does not fit the annotation: the schema would then be wrong.
     """
     if parameter.default is inspect.Parameter.empty:
         return msgspec.NODEFAULT
@@ -245,15 +241,15 @@ def _default(parameter: inspect.Parameter, annotation: Any, place: str) -> Any:
 
 
 def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struct]:
-    """The Struct that validates the arguments; each field is tried alone first, so that an error can name
-    it.
+    """Build the Struct that validates the arguments. Each field is checked alone first, so that an error can
+    name it.
     """
     for name, annotation, _ in fields:
         if name.startswith("__"):
             raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
         if any(map(unwritable_keys, parts_of(annotation))):
             raise WrongUse(
-                f"tool {tool}, parameter {name}: JSON cannot carry its type: a key is text or a number there; take a list of pairs"
+                f"tool {tool}, parameter {name}: JSON cannot carry its type: a key must be text or a number; use a list of pairs"
             )
         try:
             _components(annotation)
@@ -270,7 +266,7 @@ def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struc
 
 
 def _field(default: Any) -> Any:
-    # A copy a call: a default that one call changed must not reach the next.
+    # A copy for each call: a default that one call mutates must not reach the next.
     return (
         msgspec.field()
         if default is msgspec.NODEFAULT
@@ -281,20 +277,20 @@ def _field(default: Any) -> Any:
 def _schema(
     tool: str, struct: type[msgspec.Struct], defaults: Mapping[str, Any], documented: Mapping[str, str]
 ) -> str:
-    """The schema as JSON text; equal signatures give equal bytes."""
+    """Return the schema as JSON text; equal signatures give equal bytes."""
     try:
         top, definitions = _components(struct)
-    except TypeError as error:  # each parameter alone was tried: it is two of them
+    except TypeError as error:  # each parameter alone was valid, so two of them conflict
         raise WrongUse(f"tool {tool}: JSON cannot carry its types together: {error}") from error
     kept: set[str] = set()
-    schema = _inlined(top, definitions, (), kept)
+    schema = _inline(top, definitions, (), kept)
     for name, described in schema["properties"].items():
         if name in documented:
             described.setdefault("description", documented[name])
         if defaults[name] is not msgspec.NODEFAULT:
             described["default"] = _plain(defaults[name])
     if kept:
-        schema["$defs"] = _kept(definitions, kept)
+        schema["$defs"] = _named_definitions(definitions, kept)
     return msgspec.json.encode(schema).decode()
 
 
@@ -303,60 +299,60 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _components(kind: Any) -> tuple[Schema, Schema]:
-    """The schema of a type, and the definitions that it and they refer to."""
+    """Return the schema of a type, and all definitions that it refers to."""
     theirs: Schema = {}
 
     def hook(model: type) -> Schema:
         schema, kept = schema_of_model(model, _REFERENCE + "{model}"), set[str]()
         definitions = schema.pop("$defs", {})
-        laid: Schema = _inlined(schema, definitions, (), kept)
-        for name, definition in _kept(definitions, kept).items():
+        laid: Schema = _inline(schema, definitions, (), kept)
+        for name, definition in _named_definitions(definitions, kept).items():
             if theirs.setdefault(name, definition) != definition:
-                raise TypeError(f"two models that hold themselves are called {name}")
+                raise TypeError(f"two recursive models are named {name}")
         return laid
 
     (top,), ours = msgspec.json.schema_components(
         [kind], ref_template=_REFERENCE + "{name}", schema_hook=hook
     )
     if both := sorted(theirs.keys() & ours.keys()):
-        raise TypeError(f"two types are called {both[0]}")
+        raise TypeError(f"two types are named {both[0]}")
     return top, {**theirs, **ours}
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it, its sets in order."""
+    """Convert a value to plain JSON data, with sets sorted."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_model, order="deterministic"))
 
 
-def _kept(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
-    """The definitions that must keep a name; laying one out may find more of them."""
+def _named_definitions(definitions: Mapping[str, Schema], kept: set[str]) -> Schema:
+    """Return the definitions that must stay named. Inlining one may add to `kept`."""
     laid: Schema = {}
     while missing := sorted(kept - laid.keys()):
         for name in missing:
-            laid[name] = _inlined({"$ref": _REFERENCE + name}, definitions, (), kept)
+            laid[name] = _inline({"$ref": _REFERENCE + name}, definitions, (), kept)
     return {name: laid[name] for name in sorted(laid)}
 
 
-def _inlined(node: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]) -> Any:
-    """A schema with each reference replaced by what it names; one to a schema we are within stays, and is
+def _inline(node: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]) -> Any:
+    """Replace references by their definitions. A recursive reference stays, and its name is added to
     `kept`.
     """
     if isinstance(node, list):
-        return [_inlined(each, definitions, within, kept) for each in cast("list[object]", node)]
+        return [_inline(each, definitions, within, kept) for each in cast("list[object]", node)]
     if not isinstance(node, dict):
         return node
     schema = cast("dict[str, object]", node)
     if "$ref" not in schema:
-        # A discriminator maps to references; its property has one allowed value in each branch, which says
-        # the same.
+        # A discriminator maps to references. It is redundant: its property has one allowed value in each
+        # branch.
         parts = _without(schema, "discriminator").items()
         return {key: _part(key, value, definitions, within, kept) for key, value in parts}
     name = str(schema["$ref"]).removeprefix(_REFERENCE)
     if name in within:
         kept.add(name)
         return schema
-    named = _without(definitions[name], "title")  # a class name tells nothing
-    return _inlined(named, definitions, (*within, name), kept) | _without(schema, "$ref")
+    named = _without(definitions[name], "title")  # a class name is of no use to the model
+    return _inline(named, definitions, (*within, name), kept) | _without(schema, "$ref")
 
 
 def _without(schema: Mapping[str, object], key: str) -> Schema:
@@ -366,10 +362,10 @@ def _without(schema: Mapping[str, object], key: str) -> Schema:
 def _part(
     key: str, value: object, definitions: Mapping[str, Schema], within: tuple[str, ...], kept: set[str]
 ) -> object:
-    """The value under one key of a schema: schemas by name, a schema or several, or plain data."""
+    """Inline references in the value of a schema's key: schemas by name, one or several schemas, or data."""
     if key == "properties":
         named = cast("dict[str, object]", value)
-        return {name: _inlined(each, definitions, within, kept) for name, each in named.items()}
+        return {name: _inline(each, definitions, within, kept) for name, each in named.items()}
     if key in {"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties", "propertyNames"}:
-        return _inlined(value, definitions, within, kept)
+        return _inline(value, definitions, within, kept)
     return value

@@ -1,5 +1,5 @@
-"""What every store must do, as tests. Inherit, say how to open an empty store and how its time passes, run
-pytest:
+"""Conformance tests for stores. Subclass `StoreConformance`, define how to open an empty store and how to
+advance its clock, and run pytest:
 
     class TestMyStore(StoreConformance):
         def open_store(self) -> AbstractAsyncContextManager[Store]:
@@ -8,8 +8,8 @@ pytest:
         def pass_time(self, seconds: float) -> None:
             my_clock.advance(seconds)
 
-The tests run on anyio's pytest plugin; its fixture `anyio_backend` says on which event loops. For failures
-that show the values, call `pytest.register_assert_rewrite("refold.store.testing")` in a conftest.
+The tests use anyio's pytest plugin; its fixture `anyio_backend` selects the event loops. To see values in
+failed assertions, call `pytest.register_assert_rewrite("refold.store.testing")` in a conftest.
 """
 
 from refold.store.testing.conformance import StoreConformance

@@ -1,5 +1,5 @@
-"""The promises about leases and about runs that want an engine."""
-# ruff: noqa: SIM300 - the expected value stands on the left
+"""Tests of leases and of runnable runs."""
+# ruff: noqa: SIM300 - the expected value is on the left
 
 from math import inf, nan
 
@@ -14,12 +14,10 @@ LATER = LEASE_SECONDS + 1
 
 
 class ClaimPromises(Promises):
-    """Leases, taking over, waking, waiting."""
+    """Tests of leases, takeovers, waking and waiting."""
 
     async def test_a_lease_keeps_others_out(self, store: Store) -> None:
-        """While one has the run, another gets `Held`, which says who has it, under which token and for how
-        long.
-        """
+        """While a run is leased, `lease` raises `Held` with the holder, the token and the remaining time."""
         lease = await store.lease("r", holder="one")
         with pytest.raises(Held) as caught:
             await store.lease("r", holder="other")
@@ -32,7 +30,7 @@ class ClaimPromises(Promises):
         assert 0 < claim.seconds <= LEASE_SECONDS
 
     async def test_of_many_who_ask_one_gets_the_lease(self, store: Store) -> None:
-        """Of eight that ask for a run at once one gets it, and seven are told that it is held."""
+        """If eight engines request a run at once, one gets the lease and seven get `Held`."""
         got, held = list[Lease](), list[Held]()
 
         async def ask(store: Store, holder: str) -> None:
@@ -47,9 +45,7 @@ class ClaimPromises(Promises):
         assert (1, 7) == (len(got), len(held))
 
     async def test_taking_over_a_lease_that_ran_out(self, store: Store) -> None:
-        """Who let its lease run out is fenced out by the next: it appends nothing, though the number is
-        right.
-        """
+        """After a takeover of an expired lease, its old holder cannot append, even with the right number."""
         old = await store.lease("r", holder="one")
         await store.append("r", 0, old, records(2))
         self.pass_time(LATER)
@@ -66,7 +62,7 @@ class ClaimPromises(Promises):
         assert ("other", new.token) == (claim.holder, claim.token) if claim else False
 
     async def test_taking_over_a_lease_that_is_known(self, store: Store) -> None:
-        """`over` the token of the very lease that is held takes the run; an older one does not."""
+        """`over` takes the run if it is the token of the current lease; an older token does not."""
         first = await store.lease("r", holder="one")
         second = await store.lease("r", holder="other", over=first.token)
         with pytest.raises(LeaseLost):
@@ -76,12 +72,12 @@ class ClaimPromises(Promises):
         await store.append("r", 0, second, records(1))
 
     async def test_over_a_lease_that_nobody_has(self, store: Store) -> None:
-        """`over` forbids nothing: a free run is taken as without it."""
+        """For a free run, `over` is ignored."""
         lease = await store.lease("r", holder="one", over=7)
         await store.append("r", 0, lease, records(1))
 
     async def test_a_lease_that_ran_out_and_that_nobody_took(self, store: Store) -> None:
-        """Its holder may still append, and renewing it makes it as good as new."""
+        """The holder of an expired lease may append and renew it until another engine leases the run."""
         lease = await store.lease("r", holder="one")
         self.pass_time(LATER)
         await store.append("r", 0, lease, records(1))
@@ -93,7 +89,7 @@ class ClaimPromises(Promises):
             await store.lease("r", holder="other")
 
     async def test_tokens_only_grow(self, store: Store) -> None:
-        """However leases end, each has a greater token than those before it."""
+        """Each lease has a greater token than all before it, however those ended."""
         tokens = list[int]()
         for turn in range(6):
             lease = await take(store, "r")
@@ -103,7 +99,7 @@ class ClaimPromises(Promises):
         assert sorted(set(tokens)) == tokens
 
     async def test_a_lease_that_was_let_go(self, store: Store) -> None:
-        """After `release` the lease is lost, the run is free, and wants no engine."""
+        """After `release` the lease is lost, and the run is free and not due."""
         lease = await store.lease("r", holder="one")
         await store.append("r", 0, lease, records(1))
         await store.release(lease)
@@ -117,7 +113,7 @@ class ClaimPromises(Promises):
         assert await store.claim("r") is None
 
     async def test_letting_go_for_a_while(self, store: Store) -> None:
-        """A run released `after` some seconds is due then and not before; one released after 0 at once."""
+        """A run released with `after` is due after that many seconds; with 0 it is due at once."""
         await append(store, "r", records(1))
         await store.release(await take(store, "r"), after=10)
         claim = await store.claim("r")
@@ -131,7 +127,7 @@ class ClaimPromises(Promises):
         assert ["r"] == list(await store.due(9))
 
     async def test_who_takes_a_due_run_has_it(self, store: Store) -> None:
-        """A run that is due is not held; taken up, it is not due."""
+        """A due run has no holder; once leased, it is not due."""
         await self._wait(store, "r")
         await store.wake("r")
         claim = await store.claim("r")
@@ -143,7 +139,7 @@ class ClaimPromises(Promises):
         assert [] == list(await store.due(9))
 
     async def test_waking_a_run_that_waits(self, store: Store) -> None:
-        """A run with nothing to do, and one that waits for a time, are due as soon as they are woken."""
+        """Both an idle run and one that waits for a time are due as soon as they are woken."""
         await self._wait(store, "a")
         await self._wait(store, "b", after=60)
         await store.wake("a")
@@ -152,16 +148,14 @@ class ClaimPromises(Promises):
 
     @pytest.mark.parametrize("most", [0, -1])
     async def test_asking_for_none_of_the_runs_that_are_due(self, store: Store, most: int) -> None:
-        """Where no run is asked for, or fewer than none, no run is given."""
+        """`due` returns no runs for a maximum of zero or less."""
         await self._wait(store, "a")
         await store.wake("a")
         assert [] == list(await store.due(most))
 
     @pytest.mark.parametrize("after", [None, 60.0])
     async def test_waking_a_run_that_is_held(self, store: Store, after: float | None) -> None:
-        """It is not due while it is held, and is at once when it is let go, whatever its holder meant to wait
-        for.
-        """
+        """A leased run that is woken is due as soon as it is released, whatever `after` its holder gave."""
         await append(store, "r", records(1))
         lease = await take(store, "r")
         await store.wake("r")
@@ -170,7 +164,7 @@ class ClaimPromises(Promises):
         assert ["r"] == list(await store.due(9))
 
     async def test_who_takes_over_has_seen_why_it_was_woken(self, store: Store) -> None:
-        """A wake is answered by the next engine that takes the run up: its release leaves nothing due."""
+        """The next lease consumes a wake: after its release the run is not due."""
         await append(store, "r", records(1))
         await take(store, "r")
         await store.wake("r")
@@ -178,7 +172,7 @@ class ClaimPromises(Promises):
         assert [] == list(await store.due(9))
 
     async def test_due_in_order(self, store: Store) -> None:
-        """Those that wait longest come first, abandoned ones among them; no more than asked for."""
+        """`due` lists the longest waiting runs first, includes abandoned ones, and respects the maximum."""
         for run in ("late", "woken", "left", "early"):
             await self._wait(store, run)
         await store.release(await store.lease("late", holder="one"), after=40)
@@ -187,13 +181,13 @@ class ClaimPromises(Promises):
         self.pass_time(20)
         await store.wake("woken")
         self.pass_time(21)
-        await store.wake("early")  # has waited all the time, and keeps its place
+        await store.wake("early")  # it was due already and keeps its place
         assert ["early", "left", "woken", "late"] == list(await store.due(9))
         assert ["early", "left"] == list(await store.due(2))
         assert [] == list(await store.due(0))
 
     async def test_a_run_without_events(self, store: Store) -> None:
-        """It may be leased, and is never due: there is nothing to take up. To wake it is `UnknownRun`."""
+        """A run without events can be leased but is never due; waking it raises `UnknownRun`."""
         await store.lease("r", holder="one")
         self.pass_time(LATER)
         assert [] == list(await store.due(9))
@@ -204,7 +198,7 @@ class ClaimPromises(Promises):
                 await store.wake(run)
 
     async def test_a_clock_that_was_set_back(self, store: Store) -> None:
-        """A lease lasts no longer than it was given for, counted from when the run is first asked for."""
+        """If the clock is set back, a lease lasts at most its own length, counted from the next request."""
         await store.lease("r", holder="one")
         self.pass_time(-3600)
         for seconds in (20, LATER - 20):
@@ -215,8 +209,8 @@ class ClaimPromises(Promises):
         await store.lease("r", holder="other")
 
     async def test_waiting_over_a_clock_that_was_set_back(self, store: Store) -> None:
-        """Who waits, and who is abandoned, is due no later than it would have been, counted from the next
-        look.
+        """If the clock is set back, waiting and abandoned runs are due after at most their own wait, counted
+        from the next call of `due`.
         """
         await self._wait(store, "r")
         await self._wait(store, "s", after=5)
@@ -229,7 +223,7 @@ class ClaimPromises(Promises):
         assert {"r", "s"} == set(await store.due(9))
 
     async def test_a_clock_that_was_set_forward(self, store: Store) -> None:
-        """Leases run out early, and their holders go on if the run was not taken."""
+        """If the clock is set forward, leases expire early; a holder may still renew its lease."""
         lease = await store.lease("r", holder="one")
         self.pass_time(3_000_000)
         await store.renew(lease)
@@ -239,7 +233,7 @@ class ClaimPromises(Promises):
 
     @pytest.mark.parametrize("seconds", [-1.0, nan, inf, 1e300])
     async def test_a_lease_of_no_length(self, store: Store, seconds: float) -> None:
-        """Negative and endless times are `WrongUse`, and take nothing."""
+        """Negative and infinite lengths raise `WrongUse` and lease nothing."""
         with pytest.raises(WrongUse):
             await store.lease("r", holder="one", seconds=seconds)
         lease = await store.lease("r", holder="one")
@@ -248,12 +242,12 @@ class ClaimPromises(Promises):
 
     @pytest.mark.parametrize("holder", ["", "a\nb", "\x1b[31m", "\ud800"])
     async def test_a_holder_without_a_name(self, store: Store, holder: str) -> None:
-        """A name that cannot stand in a line is `WrongUse`."""
+        """A holder's name that is empty or not one printable line raises `WrongUse`."""
         with pytest.raises(WrongUse):
             await store.lease("r", holder=holder)
 
     async def _wait(self, store: Store, run: str, after: float | None = None) -> None:
-        """A run with an event, that is free."""
+        """Create a free run with one event."""
         lease = await store.lease(run, holder="a test")
         await store.append(run, 0, lease, records(1))
         await store.release(lease, after)

@@ -1,4 +1,4 @@
-"""All promises of a store together."""
+"""The conformance tests of a store in one class."""
 
 from refold.store.testing.claims import ClaimPromises
 from refold.store.testing.evidence import EvidencePromises, GroupPromises
@@ -7,4 +7,4 @@ from refold.store.testing.logs import LogPromises
 
 
 class StoreConformance(LogPromises, GroupPromises, ClaimPromises, EvidencePromises, ForkPromises):
-    """The promises of `Store`, a test each. Override `open_store` and `pass_time`."""
+    """Tests of the contract of `Store`. Override `open_store` and `pass_time`."""

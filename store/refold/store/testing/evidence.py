@@ -1,4 +1,4 @@
-"""The promises about erasure, snapshots, the log of heads, and appends of many runs at one moment."""
+"""Tests of erasure, snapshots, the log of heads, and concurrent appends of many runs."""
 
 import anyio
 import pytest
@@ -22,30 +22,30 @@ from refold.store.protocol import (
 )
 from refold.store.testing.logs import Promises, append, events, record, records, said, take
 
-# ruff: noqa: SIM300 - the expected value stands on the left
+# ruff: noqa: SIM300 - the expected value is on the left
 
 
 NOTICE = Record(at=99, kind="content_erased", body=b'{"why":"asked"}')
 
 
 def heads(first: int, last: int) -> list[SealedHead]:
-    """Entries of the log of heads with these places."""
+    """Return entries of the log of heads with places `first` to `last`."""
     return [
         SealedHead(place=n, run=f"run-{n}", seq=n, hash=bytes([n % 256]) * 32) for n in range(first, last + 1)
     ]
 
 
 def seal(size: int, at: int = 0) -> Seal:
-    """A seal over so many entries, without a valid signature."""
+    """Return a seal over `size` entries, without a valid signature."""
     return Seal(size=size, at=at, root=b"r" * 32, key=b"k" * 32, signature=b"s" * 64)
 
 
 class EvidencePromises(Promises):
-    """What may be taken away, what may be lost, and what is to be kept."""
+    """Tests of erasure, snapshots and seals."""
 
     async def test_erasing(self, store: Store) -> None:
-        """Content and salt are gone, everything else is as it was, the notice is the last event, the chain
-        holds.
+        """`erase` removes content and salt and changes nothing else; the notice is the last event, and the
+        chain is valid.
         """
         await append(store, "r", records(6))
         before = await events(store, "r")
@@ -63,9 +63,7 @@ class EvidencePromises(Promises):
             previous = event
 
     async def test_erasing_again(self, store: Store) -> None:
-        """What is erased may be erased again, with a notice of its own; so may several at once, and one
-        twice.
-        """
+        """An erased event may be erased again; one call may name several events, and one event twice."""
         await append(store, "r", records(6))
         lease = await take(store, "r")
         await store.erase("r", 6, lease, [2], NOTICE)
@@ -75,9 +73,7 @@ class EvidencePromises(Promises):
 
     @pytest.mark.parametrize("bad", [0, 1, 7, -1, 2**40])
     async def test_what_cannot_be_erased(self, store: Store, bad: int) -> None:
-        """A number that the run lacks, and an event that never had content, are `WrongUse`; nothing is erased
-        then.
-        """
+        """For missing events and events without content, `erase` raises `WrongUse` and changes nothing."""
         await append(store, "r", records(6))
         before = await events(store, "r")
         with pytest.raises(WrongUse):
@@ -85,7 +81,7 @@ class EvidencePromises(Promises):
         assert before == await events(store, "r")
 
     async def test_erasing_is_an_append(self, store: Store) -> None:
-        """At another number, or under a lost lease, it is refused as an append is, and erases nothing."""
+        """With a wrong `expected_seq` or a lost lease, `erase` fails like `append` and erases nothing."""
         await append(store, "r", records(6))
         old, before = await take(store, "r"), await events(store, "r")
         lease = await take(store, "r")
@@ -100,9 +96,7 @@ class EvidencePromises(Promises):
         assert before == await events(store, "r")
 
     async def test_an_event_that_comes_erased(self, store: Store) -> None:
-        """A record with a digest for its content becomes the event that the whole one became, content and
-        salt apart.
-        """
+        """A record with only a digest of its content gets the same hash as the complete record."""
         whole = record(1, b'"a secret"')
         (wanted,) = extend("r", START, [whole])
         await append(
@@ -125,13 +119,13 @@ class EvidencePromises(Promises):
         ],
     )
     async def test_a_digest_that_cannot_be(self, store: Store, bad: Record) -> None:
-        """A digest of another length, or of a content that is there, is `WrongUse`."""
+        """A digest of the wrong length, or beside a content or salt, raises `WrongUse`."""
         with pytest.raises(WrongUse):
             await append(store, "r", [bad])
 
     async def test_snapshots(self, store: Store) -> None:
-        """The last one is given to who reads its version; one of an earlier event, or of none, changes
-        nothing.
+        """`snapshot` returns the last one if the version matches; `save_snapshot` ignores one of an earlier
+        or missing event.
         """
         old, new = (
             Snapshot(seq=3, version="1", data=b"\0old"),
@@ -155,7 +149,7 @@ class EvidencePromises(Promises):
         assert await store.snapshot("other", "1") is None
 
     async def test_a_snapshot_of_another_version(self, store: Store) -> None:
-        """A later one takes the place of the last one, whatever the versions."""
+        """A later snapshot replaces the last one, even with another version."""
         await append(store, "r", records(6))
         await store.save_snapshot("r", Snapshot(seq=3, version="1", data=b"a"))
         await store.save_snapshot("r", Snapshot(seq=4, version="2", data=b"b"))
@@ -163,7 +157,7 @@ class EvidencePromises(Promises):
         assert Snapshot(seq=4, version="2", data=b"b") == await store.snapshot("r", "2")
 
     async def test_erasing_takes_the_snapshot_too(self, store: Store) -> None:
-        """It may say something of what was erased. Another run's stays."""
+        """Erasing deletes the run's snapshot, which may contain the payload, and not that of another run."""
         for run in ("r", "s"):
             await append(store, run, records(6))
             await store.save_snapshot(run, Snapshot(seq=3, version="1", data=b"a"))
@@ -172,7 +166,7 @@ class EvidencePromises(Promises):
         assert await store.snapshot("s", "1") is not None
 
     async def test_the_log_of_heads(self, store: Store) -> None:
-        """Entries and seals come back as they were added, in order; a seal may come without entries."""
+        """Entries and seals are read back unchanged and in order; a seal may be added without entries."""
         assert ([], []) == (await _heads(store), await _seals(store))
         await store.add_seal(heads(1, 3), seal(3, 10))
         await store.add_seal([], seal(3, 20))
@@ -183,7 +177,7 @@ class EvidencePromises(Promises):
         assert [seal(3, 10), seal(3, 20), seal(1500, 15)] == await _seals(store)
 
     async def test_of_two_seals_one_wins(self, store: Store) -> None:
-        """A seal over another log of heads than there is raises `SealedElsewhere`, and adds nothing."""
+        """A seal whose size does not fit the log of heads raises `SealedElsewhere` and adds nothing."""
         await store.add_seal(heads(1, 3), seal(3))
         for new, size in ((heads(3, 4), 4), (heads(5, 6), 6), ([], 2), ([], 4)):
             with pytest.raises(SealedElsewhere) as caught:
@@ -207,7 +201,7 @@ class EvidencePromises(Promises):
         ],
     )
     async def test_a_seal_that_no_log_can_hold(self, store: Store, new: list[SealedHead], over: Seal) -> None:
-        """Entries that do not count up to the seal's size, and fields of the wrong size, are `WrongUse`."""
+        """Places that do not count up to the seal's size, and fields of the wrong size, raise `WrongUse`."""
         with pytest.raises(WrongUse):
             await store.add_seal(new, over)
         assert ([], []) == (await _heads(store), await _seals(store))
@@ -221,18 +215,15 @@ async def _seals(store: Store) -> list[Seal]:
     return [each async for chunk in store.seals() for each in chunk]
 
 
-# ruff: noqa: SIM300 - the expected value stands on the left
-
-
 RUNS = 64
 TURNS = 4
 
 
 class GroupPromises(Promises):
-    """Many runs, many writers, some of whom fail."""
+    """Tests of concurrent writers, some of which fail."""
 
     async def test_64_runs_at_once(self, store: Store) -> None:
-        """Each has all that it appended, in order, in a chain that holds, and nothing of another's."""
+        """Each run's log has exactly what was appended to it, in order, with a valid chain."""
 
         async def live(store: Store, run: str, number: int) -> None:
             lease, seq = await store.lease(run, holder="one"), 0
@@ -255,9 +246,7 @@ class GroupPromises(Promises):
                 previous = event
 
     async def test_bad_appends_among_good_ones(self, store: Store) -> None:
-        """Those that conflict, and those under a lost lease, fail each with its own error; all others are
-        written.
-        """
+        """Appends that conflict or lost their lease fail with their own error; all others are written."""
         ended = dict[str, Head | StoreError]()
 
         async def one(store: Store, run: str, seq: int, lease: Lease) -> None:
@@ -284,7 +273,7 @@ class GroupPromises(Promises):
         assert [2, 2, 5] * 10 == sizes
 
     async def test_what_hangs_on_a_failed_append_fails(self, store: Store) -> None:
-        """Of appends of a run that count on one another, none is written after one that failed."""
+        """If an append fails, later appends of the same run that build on it fail too."""
         failed = list[int]()
 
         async def one(store: Store, lease: Lease, seq: int) -> None:
@@ -302,7 +291,9 @@ class GroupPromises(Promises):
 
     @pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 13, 30, 100])
     async def test_some_are_cancelled(self, store: Store, moment: int) -> None:
-        """Of appends made at once, those cancelled happened whole or not at all, and the others happened."""
+        """If some concurrent appends are cancelled, each of those is written completely or not at all, and
+        all others are written.
+        """
 
         async def one(store: Store, run: str, lease: Lease, scope: anyio.CancelScope) -> None:
             with scope:
@@ -320,5 +311,5 @@ class GroupPromises(Promises):
         seqs = {run: (await store.head(run)).seq for run in scopes}
         assert {0, 3} >= set(seqs.values())
         assert [3] * 6 == [seqs[f"run-{number}"] for number in range(1, 12, 2)]
-        for run, seq in seqs.items():  # and what was not written then is not written later
+        for run, seq in seqs.items():  # a cancelled append is not written later either
             await store.append(run, seq, leases[run], records(1))

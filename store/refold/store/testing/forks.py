@@ -1,5 +1,5 @@
-"""The promises about forks: a run that goes on from a prefix of another's log."""
-# ruff: noqa: SIM300 - the expected value stands on the left
+"""Tests of forks: runs that continue a prefix of another run's log."""
+# ruff: noqa: SIM300 - the expected value is on the left
 
 import json
 
@@ -13,24 +13,24 @@ from refold.store.testing.logs import MEGABYTE, Promises, append, events, record
 
 
 def forked(parent: str, seq: int, hashed: bytes) -> Record:
-    """What a fork of event `seq` of `parent` begins with."""
+    """Return the first record of a fork of `parent` after event `seq`."""
     body = {"parent": parent, "parent_seq": seq, "parent_hash": hashed.hex(), "other": [1]}
     return Record(at=seq, kind="run_forked", body=json.dumps(body).encode())
 
 
 async def fork(store: Store, parent: str, seq: int, run: str, more: int = 2) -> Head:
-    """Fork `parent` after event `seq`, with so many records more."""
+    """Fork `parent` after event `seq`, and append `more` records."""
     (cut,) = await store.read_some(parent, [seq])
     new = [forked(cut.run, seq, cut.hash), *records(more, 50)]
     return await store.append(run, seq, await take(store, run), new)
 
 
 class ForkPromises(Promises):
-    """Beginning, reading, erasing, and what cannot be forked."""
+    """Tests of creating, reading and erasing forks, and of forks that are refused."""
 
     async def test_a_fork_is_read_from_event_1(self, store: Store) -> None:
-        """It has its parent's events up to the cut, under the parent's name, then its own; and its chain
-        holds.
+        """A fork reads as the parent's events up to the cut, with the parent's id, then its own; the chain is
+        valid.
         """
         await append(store, "r", records(5))
         head = await fork(store, "r", 3, "f")
@@ -46,7 +46,7 @@ class ForkPromises(Promises):
             previous = event
 
     async def test_the_parent_does_not_notice(self, store: Store) -> None:
-        """Its log is as it was, and grows on; of the fork it shows nothing."""
+        """A fork does not change its parent's log, which can still grow."""
         await append(store, "r", records(5))
         before = await events(store, "r")
         await fork(store, "r", 3, "f")
@@ -55,7 +55,7 @@ class ForkPromises(Promises):
         assert [("f", 6), ("r", 6)] == [(run, head.seq) async for c in store.runs() for run, head in c]
 
     async def test_reading_a_part(self, store: Store) -> None:
-        """`after` and `upto`, and single events, are counted through the prefix and on."""
+        """`after`, `upto` and event numbers count from the beginning of the prefix."""
         await append(store, "r", records(5))
         await fork(store, "r", 3, "f")
         whole = await events(store, "f")
@@ -66,7 +66,7 @@ class ForkPromises(Promises):
         assert [whole[1], whole[3], whole[5]] == list(await store.read_some("f", [6, 2, 0, 4, 7, 4]))
 
     async def test_reading_kinds(self, store: Store) -> None:
-        """Events of a kind are those of the prefix, too, and none that came after it there."""
+        """`read_kinds` includes events of the prefix and no later events of the parent."""
         await append(store, "r", records(5))
         await fork(store, "r", 3, "f")
         whole = await events(store, "f")
@@ -74,7 +74,7 @@ class ForkPromises(Promises):
         assert [whole[3]] == list(await store.read_kinds("f", [whole[3].kind]))
 
     async def test_a_fork_of_a_fork(self, store: Store) -> None:
-        """Each run behind it gives its part; `lineage` says where each was left, the oldest first."""
+        """Each ancestor contributes its part; `lineage` lists the fork points, oldest first."""
         await append(store, "r", records(5))
         await fork(store, "r", 3, "f")
         await fork(store, "f", 5, "g", more=0)
@@ -89,7 +89,7 @@ class ForkPromises(Promises):
         assert [] == list(await store.lineage("no such run"))
 
     async def test_a_long_prefix(self, store: Store) -> None:
-        """A prefix larger than a chunk is read whole, in chunks of bounded size."""
+        """A prefix larger than a chunk is read completely, in chunks of bounded size."""
         await append(store, "r", records(1200))
         await append(store, "r", [record(content=MEGABYTE) for _ in range(5)])
         await fork(store, "r", 1203, "f")
@@ -114,7 +114,7 @@ class ForkPromises(Promises):
         seq: int,
         wrong: bool,  # noqa: FBT001
     ) -> None:
-        """It is `WrongUse`, and nothing is written."""
+        """A fork of a missing or different event raises `WrongUse` and writes nothing."""
         await append(store, "r", records(5))
         await fork(store, "r", 3, "f")
         cut = await store.read_some("r", [seq])
@@ -134,15 +134,15 @@ class ForkPromises(Promises):
         ],
     )
     async def test_beginning_anywhere(self, store: Store, first: Record) -> None:
-        """A new run begins at event 1, or where its first record says that it was forked: else it is a
-        conflict.
+        """A new run must begin at event 1 or right after the event that its `run_forked` names: else the
+        append raises `Conflict`.
         """
         await append(store, "r", records(5))
         with pytest.raises(Conflict):
             await store.append("x", 3, await take(store, "x"), [first])
 
     async def test_forking_a_run_that_has_begun(self, store: Store) -> None:
-        """A run that has events is no fork any more: `Conflict`; under a lost lease it is `LeaseLost`."""
+        """A run with events cannot become a fork (`Conflict`); a lost lease raises `LeaseLost`."""
         head = await append(store, "r", records(5))
         await append(store, "x", records(2))
         with pytest.raises(Conflict):
@@ -153,7 +153,7 @@ class ForkPromises(Promises):
             await store.append("y", 5, lost, [forked("r", 5, head.hash)])
 
     async def test_how_deep_a_lineage_may_be(self, store: Store) -> None:
-        """So many runs may stand behind a fork and no more."""
+        """A fork may have at most `MOST_ANCESTORS` ancestors."""
         await append(store, "r0", records(1))
         for n in range(MOST_ANCESTORS):
             await fork(store, f"r{n}", n + 1, f"r{n + 1}", more=0)
@@ -163,9 +163,7 @@ class ForkPromises(Promises):
             await fork(store, f"r{MOST_ANCESTORS}", MOST_ANCESTORS + 1, "x")
 
     async def test_erasing_in_a_parent(self, store: Store) -> None:
-        """What is erased in the parent is erased in the fork, whose chain holds; its snapshots go with the
-        parent's.
-        """
+        """Erasing in the parent erases in the fork, keeps its chain valid, and deletes its snapshot."""
         await append(store, "r", [record(content=b'"secret"'), *records(4)])
         await fork(store, "r", 3, "f")
         await store.save_snapshot("f", Snapshot(seq=5, version="v", data=b'"secret"'))
@@ -180,7 +178,7 @@ class ForkPromises(Promises):
             previous = event
 
     async def test_erasing_through_a_fork(self, store: Store) -> None:
-        """A fork cannot have erased what is its parent's, and can what is its own."""
+        """`erase` on a fork refuses the parent's events and erases the fork's own."""
         await append(store, "r", [record(content=b'"a"'), *records(4)])
         await fork(store, "r", 3, "f")
         before, lease = await events(store, "f"), await take(store, "f")
@@ -194,7 +192,7 @@ class ForkPromises(Promises):
         ]
 
     async def test_snapshots_of_a_fork(self, store: Store) -> None:
-        """A fork keeps snapshots of its own events alone."""
+        """A fork has snapshots of its own events only."""
         await append(store, "r", records(5))
         await fork(store, "r", 3, "f")
         for seq, kept in ((3, None), (9, None), (5, 5)):
@@ -203,7 +201,7 @@ class ForkPromises(Promises):
             assert kept == (found and found.seq)
 
     async def test_what_was_appended_to_a_fork(self, store: Store) -> None:
-        """A fork grows as any run does."""
+        """A fork can be appended to like any run."""
         await append(store, "r", records(5))
         await fork(store, "r", 5, "f")
         await append(store, "f", records(3, 70))

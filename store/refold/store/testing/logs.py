@@ -1,4 +1,4 @@
-"""The promises about logs: appending, reading, listing, closing."""
+"""Tests of logs: appending, reading, listing, closing."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,22 +16,22 @@ MEGABYTE = b'"' + b"x" * (2**20 - 2) + b'"'
 
 
 def record(number: int = 0, content: bytes | None = None, kind: str = "note_added") -> Record:
-    """A small record, different for each number."""
+    """Return a small record, different for each number."""
     return Record(at=number, kind=kind, body=b'{"n":%d}' % number, content=content, salt=b"salt" * 4)
 
 
 def records(count: int, first: int = 0) -> list[Record]:
-    """So many small records, some with content."""
+    """Return `count` small records, numbered from `first`; those with odd numbers have content."""
     return [record(n, b'"said %d"' % n if n % 2 else None) for n in range(first, first + count)]
 
 
 async def append(store: Store, run: str, new: Sequence[Record]) -> Head:
-    """Append at the end, wherever that is."""
+    """Append at the end of the run's log, under a new lease."""
     return await store.append(run, (await store.head(run)).seq, await take(store, run), new)
 
 
 async def take(store: Store, run: str) -> Lease:
-    """The run's lease, from any holder."""
+    """Take the run's lease, from its holder if it has one."""
     claim = await store.claim(run)
     return await store.lease(run, holder="a test", over=claim.token if claim else None)
 
@@ -39,46 +39,46 @@ async def take(store: Store, run: str) -> Lease:
 async def events(
     store: Store, run: str, after: int = 0, upto: int | None = None, *, checked: bool = True
 ) -> list[Stored]:
-    """The events of all chunks."""
+    """Return the events of all chunks that `Store.read` yields."""
     return [event async for chunk in store.read(run, after, upto, checked=checked) for event in chunk]
 
 
 def said(event: Stored | Record) -> tuple[int, str, bytes, bytes | None]:
-    """What a record and the event that it became have in common, salt aside."""
+    """Return the fields that a record shares with its stored event, without the salt."""
     return event.at, event.kind, event.body, event.content
 
 
 class Promises:
-    """What a suite of tests is told about the store."""
+    """Base of the tests: the fixture of the store, and what a subclass must define."""
 
     pytestmark = pytest.mark.anyio
 
     def open_store(self) -> AbstractAsyncContextManager[Store]:
-        """An empty store, closed at the end. Called anew by each test."""
+        """Open an empty store, closed at the end. Each test calls this once."""
         raise NotImplementedError
 
     @pytest.fixture
     async def store(self) -> AsyncGenerator[Store]:
-        """The store of a test."""
+        """Yield the open store of a test."""
         async with self.open_store() as opened:
             yield opened
 
     def pass_time(self, seconds: float) -> None:
-        """Let so much time pass for the open store; if negative, its clock is set back.
+        """Advance the clock of the open store; a negative value sets it back.
 
-        May edit what it keeps.
+        It may edit the stored data instead.
         """
         raise NotImplementedError
 
 
-# ruff: noqa: SIM300 - the expected value stands on the left
+# ruff: noqa: SIM300 - the expected value is on the left
 
 
 class LogPromises(Promises):
-    """Appending, reading, listing, closing."""
+    """Tests of appending, reading, listing and closing."""
 
     async def test_reads_back_what_was_appended(self, store: Store) -> None:
-        """Events come back byte for byte, in order, numbered from 1, over several appends."""
+        """Events of several appends are read back byte for byte, in order, numbered from 1."""
         new = records(7)
         await append(store, "r", new[:3])
         await append(store, "r", new[3:4])
@@ -102,14 +102,14 @@ class LogPromises(Promises):
         assert ([run], run) == (listed, got.run)
 
     async def test_nothing_is_wrong_with_what_was_appended(self, store: Store) -> None:
-        """`check` raises nothing: of a store that was not damaged, empty or not."""
+        """`check` raises nothing for an undamaged store, empty or not."""
         await store.check()
         await append(store, "r", records(7))
         await take(store, "s")
         await store.check()
 
     async def test_the_head_is_that_of_the_last_event(self, store: Store) -> None:
-        """An append returns number and hash of the last event, and `head` says the same."""
+        """`append` returns the number and hash of the last event, and `head` returns the same."""
         returned = await append(store, "r", records(3))
         asked = await store.head("r")
         last = (await events(store, "r"))[-1]
@@ -126,7 +126,7 @@ class LogPromises(Promises):
         assert [None] * 12 == problems
 
     async def test_an_empty_run(self, store: Store) -> None:
-        """A run without events has head 0, reads as nothing and is not listed, lease or none."""
+        """A run without events has head 0, yields no events and is not listed, even if leased."""
         await take(store, "r")
         head, got = await store.head("r"), await events(store, "r")
         some = await store.read_some("r", [1])
@@ -135,7 +135,7 @@ class LogPromises(Promises):
 
     @pytest.mark.parametrize("expected", [0, 1, 2, 4, 5, 100])
     async def test_a_wrong_expected_seq_conflicts(self, store: Store, expected: int) -> None:
-        """An append behind or ahead of the head raises `Conflict` with both numbers, and writes nothing."""
+        """An append with a wrong `expected_seq` raises `Conflict` with both numbers and writes nothing."""
         await append(store, "r", records(3))
         before = await events(store, "r")
         with pytest.raises(Conflict) as caught:
@@ -145,13 +145,13 @@ class LogPromises(Promises):
         assert before == after
 
     async def test_a_new_run_starts_at_0(self, store: Store) -> None:
-        """A first append that expects earlier events raises `Conflict`, and makes no run."""
+        """A first append that expects earlier events raises `Conflict` and creates no run."""
         with pytest.raises(Conflict):
             await store.append("r", 1, await take(store, "r"), records(1))
         assert [] == [chunk async for chunk in store.runs()]
 
     async def test_goes_on_after_a_conflict(self, store: Store) -> None:
-        """A refused append leaves the store as good as it was, chain included."""
+        """After a refused append the next one is accepted and its chain is valid."""
         await append(store, "r", records(1))
         with pytest.raises(Conflict):
             await store.append("r", 0, await take(store, "r"), records(1))
@@ -161,7 +161,7 @@ class LogPromises(Promises):
 
     @pytest.mark.parametrize("offset", [-1, 1])
     async def test_a_foreign_token_is_refused(self, store: Store, offset: int) -> None:
-        """An append under another token than the lease's raises `LeaseLost`, and writes nothing."""
+        """An append with another token than the lease's raises `LeaseLost` and writes nothing."""
         lease = await take(store, "r")
         await store.append("r", 0, lease, records(1))
         with pytest.raises(LeaseLost) as caught:
@@ -179,18 +179,20 @@ class LogPromises(Promises):
             ),
             pytest.param(Record(at=0, kind="k", body=b'"a\0b"'), id="a NUL"),
             pytest.param(Record(at=0, kind="", body=b"{}"), id="no kind"),
-            pytest.param(Record(at=0, kind="a b", body=b"{}"), id="a kind that is no word"),
+            pytest.param(Record(at=0, kind="a b", body=b"{}"), id="a kind with a space"),
             pytest.param(Record(at=2**63, kind="k", body=b"{}"), id="a time beyond 64 bits"),
         ],
     )
     async def test_a_record_that_no_log_can_hold(self, store: Store, bad: Record) -> None:
-        """One such record makes the whole append `WrongUse`, and nothing of it is written."""
+        """One invalid record makes the whole append raise `WrongUse`; nothing is written."""
         with pytest.raises(WrongUse):
             await store.append("r", 0, await take(store, "r"), [record(), bad])
         assert [] == await events(store, "r")
 
     async def test_an_append_that_makes_no_sense(self, store: Store) -> None:
-        """No records, a negative number, a lease of another run, and ids that name nothing are `WrongUse`."""
+        """An append of no records, at a negative number, with a lease of another run or with an invalid id
+        raises `WrongUse`.
+        """
         lease = await take(store, "r")
         with pytest.raises(WrongUse):
             await store.append("r", 0, lease, [])
@@ -205,7 +207,7 @@ class LogPromises(Promises):
                 await events(store, run)
 
     async def test_read_takes_bounds(self, store: Store) -> None:
-        """`read` gives the events with after < seq <= upto, whatever the two are."""
+        """`read` yields the events with after < seq <= upto, for any two integers."""
         await append(store, "r", records(10))
         for after, upto in product([-1, 0, 1, 5, 9, 10, 11, 2**70], [None, -1, 0, 1, 5, 10, 11, 2**70]):
             got = await events(store, "r", after, upto)
@@ -213,7 +215,7 @@ class LogPromises(Promises):
             assert (after, upto, wanted) == (after, upto, [e.seq for e in got])
 
     async def test_long_runs_come_in_chunks(self, store: Store) -> None:
-        """2,500 events, appended at once, come in order and in more than two chunks, none of them empty."""
+        """2,500 events of one append are read in order, in more than two chunks, all non-empty."""
         await append(store, "r", records(2500))
         chunks = [list(chunk) async for chunk in store.read("r")]
         assert list(range(1, 2501)) == [event.seq for chunk in chunks for event in chunk]
@@ -221,7 +223,7 @@ class LogPromises(Promises):
         assert all(chunks)
 
     async def test_large_contents_come_in_small_chunks(self, store: Store) -> None:
-        """Events of a megabyte each come whole, and not all of them at once."""
+        """Events of a megabyte each are read completely, in several chunks."""
         for n in range(6):
             await append(store, "r", [record(n, MEGABYTE)])
         chunks = [list(chunk) async for chunk in store.read("r")]
@@ -229,7 +231,7 @@ class LogPromises(Promises):
         assert len(chunks) > 2
 
     async def test_read_some(self, store: Store) -> None:
-        """Events by number: ascending, each once, without those that the run does not have."""
+        """`read_some` returns events ascending, each once, and skips numbers that the run does not have."""
         await append(store, "other", records(50))
         await append(store, "r", records(1000))
         some = await store.read_some("r", [900, 2, 2, 0, -5, 1001, 2**70, 17])
@@ -241,7 +243,7 @@ class LogPromises(Promises):
         assert [] == list(none)
 
     async def test_read_kinds(self, store: Store) -> None:
-        """Events by their kind: ascending, all of them, and of no other run."""
+        """`read_kinds` returns all events of the kinds, ascending, and none of another run."""
         await append(store, "other", [record(1, kind="rare")])
         await append(store, "r", records(900))
         await append(
@@ -254,7 +256,7 @@ class LogPromises(Promises):
         assert ([903], []) == ([event.seq for event in one], list(none))
 
     async def test_a_reader_left_half_way(self, store: Store) -> None:
-        """A reader that stops after the first chunk keeps no one from appending, reading or closing."""
+        """A reader that stops after the first chunk does not block appends, reads or closing."""
         await append(store, "r", records(2000))
         async for _ in store.read("r"):
             break
@@ -262,7 +264,7 @@ class LogPromises(Promises):
         assert 2001 == len(await events(store, "r"))
 
     async def test_a_reader_comes_to_an_end(self, store: Store) -> None:
-        """A reader for each chunk of which an event is appended comes to an end."""
+        """A reader ends even if an event is appended after each of its chunks."""
         await append(store, "r", records(1500))
         seqs = list[int]()
         async for chunk in store.read("r"):
@@ -272,14 +274,14 @@ class LogPromises(Promises):
         assert list(range(1, len(seqs) + 1)) == seqs
 
     async def test_runs_are_listed_newest_first(self, store: Store) -> None:
-        """`runs` gives each run with its head, the one that began last first."""
+        """`runs` lists each run with its head, most recently created first."""
         heads = {run: await append(store, run, records(n)) for n, run in enumerate("bca", 1)}
         heads["b"] = await append(store, "b", records(1))
         listed = [item async for chunk in store.runs() for item in chunk]
         assert [(run, heads[run]) for run in "acb"] == listed
 
     async def test_runs_by_prefix(self, store: Store) -> None:
-        """A prefix is taken letter by letter: no wildcards, no folding of case."""
+        """A prefix is matched literally and case-sensitively; wildcards have no meaning."""
         names = ["a", "A", "ab", "aB", "a%b", "a_b", "a*b", "ß1", "ss", "[a]"]
         for name in names:
             await append(store, name, records(1))
@@ -288,7 +290,7 @@ class LogPromises(Promises):
             assert [name for name in reversed(names) if name.startswith(prefix)] == listed
 
     async def test_appends_of_many_runs_at_once(self, store: Store) -> None:
-        """Runs that append at the same time neither wait on, nor touch, nor mix with each other."""
+        """Concurrent appends of several runs do not mix."""
         names = [f"run-{n}" for n in range(20)]
 
         async def live(store: Store, run: str, size: int) -> None:
@@ -303,7 +305,7 @@ class LogPromises(Promises):
             assert wanted == [said(e) for e in await events(store, name)]
 
     async def test_a_conflict_touches_no_other_run(self, store: Store) -> None:
-        """While one run's appends all fail, those of another all succeed."""
+        """All appends of one run succeed while all those of another fail."""
         await append(store, "bad", records(1))
         lease = await take(store, "bad")
 
@@ -318,7 +320,7 @@ class LogPromises(Promises):
         assert (1, 10) == ((await store.head("bad")).seq, (await store.head("good")).seq)
 
     async def test_of_two_writers_one_wins(self, store: Store) -> None:
-        """Of appends at the same place of a run exactly one succeeds, and the others raise `Conflict`."""
+        """Exactly one of several appends at the same place succeeds; the others raise `Conflict`."""
         won = list[tuple[int, int]]()
 
         async def race(store: Store, lease: Lease, writer: int, turn: int) -> None:
@@ -340,8 +342,8 @@ class LogPromises(Promises):
     @pytest.mark.parametrize("size", [3, 300])
     @pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 20, 60, 200])
     async def test_an_append_cancelled_half_way(self, store: Store, moment: int, size: int) -> None:
-        """A cancelled append happened whole or not at all, the head says which for good, and the store goes
-        on.
+        """A cancelled append is written completely or not at all; `head` shows which, and the store remains
+        usable.
         """
         await append(store, "r", records(2))
         async with anyio.create_task_group() as tasks:
@@ -357,7 +359,9 @@ class LogPromises(Promises):
         assert head.seq + 1 == len(await events(store, "r"))
 
     async def test_a_long_append_that_conflicts(self, store: Store) -> None:
-        """An append too long for one statement is refused whole, and the next one is not mixed with it."""
+        """A conflict refuses an append too long for one statement completely; the next one does not mix with
+        it.
+        """
         await append(store, "r", records(1))
         with pytest.raises(Conflict):
             await store.append("r", 0, await take(store, "r"), records(1000))
@@ -366,7 +370,7 @@ class LogPromises(Promises):
         assert [0, *range(5, 1005)] == [event.at for event in got]
 
     async def test_closing(self, store: Store) -> None:
-        """A store may be closed twice; after that, every use is `WrongUse`."""
+        """A store may be closed twice; after that, every use raises `WrongUse`."""
         lease = await take(store, "r")
         await store.append("r", 0, lease, records(1))
         await store.aclose()
