@@ -39,6 +39,8 @@ from refold.reducers.limits import (
     TimeLimit,
     TokenLimit,
 )
+from refold.reducers.permissions.conditions import Conditions
+from refold.reducers.permissions.rules import PermissionRule
 from refold.reducers.policy import (
     At,
     CallTimeout,
@@ -205,6 +207,7 @@ POLICY = {
     "retry.by_class": ClassRetry, "retry.fallback": Fallback, "retry.fallback.when": FallbackWhen,
     "approvals": Approvals, "rule": ApprovalRule,
     **{str(each.__struct_config__.tag): each for each in (*get_args(Pass), *get_args(Approver))},
+    "permissions.rules": PermissionRule, "permissions.rules.after": Conditions,
     "approver: arguments": Match,  # the guard of the same name has the section
     **BUILTIN,
 }  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from refold.reducers.errors import PolicyError, faults_of
 from refold.reducers.permissions.claude import convert_settings
-from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.dialect import Converted
 from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import decide
@@ -27,7 +27,7 @@ def converted(permissions: object, name: str = "settings.json") -> Converted:
 def effect(permissions: object, tool: str, **arguments: object) -> str:
     """What the rules decide on a call; `ask` where Claude Code has no rule and would ask."""
     rules = converted(permissions).rules
-    return decide(rules, "strictest", "ask", Call(tool, json.dumps(arguments), FOLDERS)).effect
+    return decide(rules, "strictest", "ask", ToolCall(tool, json.dumps(arguments), FOLDERS)).effect
 
 
 def allowed(rule: str, command: str) -> bool:
@@ -168,7 +168,7 @@ def test_notes() -> None:
     assert len(notes) == 5
     sources = [rule.source.partition(" (")[0] for rule in found.rules]
     assert ["Bash", "Read(/)", "WebFetch(x)"] == sources
-    unknown = decide(found.rules, "strictest", "permit", Call("WebFetch", "{}"))
+    unknown = decide(found.rules, "strictest", "permit", ToolCall("WebFetch", "{}"))
     assert ("unknown", 2) == (unknown.effect, unknown.rule)
 
 
@@ -208,4 +208,4 @@ def test_hostile_rules(rule: str) -> None:
     assert len(found.rules) + len(found.notes) >= 1
     for each in found.rules:
         faults_of(each)
-        decide([each], "strictest", "permit", Call("Bash", '{"command": "ls"}'))
+        decide([each], "strictest", "permit", ToolCall("Bash", '{"command": "ls"}'))

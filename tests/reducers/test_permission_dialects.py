@@ -11,7 +11,7 @@ import pytest
 
 from refold.reducers.errors import PolicyError, faults_of
 from refold.reducers.permissions.codex import convert_rules
-from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.dialect import Converted
 from refold.reducers.permissions.gemini import convert_policies
 from refold.reducers.permissions.opencode import convert_config
@@ -25,7 +25,7 @@ def effect(found: Converted, tool: str, **arguments: object) -> str:
     """What these rules decide on a call; `none` where no rule applies and a call would run."""
     for rule in found.rules:
         assert not faults_of(rule), rule
-    decision = decide(found.rules, found.order, "permit", Call(tool, json.dumps(arguments), FOLDERS))
+    decision = decide(found.rules, found.order, "permit", ToolCall(tool, json.dumps(arguments), FOLDERS))
     return decision.effect if decision.effect != "permit" or decision.rule is not None else "none"
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.rules import PermissionRule, decide
 from refold.reducers.permissions.shell import Command, read_script
 
@@ -116,7 +116,7 @@ def test_more_text_never_permits_more(script: str, more: str, operator: str) -> 
     ]
 
     def permitted(command: str) -> bool:
-        call = Call("Bash", json.dumps({"command": command}))
+        call = ToolCall("Bash", json.dumps({"command": command}))
         return decide(rules, "strictest", "ask", call).effect == "permit"
 
     if not permitted(script):
@@ -134,5 +134,5 @@ def test_reading_is_total(script: str) -> None:
     first = read_script(script)
     read_script.cache_clear()
     assert first == read_script(script)
-    call = Call("Bash", json.dumps({"command": script}))
+    call = ToolCall("Bash", json.dumps({"command": script}))
     assert decide([PermissionRule(effect="refuse", command=("git", "push"))], "strictest", "permit", call)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from refold.reducers.errors import faults_of
-from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Decision, Effect, Order, PermissionRule, decide
+from refold.reducers.permissions.rules import Effect, Order, PermissionRule, PermissionVerdict, decide
 
 FOLDERS = Folders("/srv/app", "/users/u")
 
@@ -20,9 +20,9 @@ def rule(effect: Effect, **conditions: Any) -> PermissionRule:
 
 def on(
     command: str, *rules: PermissionRule, order: Order = "strictest", otherwise: Effect = "permit"
-) -> Decision:
+) -> PermissionVerdict:
     """The decision on a shell command."""
-    return decide(rules, order, otherwise, Call("Bash", json.dumps({"command": command}), FOLDERS))
+    return decide(rules, order, otherwise, ToolCall("Bash", json.dumps({"command": command}), FOLDERS))
 
 
 NO_PUSH = rule("refuse", command=("git", ("push", "fetch")))
@@ -123,7 +123,7 @@ def test_options_in_another_order_are_unknown(words: tuple[str, ...], command: s
 
 def of_path(path: str, *globs: str, folders: Folders = FOLDERS, effect: Effect = "refuse") -> str:
     """The effect on reading a path, by a rule over these globs."""
-    call = Call("Read", json.dumps({"file_path": path}), folders)
+    call = ToolCall("Read", json.dumps({"file_path": path}), folders)
     return decide(
         [rule(effect, path=globs)], "strictest", "ask" if effect == "permit" else "permit", call
     ).effect
@@ -170,7 +170,7 @@ def test_an_exclusion_applies_to_what_is_before_it() -> None:
 
 def test_a_permission_covers_all_paths_of_a_call() -> None:
     """One path outside is enough for no permission, and one inside for a refusal."""
-    call = Call("Read", json.dumps({"paths": ["src/a", "/etc/passwd"]}), FOLDERS)
+    call = ToolCall("Read", json.dumps({"paths": ["src/a", "/etc/passwd"]}), FOLDERS)
     assert decide([rule("permit", path=("src/**",))], "strictest", "ask", call).effect == "ask"
     assert decide([rule("refuse", path=("/etc/**",))], "strictest", "permit", call).effect == "refuse"
 
@@ -189,26 +189,28 @@ def test_a_permission_covers_all_paths_of_a_call() -> None:
 )  # fmt: skip
 def test_hosts(host: str, url: str, held: bool) -> None:
     """The host of a URL is that to which a request goes."""
-    call = Call("WebFetch", json.dumps({"url": url}))
+    call = ToolCall("WebFetch", json.dumps({"url": url}))
     assert (decide([rule("refuse", host=(host,))], "strictest", "permit", call).effect == "refuse") is held
 
 
 def test_a_url_that_cannot_be_read_is_unknown() -> None:
     """Nobody knows where a broken URL leads."""
-    call = Call("WebFetch", json.dumps({"url": "http://[::1"}))
+    call = ToolCall("WebFetch", json.dumps({"url": "http://[::1"}))
     assert decide([rule("refuse", host=("example.com",))], "strictest", "permit", call).effect == "unknown"
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '"git push"', ""])
 def test_arguments_that_cannot_be_read_are_unknown(arguments: str) -> None:
     """Arguments that are not a JSON object are not taken for harmless ones."""
-    found = decide([NO_PUSH], "strictest", "permit", Call("Bash", arguments))
+    found = decide([NO_PUSH], "strictest", "permit", ToolCall("Bash", arguments))
     assert found.effect == ("permit" if arguments == "" else "unknown")
 
 
 def test_a_key_that_is_repeated_is_judged_by_each_value() -> None:
     """Agents differ in which of two values they take."""
-    found = decide([NO_PUSH], "strictest", "permit", Call("Bash", '{"command": "git push", "command": "ls"}'))
+    found = decide(
+        [NO_PUSH], "strictest", "permit", ToolCall("Bash", '{"command": "git push", "command": "ls"}')
+    )
     assert found.effect == "refuse"
 
 
@@ -216,7 +218,7 @@ def test_a_key_that_is_repeated_is_judged_by_each_value() -> None:
 def test_a_command_as_a_list_of_words(value: list[str]) -> None:
     """Some agents give a command as its words."""
     assert (
-        decide([NO_PUSH], "strictest", "permit", Call("shell", json.dumps({"command": value}))).effect
+        decide([NO_PUSH], "strictest", "permit", ToolCall("shell", json.dumps({"command": value}))).effect
         == "refuse"
     )
 

@@ -246,6 +246,7 @@ def _complete_guard(
         guard = msgspec.convert(config, registry[kind])
     except msgspec.ValidationError as error:
         raise refusal(error, config, registry[kind], path) from error
+    guard = getattr(guard, "complete", lambda: guard)()
     for place, problem in faults_of(guard, path):
         raise PolicyError(place, problem)
     complete: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(guard))  # lists, as read from a log

@@ -11,7 +11,7 @@ import msgspec
 
 from refold.reducers import events as ev
 from refold.reducers.guards.permissions import Permissions
-from refold.reducers.permissions.conditions import Call
+from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.rules import matching_rules
 from refold.replay import known
 from refold.replay.reader import Follower, Step
@@ -90,7 +90,7 @@ class HitCounter(Follower[PermissionHits]):
         if arguments is None:
             found.erased += 1
             return
-        made, decision = Call(call.name, arguments, self._own.folders), self._own.decisions[call.id]
+        made, decision = ToolCall(call.name, arguments, self._own.folders), self._own.decisions[call.id]
         for place in matching_rules(self._guard.rules, made) - {decision.rule}:
             found.rules.setdefault(place, RuleHits()).beside += 1
         if decision.effect == "unknown":

@@ -17,9 +17,9 @@ from refold.reducers.errors import Fault
 from refold.reducers.guards.approvals import Approval, Asked, Said
 from refold.reducers.guards.protocol import Ask, Config, Judgement, Own, Place, Reading, Refuse
 from refold.reducers.limits import Amount
-from refold.reducers.permissions.conditions import Call, holds
+from refold.reducers.permissions.conditions import ToolCall, holds
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Decision, Effect, Order, PermissionRule, decide
+from refold.reducers.permissions.rules import Effect, Order, PermissionRule, PermissionVerdict, decide
 from refold.reducers.permissions.shell import grammar_version
 from refold.reducers.state import RunState
 
@@ -42,7 +42,7 @@ class Permitted(Own, frozen=True):
     """
 
     tools: dict[str, str] = {}
-    decisions: dict[str, Decision] = {}
+    decisions: dict[str, PermissionVerdict] = {}
     asked: Asked = Asked()
     folders: Folders = Folders()
     starting: dict[str, dict[int, bool | None]] = {}
@@ -65,7 +65,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     otherwise: Effect = msgspec.field(default="permit", name="else")
     unknown: Effect = "ask"
     timeout: Amount | None = None
-    grammar: str = msgspec.field(default_factory=_installed_grammar)
+    grammar: str = ""
 
     kind: ClassVar[str] = "permissions"
     places: ClassVar[frozenset[Place]] = Approval.places
@@ -91,15 +91,20 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         ),
     }
 
+    def complete(self) -> "Permissions":
+        """Return the same with the version of the grammar, if rules need it."""
+        fill = self._reads_commands and not self.grammar
+        return replace(self, grammar=_installed_grammar()) if fill else self
+
     def problems(self) -> Iterator[Fault]:
         """Yield what makes the rules unusable here."""
-        if self._reads_commands and self.grammar != _installed_grammar():
+        if self._reads_commands and (not self.grammar or self.grammar != _installed_grammar()):
             yield "grammar", self._grammar_problem
 
     @property
     def blind(self) -> str:
         """Return why the guard cannot judge in this process; "" if it can."""
-        return self._grammar_problem if self._reads_commands and self.grammar != _installed_grammar() else ""
+        return next((problem for _, problem in self.problems()), "")
 
     @property
     def _grammar_problem(self) -> str:
@@ -114,9 +119,11 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     def _reads_commands(self) -> bool:
         return any(rule.command is not None for rule in self.rules)
 
-    def decide(self, own: Permitted, tool: str, arguments: str) -> Decision:
+    def decide(self, own: Permitted, tool: str, arguments: str) -> PermissionVerdict:
         """Return the decision on a call, which may be `unknown`."""
-        return decide(self.rules, self.order, self.otherwise, Call(tool, arguments, own.folders), own.active)
+        return decide(
+            self.rules, self.order, self.otherwise, ToolCall(tool, arguments, own.folders), own.active
+        )
 
     def observe(self, own: Permitted, event: ev.Event) -> Permitted:
         """Judge new calls, and apply a user's answer, or its timeout, to open ones."""
@@ -148,7 +155,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
             return own
         starting: dict[str, dict[int, bool | None]] = {}
         for id_, arguments in made.items():
-            call = Call(own.tools[id_], arguments, own.folders)
+            call = ToolCall(own.tools[id_], arguments, own.folders)
             found = {place: held for place, trigger in after if (held := holds(trigger, call)) is not False}
             if found:
                 starting[id_] = {place: held or own.active.get(place) for place, held in found.items()}
@@ -165,7 +172,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         decisions = {**own.decisions, **refused}
         return replace(own, decisions=decisions, asked=replace(own.asked, said=said))
 
-    def _link(self, decision: Decision) -> tuple[int, str]:
+    def _link(self, decision: PermissionVerdict) -> tuple[int, str]:
         return _LINKS[self.unknown if decision.effect == "unknown" else decision.effect]
 
     def judge(self, own: Permitted, state: RunState, place: Place) -> Iterable[Judgement]:
@@ -179,7 +186,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
                 case _:
                     yield verdict
 
-    def _refusal(self, verdict: Refuse, decision: Decision) -> Refuse:
+    def _refusal(self, verdict: Refuse, decision: PermissionVerdict) -> Refuse:
         if decision.effect == "unknown":
             why = {"why": decision.why}
             return replace(
@@ -202,7 +209,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         return Approval(name=self.called, chain=(Reject(), Human(timeout=self.timeout)))
 
 
-def _approver(decision: Decision) -> str:
+def _approver(decision: PermissionVerdict) -> str:
     """Return what asks: a rule by its index, `unknown`, or `else`."""
     if decision.effect == "unknown":
         return "unknown"

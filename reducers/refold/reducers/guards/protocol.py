@@ -111,9 +111,9 @@ class Guard(Protocol):
     the guard gets. `reads_content`: it needs their payload. Optional attributes: `texts`, a mapping of keys
     to texts for the model, which a policy may override; `guards_calls = True`, if it decides which calls may
     run (while it is blind, none runs); `content_unread`, kinds of events whose payload it does not need;
-    `blind`, a property that returns why it cannot judge in this process; `problems()`, which yields (key,
-    problem) for a configuration that cannot work; `reading`, which tells `whatif` what the rule needs (see
-    `Reading`).
+    `blind`, a property that returns why it cannot judge in this process; `complete()`, which returns the
+    configuration with what it depends on filled in, to be recorded; `problems()`, which yields (key, problem)
+    for a configuration that cannot work; `reading`, which tells `whatif` what the rule needs (see `Reading`).
     """
 
     kind: ClassVar[str]

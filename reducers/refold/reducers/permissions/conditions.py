@@ -100,7 +100,7 @@ class Conditions(Knob, frozen=True, kw_only=True):
         return " ".join(parts) or "every call"
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True):
     """A call to judge: the tool's name, the arguments as JSON text, and the folders of the run."""
 
     tool: str
@@ -123,7 +123,7 @@ class Part(msgspec.Struct, frozen=True):
 NO_COMMAND = Part()
 
 
-def list_parts(rules: Iterable[Conditions], call: Call) -> list[Part]:
+def list_parts(rules: Iterable[Conditions], call: ToolCall) -> list[Part]:
     """Return the parts of a call that the rules are about."""
     fields = {rule.field for rule in rules if rule.command is not None and rule.is_for(call.tool)}
     parts = [part for field in fields for script in _scripts(call, field) for part in _parts(script, field)]
@@ -142,7 +142,7 @@ def _parts(script: Script, field: str | None) -> list[Part]:
 _HARMLESS_TARGETS = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 
-def holds(conditions: Conditions, call: Call) -> bool | None:
+def holds(conditions: Conditions, call: ToolCall) -> bool | None:
     """Return whether conditions hold for a call, or for a part of it; None: unknown."""
     if not conditions.is_for(call.tool):
         return False
@@ -150,7 +150,7 @@ def holds(conditions: Conditions, call: Call) -> bool | None:
     return True if True in found else None if None in found else False
 
 
-def holds_for_part(rule: Conditions, call: Call, part: Part, *, permits: bool) -> bool | None:
+def holds_for_part(rule: Conditions, call: ToolCall, part: Part, *, permits: bool) -> bool | None:
     """Return whether all conditions hold for a part of a call; None: unknown.
 
     `permits`: strict, as a permission must be. All paths and hosts of the call must match, and a command must
@@ -182,7 +182,7 @@ def _command_holds(rule: Conditions, part: Part, *, permits: bool) -> bool | Non
     return prefix_matches(rule.command, part.command.words, permits=permits)
 
 
-def _values(call: Call, field: str | None, usual: Iterable[str]) -> list[Any] | None:
+def _values(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[Any] | None:
     """Return the values of the argument that a condition reads; None if the arguments cannot be read."""
     for name in [field] if field else usual:
         values = values_at(call.arguments, name.split("."))
@@ -191,7 +191,7 @@ def _values(call: Call, field: str | None, usual: Iterable[str]) -> list[Any] | 
     return []
 
 
-def _scripts(call: Call, field: str | None) -> list[Script]:
+def _scripts(call: ToolCall, field: str | None) -> list[Script]:
     """Return the scripts of a call. One that cannot be read is opaque."""
     values = _values(call, field, COMMAND_FIELDS)
     if values is None:
@@ -207,7 +207,7 @@ def _script(value: Any) -> Script | None:
     return None
 
 
-def _texts(call: Call, field: str | None, usual: Iterable[str]) -> list[str] | None:
+def _texts(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[str] | None:
     values = _values(call, field, usual)
     if values is None:
         return None
@@ -215,7 +215,7 @@ def _texts(call: Call, field: str | None, usual: Iterable[str]) -> list[str] | N
     return [value for value in flat if isinstance(value, str)]
 
 
-def _path_holds(rule: Conditions, globs: Sequence[str], call: Call, *, permits: bool) -> bool | None:
+def _path_holds(rule: Conditions, globs: Sequence[str], call: ToolCall, *, permits: bool) -> bool | None:
     paths = _texts(call, rule.field, PATH_FIELDS)
     if paths is None:
         return None
@@ -239,7 +239,7 @@ def _path_matches(globs: Sequence[str], path: str, folders: Folders) -> bool | N
     return result
 
 
-def _host_holds(rule: Conditions, globs: Sequence[str], call: Call, *, permits: bool) -> bool | None:
+def _host_holds(rule: Conditions, globs: Sequence[str], call: ToolCall, *, permits: bool) -> bool | None:
     urls = _texts(call, rule.field, HOST_FIELDS)
     if urls is None:
         return None
@@ -250,5 +250,5 @@ def _host_holds(rule: Conditions, globs: Sequence[str], call: Call, *, permits: 
     return True if True in found else None if None in found else False
 
 
-def _text_holds(rule: Conditions, pattern: str, call: Call) -> bool | None:
+def _text_holds(rule: Conditions, pattern: str, call: ToolCall) -> bool | None:
     return occurs(pattern, list_search_texts(call.arguments, rule.field), rule.unless)

@@ -17,9 +17,9 @@ import msgspec
 
 from refold.reducers.errors import Fault, shown
 from refold.reducers.permissions.conditions import (
-    Call,
     Conditions,
     Part,
+    ToolCall,
     holds_for_part,
     join,
     list_parts,
@@ -65,7 +65,7 @@ class PermissionRule(Conditions, frozen=True, kw_only=True):
         otherwise: Effect = "ask" if self.effect == "permit" else "permit"
         for key, expected in (("match", True), ("not_match", False)):
             for place, example in enumerate(getattr(self, key)):
-                call = Call(self.tools[0], _arguments(self, example))
+                call = ToolCall(self.tools[0], _arguments(self, example))
                 found = decide([self], "strictest", otherwise, call, {0: True})
                 if (found.effect == self.effect) is not expected:
                     problem = "does not match this rule" if expected else "matches this rule"
@@ -77,7 +77,7 @@ class PermissionRule(Conditions, frozen=True, kw_only=True):
         return self.source or (f"{self.title} after {self.after.title}" if self.after else self.title)
 
 
-class Decision(msgspec.Struct, frozen=True):
+class PermissionVerdict(msgspec.Struct, frozen=True):
     """The decision on a call. `rule` is the index of the deciding rule; None: no rule applies.
 
     `why` is what makes it unknown. `command` is the command that it is about, "" if the call has none.
@@ -90,8 +90,12 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    rules: Sequence[PermissionRule], order: Order, otherwise: Effect, call: Call, active: Active = _NOTHING
-) -> Decision:
+    rules: Sequence[PermissionRule],
+    order: Order,
+    otherwise: Effect,
+    call: ToolCall,
+    active: Active = _NOTHING,
+) -> PermissionVerdict:
     """Return the decision of these rules on a call. `otherwise`: the effect where no rule applies.
 
     `order` is which of several rules applies: `strictest` (refuse before ask before permit), or the `first`
@@ -103,13 +107,15 @@ def decide(
         if rule.is_for(call.tool)
     ]
     if not relevant:
-        return Decision(otherwise)
+        return PermissionVerdict(otherwise)
     parts = list_parts(rules, call)
     decided = [_decide_part(relevant, order, otherwise, call, part) for part in parts]
-    return max((one for one in decided if one is not None), key=_strictness, default=Decision(otherwise))
+    return max(
+        (one for one in decided if one is not None), key=_strictness, default=PermissionVerdict(otherwise)
+    )
 
 
-def matching_rules(rules: Sequence[PermissionRule], call: Call) -> frozenset[int]:
+def matching_rules(rules: Sequence[PermissionRule], call: ToolCall) -> frozenset[int]:
     """Return the indices of the rules that match the call, or a part of it, whichever of them decides."""
     parts = list_parts(rules, call)
     return frozenset(
@@ -119,7 +125,7 @@ def matching_rules(rules: Sequence[PermissionRule], call: Call) -> frozenset[int
     )
 
 
-def _strictness(decision: Decision) -> tuple[int, bool]:
+def _strictness(decision: PermissionVerdict) -> tuple[int, bool]:
     return _STRICTNESS[decision.effect], decision.rule is None
 
 
@@ -127,25 +133,25 @@ def _decide_part(
     rules: Sequence[tuple[int, PermissionRule, bool | None]],
     order: Order,
     otherwise: Effect,
-    call: Call,
+    call: ToolCall,
     part: Part,
-) -> Decision | None:
+) -> PermissionVerdict | None:
     """Return the decision on a part; None if the part needs none."""
     text = _text(part)
-    found = list[Decision]()
+    found = list[PermissionVerdict]()
     for place, rule, applies in rules if order != "last" else reversed(rules):
         permits = rule.effect == "permit"
         held = join([applies, applies is not False and holds_for_part(rule, call, part, permits=permits)])
         if held is None and rule.effect != "permit":
             why = rule.opaque or part.opaque or "what the rule reads is unknown"
-            found.append(Decision("unknown", place, why, text))
+            found.append(PermissionVerdict("unknown", place, why, text))
         elif held:
-            found.append(Decision(rule.effect, place, "", text))
+            found.append(PermissionVerdict(rule.effect, place, "", text))
         if found and order != "strictest":
             break
     if part.command is not None and part.command.transparent and all(one.effect == "permit" for one in found):
         return None
-    return max(found, key=_strictness, default=Decision(otherwise, command=text))
+    return max(found, key=_strictness, default=PermissionVerdict(otherwise, command=text))
 
 
 def _text(part: Part) -> str:
